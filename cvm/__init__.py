@@ -1,0 +1,1 @@
+"""cvm: deterministic, integer-only neural-network inference whose result is a fact."""

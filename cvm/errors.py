@@ -1,0 +1,84 @@
+"""The errors of cvm: one class per verdict, each with a stable code and a location.
+
+A caller tells the verdicts apart by class, a program by ``code`` (which never changes once released), a person by
+the message: what was found, what was expected, and where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+__all__ = ["CvmError", "Invalid", "LimitExceeded", "Location", "Malformed", "Mismatch", "Unsupported"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where an error was found; every part is optional. Lines and columns count from 1."""
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    tensor: str | None = None
+    op: str | None = None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        what = [f"op {self.op}"] if self.op is not None else []
+        if self.tensor is not None:
+            what.append(f"tensor {self.tensor!r}")
+        return ": ".join(part for part in (place, ", ".join(what)) if part)
+
+
+class CvmError(ValueError):
+    """Base of all errors that a user of cvm can cause.
+
+    ``code`` is a dotted lower-case name, e.g. ``"ops.conv2d.C3"`` or ``"program.truncated"``.
+    """
+
+    exit_code = 3
+
+    def __init__(self, code: str, message: str, location: Location | None = None) -> None:
+        super().__init__(code, message, location)
+        self.code = code
+        self.message = message
+        self.location = location or Location()
+
+    def __str__(self) -> str:
+        place = str(self.location)
+        return f"{place}: {self.message} [{self.code}]" if place else f"{self.message} [{self.code}]"
+
+    def at(self, **parts: Any) -> CvmError:
+        """The same error with the missing parts of its location filled in from ``parts``."""
+        known = asdict(self.location)
+        self.location = replace(self.location, **{k: v for k, v in parts.items() if known[k] is None})
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as the JSON object that every command prints under ``--json``."""
+        where = {key: value for key, value in asdict(self.location).items() if value is not None}
+        return {"class": type(self).__name__, "code": self.code, "message": self.message, "location": where}
+
+
+class Malformed(CvmError):
+    """Bytes or text that are not of the format at all."""
+
+
+class Invalid(CvmError):
+    """Well-formed, but breaks a rule; the code ends in the label of the rule."""
+
+
+class Unsupported(CvmError):
+    """Valid, but outside what this version does."""
+
+
+class LimitExceeded(CvmError):
+    """Within the rules, but larger than the limits profile admits; found before anything is allocated."""
+
+    exit_code = 4
+
+
+class Mismatch(CvmError):
+    """Two results that must be equal are not."""
+
+    exit_code = 1
