@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cvm.errors import Location, LimitExceeded
+from cvm.errors import LimitExceeded, Location
 
 __all__ = ["DEFAULT", "LARGE", "MAX_RANK", "PROFILES", "Limits", "elements", "require"]
 

@@ -1,0 +1,1 @@
+"""The integer program: data, canonical bytes, digest, verification."""

@@ -1,0 +1,204 @@
+"""What an op declaration consists of, and the registry of all declarations.
+
+An op is declared once, as a subclass of `Op` in the module of its family: name, inputs, outputs, attributes (a pydantic
+model with ranges and defaults), labelled constraints C1.., shape rule, range rule, gas. Everything else that must
+know about an op - verifier, executors, catalogue, vectors, command line - reads the declaration; kernels stand in
+the executors under the same family and name.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from cvm.errors import Invalid, Location
+from cvm.ops.ranges import INT32_MAX, Range, Shape
+
+__all__ = [
+    "ATTRIBUTE_MAX",
+    "REGISTRY",
+    "AttributeModel",
+    "Call",
+    "Constraint",
+    "Input",
+    "Int32",
+    "IntTuple",
+    "Op",
+    "Padding",
+    "Positive",
+    "Precision",
+    "Shift",
+    "get",
+    "register",
+]
+
+ATTRIBUTE_MAX = 4096
+"""The document's ``max_attr``, inclusive; ``min_attr`` is 0 (formal/ERRATA.md)."""
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+IntTuple = Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
+"""A TShape: any number of integers; a list is accepted for a tuple."""
+Positive = Annotated[int, Field(ge=1, le=ATTRIBUTE_MAX)]
+"""An attribute in [1, max_attr]."""
+Padding = Annotated[int, Field(ge=0, le=ATTRIBUTE_MAX)]
+"""An attribute in [min_attr, max_attr]."""
+Precision = Annotated[int, Field(ge=1, le=32)]
+"""A CVM precision p: |x| <= 2^(p-1) - 1."""
+Shift = Annotated[int, Field(ge=1, le=32)]
+"""A number of bits to shift by."""
+Int32 = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
+"""An attribute that stands for an element of a tensor."""
+
+
+InputKind = Literal["tensor", "parameter"]
+
+
+class AttributeModel(BaseModel):
+    """Base of all attribute models: immutable, strictly typed, closed. By itself: no attributes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an op, as its rules see it: input shapes, typed attributes and, once proven, input ranges."""
+
+    shapes: tuple[Shape, ...]
+    attributes: Any
+    ranges: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of an op. ``many`` stands for one or more tensors; a ``parameter`` is an int64 parameter constant."""
+
+    name: str
+    what: str
+    kind: InputKind = "tensor"
+    optional: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A labelled rule on input shapes and attributes, or (``on`` = "ranges") on proven input ranges.
+
+    The rules of an op are checked in order; a rule may rely on the earlier ones.
+    """
+
+    label: str
+    text: str
+    holds: Callable[[Call], bool]
+    on: Literal["shapes", "ranges"] = "shapes"
+
+
+class Op(ABC):
+    """An operation on int32 tensors. The class docstring says what it computes; see the module's docstring."""
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+    source: ClassVar[str]
+    """Where the meaning is written: the section of the document, or this project's own definition."""
+    inputs: ClassVar[tuple[Input, ...]]
+    outputs: ClassVar[tuple[str, ...]] = ("Y",)
+    Attributes: ClassVar[type[AttributeModel]] = AttributeModel
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
+
+    @abstractmethod
+    def shape(self, call: Call) -> tuple[Shape, ...]:
+        """The output shapes of a call that satisfies the constraints on shapes."""
+
+    @abstractmethod
+    def range(self, call: Call) -> tuple[Range, ...]:
+        """Proven ranges of the outputs of a call that satisfies all constraints; they may exceed int32."""
+
+    def work(self, call: Call) -> int:
+        """Elementary steps beyond reading each input and writing each output once."""
+        return 0
+
+    def gas(self, call: Call) -> int:
+        """The metered cost of one execution: elements read, elements written, and work. Depends on shapes alone."""
+        moved = sum(math.prod(shape) for shape in (*call.shapes, *self.shape(call)))
+        return 1 + moved + self.work(call)
+
+    def arity(self) -> tuple[int, int | None]:
+        """The least and the largest number of inputs (None: any number)."""
+        least = sum(not spec.optional for spec in self.inputs)
+        return least, None if any(spec.many for spec in self.inputs) else len(self.inputs)
+
+    def input_kinds(self, count: int) -> tuple[InputKind, ...]:
+        """The kind of each of ``count`` inputs."""
+        if any(spec.many for spec in self.inputs):
+            return tuple("tensor" for _ in range(count))
+        return tuple(spec.kind for spec in self.inputs[:count])
+
+    def parse(self, attributes: Mapping[str, Any], location: Location | None = None) -> AttributeModel:
+        """Typed attributes from plain values. Raises `Invalid` with code ``ops.<op>.attribute.<name>``."""
+        try:
+            return self.Attributes.model_validate(dict(attributes))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = str(first["loc"][0]) if first["loc"] else "all"
+            found = f", found {attributes[name]!r}" if name in attributes else ""
+            raise Invalid(
+                f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {first['msg']}{found}", location
+            ) from None
+
+    def infer(self, call: Call, location: Location | None = None) -> tuple[Shape, ...]:
+        """Output shapes. Raises `Invalid` with code ``ops.<op>.arity`` or ``ops.<op>.C<n>``, the violated rule."""
+        least, largest = self.arity()
+        count = len(call.shapes)
+        if count < least or (largest is not None and count > largest):
+            expected = f"{least}" if largest == least else f"{least} to {largest or 'any number'}"
+            raise Invalid(f"ops.{self.name}.arity", f"{self.name} takes {expected} inputs, found {count}", location)
+        self._check("shapes", call, location)
+        return self.shape(call)
+
+    def prove(self, call: Call, location: Location | None = None) -> tuple[Range, ...]:
+        """Output ranges from proven input ranges. Raises `Invalid` with the label of a violated rule on ranges."""
+        self._check("ranges", call, location)
+        return self.range(call)
+
+    def _check(self, on: Literal["shapes", "ranges"], call: Call, location: Location | None) -> None:
+        for rule in self.constraints:
+            if rule.on == on and not rule.holds(call):
+                found = ", ".join(str(list(shape)) for shape in call.shapes)
+                if on == "ranges":
+                    found += "; intervals " + ", ".join(str(list(bounds.hull())) for bounds in call.ranges)
+                values = "".join(f"; {key} = {value}" for key, value in call.attributes)
+                raise Invalid(
+                    f"ops.{self.name}.{rule.label}",
+                    f"{self.name} requires ({rule.label}) {rule.text}; found shapes {found}{values}",
+                    location,
+                )
+
+
+REGISTRY: dict[str, Op] = {}
+"""All ops by name, in the order of the document."""
+
+_O = TypeVar("_O", bound=type[Op])
+
+
+def register(declaration: _O) -> _O:
+    """Enter an op into the registry (a class decorator)."""
+    op = declaration()
+    if op.name in REGISTRY:
+        raise ValueError(f"op {op.name} is declared twice")
+    REGISTRY[op.name] = op
+    return declaration
+
+
+def get(name: str, location: Location | None = None) -> Op:
+    """The op called ``name``. Raises `Invalid` (code ``ops.unknown``)."""
+    if name not in REGISTRY:
+        raise Invalid("ops.unknown", f"there is no op {name!r}", location)
+    return REGISTRY[name]

@@ -1,0 +1,162 @@
+"""Elementwise ops (the document's section "Elemwise Operators")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, Int32, Op, Precision, Shift, register
+from cvm.ops.ranges import Range, Shape
+
+__all__ = ["Abs", "Clip", "CvmClip", "CvmLeftShift", "CvmPrecision", "CvmRightShift", "ElemwiseAdd", "ElemwiseSub",
+           "Negative"]  # fmt: skip
+
+
+class _Unary(Op):
+    """An op on each element of one tensor."""
+
+    family = "elemwise"
+    inputs = (Input("X", "any tensor"),)
+
+    def shape(self, call: Call) -> tuple[Shape, ...]:
+        return (call.shapes[0],)
+
+
+class _Binary(Op):
+    """An op on the elements of two tensors of one shape."""
+
+    family = "elemwise"
+    inputs = (Input("A", "any tensor"), Input("B", "a tensor of A's shape"))
+    constraints = (Constraint("C1", "A and B of the same shape", lambda c: c.shapes[0] == c.shapes[1]),)
+
+    def shape(self, call: Call) -> tuple[Shape, ...]:
+        return (call.shapes[0],)
+
+
+@register
+class Abs(_Unary):
+    """The absolute value of each element: Y[d] = X[d] if X[d] >= 0 else -X[d]."""
+
+    name = "abs"
+    source = "Elemwise Operators, abs"
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        x = call.ranges[0]
+        return (Range(np.maximum(np.maximum(x.lo, -x.hi), 0), np.maximum(-x.lo, x.hi)),)
+
+
+@register
+class CvmPrecision(_Unary):
+    """The number of bits of each element's absolute value, at least 1: Y[d] = max(1, ceil(log2(|X[d]| + 1)))."""
+
+    name = "cvm_precision"
+    source = "Elemwise Operators, cvm_precision"
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (Range.uniform(call.ranges[0].rank, 1, max(1, call.ranges[0].magnitude().bit_length())),)
+
+
+@register
+class ElemwiseAdd(_Binary):
+    """The sum of two tensors of one shape: Y = A + B."""
+
+    name = "elemwise_add"
+    source = "Elemwise Operators, elemwise_add"
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (call.ranges[0] + call.ranges[1],)
+
+
+@register
+class ElemwiseSub(_Binary):
+    """The difference of two tensors of one shape: Y = A - B."""
+
+    name = "elemwise_sub"
+    source = "Elemwise Operators, elemwise_sub"
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (call.ranges[0] - call.ranges[1],)
+
+
+@register
+class Negative(_Unary):
+    """The negative of each element: Y = -X."""
+
+    name = "negative"
+    source = "Elemwise Operators, negative"
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (-call.ranges[0],)
+
+
+@register
+class Clip(_Unary):
+    """Each element cut into [a_min, a_max]."""
+
+    name = "clip"
+    source = "Elemwise Operators, clip"
+
+    class Attributes(AttributeModel):
+        """The two bounds."""
+
+        a_min: Int32
+        a_max: Int32
+
+    constraints = (Constraint("C1", "a_min <= a_max", lambda c: c.attributes.a_min <= c.attributes.a_max),)
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (call.ranges[0].monotone(lambda x: np.clip(x, call.attributes.a_min, call.attributes.a_max)),)
+
+
+@register
+class CvmClip(_Unary):
+    """Each element cut into a CVM precision: clip to [-alpha, alpha], alpha = 2^(precision - 1) - 1."""
+
+    name = "cvm_clip"
+    source = "Elemwise Operators, cvm_cilp (a misprint of cvm_clip)"
+
+    class Attributes(AttributeModel):
+        """The precision to cut to."""
+
+        precision: Precision
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        alpha = 2 ** (call.attributes.precision - 1) - 1
+        return (call.ranges[0].monotone(lambda x: np.clip(x, -alpha, alpha)),)
+
+
+class _ShiftAttributes(AttributeModel):
+    """The number of bits and the precision that the result is cut to."""
+
+    precision: Precision
+    shift_bit: Shift
+
+
+@register
+class CvmRightShift(_Unary):
+    """Each element divided by 2^shift_bit, rounded half up, then cut into a CVM precision.
+
+    Y = clip(T, -alpha, alpha), T = floor((floor(X / 2^(shift_bit - 1)) + 1) / 2), alpha = 2^(precision - 1) - 1.
+    """
+
+    name = "cvm_right_shift"
+    source = "Elemwise Operators, cvm_right_shift"
+    Attributes = _ShiftAttributes
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        alpha = 2 ** (call.attributes.precision - 1) - 1
+        shift = call.attributes.shift_bit
+        return (call.ranges[0].monotone(lambda x: np.clip(((x >> (shift - 1)) + 1) >> 1, -alpha, alpha)),)
+
+
+@register
+class CvmLeftShift(_Unary):
+    """Each element times 2^shift_bit, then cut into a CVM precision; the product is taken in wide arithmetic."""
+
+    name = "cvm_left_shift"
+    source = "Elemwise Operators, cvm_left_shift"
+    Attributes = _ShiftAttributes
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        alpha = 2 ** (call.attributes.precision - 1) - 1
+        # |x| * 2^32 < 2^63: int64 holds the product.
+        return (call.ranges[0].monotone(lambda x: np.clip(x << call.attributes.shift_bit, -alpha, alpha)),)

@@ -1,0 +1,189 @@
+"""The integer program as data: what is executed, stored, hashed and verified.
+
+A program is a list of nodes in execution order over named int32 tensors; each name is written once. Everything is
+immutable and plain: no kernels, no shapes to be found out, no reference to any front end. ``formal`` reads these
+classes and nothing else of cvm.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from cvm.quantization import LinearQuantizer
+
+__all__ = [
+    "OP_SET",
+    "AttributeValue",
+    "Constant",
+    "Exactness",
+    "Input",
+    "Node",
+    "Output",
+    "Program",
+    "Provenance",
+    "Shape",
+    "State",
+    "Value",
+]
+
+OP_SET = 1
+"""The version of the op-set that this code implements."""
+
+Shape: TypeAlias = tuple[int, ...]
+AttributeValue: TypeAlias = "bool | int | str | tuple[int, ...]"
+
+_WIDTHS = ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A named int32 tensor: its shape, and an interval [lo, hi] that every element is proven to lie in."""
+
+    name: str
+    shape: Shape
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A tensor that the caller provides; its interval is the contract. Without a quantiser it takes integers only."""
+
+    value: Value
+    quantizer: LinearQuantizer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A result: its public name, the value that it is, and the quantiser that says what its codes stand for."""
+
+    name: str
+    value: str
+    quantizer: LinearQuantizer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant: an int32 ``tensor``, or an int64 ``parameter`` (the multipliers, offsets and shifts of requantize).
+
+    ``data`` holds the elements row-major, little-endian, two's complement, ``width`` bytes each: the smallest of
+    1, 2, 4, 8 that holds them all.
+    """
+
+    name: str
+    kind: Literal["tensor", "parameter"]
+    shape: Shape
+    width: int
+    data: bytes = field(repr=False)
+
+    @staticmethod
+    def of(name: str, array: npt.ArrayLike, kind: Literal["tensor", "parameter"] = "tensor") -> Constant:
+        """A constant with the elements of an integer array, stored at the smallest width."""
+        items = np.asarray(array)
+        if items.dtype.kind not in "iu":
+            raise TypeError(f"a constant holds integers, found dtype {items.dtype}")
+        lo, hi = int(items.min()), int(items.max())
+        width = next(size for size, _ in _WIDTHS if -(2 ** (8 * size - 1)) <= lo and hi < 2 ** (8 * size - 1))
+        return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
+
+    def array(self) -> npt.NDArray[Any]:
+        """The elements as a read-only array: int32 for a tensor, int64 for a parameter."""
+        items = np.frombuffer(self.data, f"<i{self.width}").reshape(self.shape)
+        expanded = items.astype(np.int32 if self.kind == "tensor" else np.int64)
+        expanded.setflags(write=False)
+        return expanded
+
+    def integers(self) -> Iterator[int]:
+        """The elements as Python integers, row-major."""
+        code = dict(_WIDTHS)[self.width]
+        return (item for (item,) in struct.iter_unpack(f"<{code}", self.data))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A tensor that persists from run to run.
+
+    ``value`` names it for the nodes, which see what the previous run left; ``initial`` is the constant that it holds
+    before the first run; ``update`` names the value that it takes when a run has ended.
+    """
+
+    value: Value
+    initial: str
+    update: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One application of an op. ``attributes`` are complete (defaults included) and in the declaration's order."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[Value, ...]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """What the compiler proved about one tensor of the source document.
+
+    ``bound`` is the largest possible difference, in codes, from the document's meaning; 0 says exact.
+    """
+
+    tensor: str
+    value: str
+    bound: Fraction
+    accumulator: tuple[int, int] | None = None
+    """The interval of the 64-bit sum that the tensor was rounded from, where there is one."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a program came from. Not part of its digest: two compilers may say different things about one program."""
+
+    tool: str = ""
+    source: str = ""
+    source_digest: str = ""
+    exactness: tuple[Exactness, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A whole integer program."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    constants: tuple[Constant, ...] = ()
+    state: tuple[State, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    op_set: int = OP_SET
+    limits: str = "default"
+    provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def digest(self) -> str:
+        """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
+        from cvm.program.commitments import program_digest
+
+        return program_digest(self).hex()
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes of the program."""
+        from cvm.program.codec import encode
+
+        return encode(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the canonical bytes to ``path``, atomically."""
+        from cvm.program.files import write_atomically
+
+        write_atomically(path, self.to_bytes())
