@@ -1,0 +1,373 @@
+"""Fixed-point forms of requantisation, each with a proof that it is exact.
+
+The exact code of a tensor is a staircase in its integer accumulators,
+
+    code(x) = clamp(floor((sum_i P_i * x_i + R) / D), lo, hi)                    (`Row`; the 1/2 of rounding is in R)
+
+and ``requantize`` computes clamp(floor((sum_i m_i * x_i + c) / 2^s), lo, hi). The two agree for all x within the proven
+bounds exactly when they take each step k at the same places. For given m and s the offsets c for which that holds are
+an interval, computed here in integers; a form is exact when the interval is not empty. Three ways to compute it:
+
+* one accumulator (`_Single`): the step k lies at T_k = ceil((k*D - R) / P), so that c must satisfy
+  m*T_k + c >= k*2^s and m*(T_k - 1) + c < k*2^s. Necessary and sufficient.
+* two accumulators (`_Double`), one too wide to enumerate: the gap lemma below. Sufficient.
+* further accumulators, or a second one of few values: enumerated, each value leaving one of the cases above.
+
+Gap lemma. With P > 0, step k is first reached at A = T_k(S), where N = P*A + Q*S + R exceeds k*D by
+slack = (Q*S + R - k*D) mod P, and at T_k(S) - 1 falls short of it by P - slack. Let M = m_1*A + m_2*S + c and
+E = D*M - 2^s*N, which is linear in (N, S). The form takes the step at the same place if
+E >= -2^s * min slack where k*D <= N < k*D + P, and E < 2^s * (P - max slack) where k*D - P <= N < k*D. Elsewhere
+nothing more is needed, because M grows with A. The extremes of slack over all S come from `modular.least_residue`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.quantization.modular import greatest_residue, least_residue
+
+__all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
+
+WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
+"""Widths of the largest multiplier, in bits, tried in turn: the narrowest that proves exact is taken."""
+
+_ENUMERABLE = 4096
+"""Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
+_MAX_SHIFT = 62
+_INT64_MAX = 2**63 - 1
+
+Integers = npt.NDArray[Any]
+Bounds = tuple[int, int]
+
+
+class Unprovable(Exception):
+    """No fixed-point form within 64 bits could be proven exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearRow:
+    """code(x) = clamp(floor((sum_i factors[i] * x_i + constant) / denominator), lo, hi); denominator > 0."""
+
+    factors: tuple[int, ...]
+    constant: int
+    denominator: int
+    bounds: tuple[Bounds, ...]
+    lo: int
+    hi: int
+
+    def multiplier(self, term: int, shift: int) -> int:
+        """The factor of accumulator ``term`` times 2^shift, rounded to an integer."""
+        return (2 * (self.factors[term] << shift) + self.denominator) // (2 * self.denominator)
+
+    def scale_bits(self) -> int:
+        """An e such that the largest factor is below 2^e, and not below 2^(e-3)."""
+        largest = max(abs(factor) for factor in self.factors)
+        return largest.bit_length() - self.denominator.bit_length() + 1
+
+    def extremes(self) -> Bounds:
+        """The least and the greatest value of sum_i factors[i] * x_i + constant."""
+        ends = [sorted((p * lo, p * hi)) for p, (lo, hi) in zip(self.factors, self.bounds, strict=True)]
+        return self.constant + sum(end[0] for end in ends), self.constant + sum(end[1] for end in ends)
+
+    def steps(self) -> range:
+        """The codes k whose step matters: those reached from below inside the bounds, and one beyond at either end."""
+        least, greatest = (extreme // self.denominator for extreme in self.extremes())
+        return range(max(self.lo + 1, min(self.hi, least)), min(self.hi, max(self.lo, greatest) + 1) + 1)
+
+    def thresholds(self, steps: Integers) -> Integers:
+        """For one accumulator of positive factor: T_k, the least x with code k or more."""
+        return -((self.constant - steps * self.denominator) // self.factors[0])
+
+    def fixed(self, term: int, value: int) -> LinearRow:
+        """The row that remains when accumulator ``term`` has the given value."""
+        keep = [i for i in range(len(self.factors)) if i != term]
+        return replace(
+            self,
+            factors=tuple(self.factors[i] for i in keep),
+            bounds=tuple(self.bounds[i] for i in keep),
+            constant=self.constant + self.factors[term] * value,
+        )
+
+    def mirrored(self) -> LinearRow:
+        """The same staircase in -x_0."""
+        lo, hi = self.bounds[0]
+        return replace(self, factors=(-self.factors[0], *self.factors[1:]), bounds=((-hi, -lo), *self.bounds[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class SurdRow:
+    """code(x) = clamp(floor(height + (slope * x + origin) / sqrt(radicand)), lo, hi): batch normalisation of one input.
+
+    The coefficients are rationals; radicand > 0 and slope != 0. Thresholds are decided by integer square roots.
+    """
+
+    slope: Fraction
+    origin: Fraction
+    height: Fraction
+    radicand: Fraction
+    bounds: tuple[Bounds, ...]
+    lo: int
+    hi: int
+
+    def multiplier(self, term: int, shift: int) -> int:
+        """The factor of accumulator ``term`` times 2^shift, rounded to an integer."""
+        root = _isqrt(self.slope * self.slope / self.radicand * 4 ** (shift + 1))
+        return (root + 1) // 2 * (1 if self.slope > 0 else -1)
+
+    def scale_bits(self) -> int:
+        """An e such that the largest factor is below 2^e, and not below 2^(e-3)."""
+        square = self.slope * self.slope / self.radicand
+        bits = square.numerator.bit_length() - square.denominator.bit_length() + 1
+        return -(-bits // 2)
+
+    def steps(self) -> range:
+        """All steps of the code range."""
+        return range(self.lo + 1, self.hi + 1)
+
+    def thresholds(self, steps: Integers) -> Integers:
+        """For positive slope: the least x with slope*x + origin >= (k - height) * sqrt(radicand)."""
+        return np.array([self._threshold(k) for k in steps.tolist()], dtype=object)
+
+    def _threshold(self, k: int) -> int:
+        rise = k - self.height
+        square = rise * rise * self.radicand / (self.slope * self.slope)
+        start = -self.origin / self.slope
+        return _ceil_surd(start, square, 1 if rise >= 0 else -1)
+
+    def mirrored(self) -> SurdRow:
+        """The same staircase in -x."""
+        ((lo, hi),) = self.bounds
+        return replace(self, slope=-self.slope, bounds=((-hi, -lo),))
+
+
+Row: TypeAlias = LinearRow | SurdRow
+"""A staircase of integer accumulators: one channel, or one class of positions of one channel."""
+
+
+def _isqrt(value: Fraction) -> int:
+    return math.isqrt(value.numerator // value.denominator)
+
+
+def _ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
+    """ceil(start + sign * sqrt(square)), exactly.
+
+    Over one denominator d it is ceil((a + sign * sqrt(n)) / d) with integers. Where n is no square, a + sqrt(n) is
+    irrational, so that its ceiling is one more than its floor, and floors nest.
+    """
+    d = start.denominator * square.denominator
+    a = start.numerator * square.denominator
+    n = start.denominator * start.denominator * square.numerator * square.denominator
+    root = math.isqrt(n)
+    if root * root == n:
+        return -(-(a + sign * root) // d)
+    return (a + root) // d + 1 if sign > 0 else -((root - a) // d)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """One row of a ``requantize``: clamp(floor((sum_i multipliers[i] * x_i + offset) / 2^shift), lo, hi)."""
+
+    multipliers: tuple[int, ...]
+    offset: int
+    shift: int
+
+
+class _Single:
+    """The interval of exact offsets of a row with one accumulator of positive factor."""
+
+    def __init__(self, row: LinearRow | SurdRow) -> None:
+        lo, hi = row.bounds[0]
+        steps = row.steps()
+        k = np.array(steps, dtype=object)
+        t = np.clip(row.thresholds(k), lo, hi + 1) if len(steps) else k
+        # A step at or below lo must only have been taken at lo; one above hi must only not be taken at hi.
+        self.taken_k, self.taken_at = k[t <= hi], t[t <= hi]
+        self.before_k, self.before_at = k[t > lo], t[t > lo] - 1
+
+    def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
+        """The least and the greatest exact offset; None where there is no bound."""
+        least = (self.taken_k * 2**shift - m[0] * self.taken_at).max() if self.taken_k.size else None
+        greatest = (self.before_k * 2**shift - m[0] * self.before_at).min() - 1 if self.before_k.size else None
+        return least, greatest
+
+
+class _Double:
+    """The interval of exact offsets of a row with two accumulators, the first of positive factor: the gap lemma."""
+
+    def __init__(self, row: LinearRow) -> None:
+        self.row = row
+        p, q = row.factors
+        lo, hi = row.bounds[1]
+        self.k = np.array(row.steps(), dtype=object)
+        start = q * lo + row.constant - self.k * row.denominator
+        self.least_slack = least_residue(hi - lo + 1, p, q, start)
+        self.greatest_slack = greatest_residue(hi - lo + 1, p, q, start)
+
+    def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
+        """The least and the greatest offset that the lemma admits."""
+        row, k = self.row, self.k
+        if not k.size:
+            return None, None
+        p, q = row.factors
+        r, d, one = row.constant, row.denominator, 2**shift
+        e_n, e_2 = d * m[0] - one * p, d * m[1] - one * q
+        # p * E without c, as a linear function of N and S: e_n * (N - r) + e_s * S.
+        e_s = e_2 * p - e_n * q
+        by_s = [e_s * end for end in row.bounds[1]]
+        at, above, below = (e_n * (k * d - r), e_n * (k * d + p - r), e_n * (k * d - p - r))
+        least_e = np.minimum(at, above) + min(by_s)
+        greatest_e = np.maximum(at, below) + max(by_s)
+        least = -((least_e - p * one * (r - self.least_slack)) // (p * d))
+        greatest = -((greatest_e - p * one * (r + p - self.greatest_slack)) // (p * d)) - 1
+        return least.max(), greatest.min()
+
+
+class _Proof:
+    """All cases of one row: the values of enumerated accumulators, and what proves each of the rows that remain."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.cases: list[tuple[tuple[int, ...], _Single | _Double]]
+        if isinstance(row, SurdRow):
+            self.order = [0]
+            self.sign = 1 if row.slope > 0 else -1
+            self.cases = [((), _Single(row if self.sign > 0 else row.mirrored()))]
+        else:
+            self.order = _order(row)
+            self.sign = 1 if row.factors[self.order[0]] >= 0 else -1
+            self.cases = list(self._linear(row))
+
+    def _linear(self, row: LinearRow) -> Iterator[tuple[tuple[int, ...], _Single | _Double]]:
+        ordered = replace(
+            row,
+            factors=tuple(row.factors[i] for i in self.order),
+            # An accumulator of factor zero counts for nothing, whatever its value.
+            bounds=tuple(row.bounds[i] if row.factors[i] else (0, 0) for i in self.order),
+        )
+        if self.sign < 0:
+            ordered = ordered.mirrored()
+        wide = 2 if _enumerations(ordered.bounds[1:]) > _ENUMERABLE else 1
+        if _enumerations(ordered.bounds[wide:]) > _ENUMERABLE:
+            raise Unprovable("more than two wide accumulators")
+        for values in product(*(range(lo, hi + 1) for lo, hi in ordered.bounds[wide:])):
+            core = ordered
+            for value in reversed(values):
+                core = core.fixed(len(core.factors) - 1, value)
+            yield values, _Single(core) if wide == 1 else _Double(core)
+
+    def fixed_point(self, width: int) -> FixedPoint | None:
+        """The form with multipliers of ``width`` bits, if it is exact and its sum fits 64 bits."""
+        shift = min(_MAX_SHIFT, max(0, width - self.row.scale_bits()))
+        m = tuple(self.row.multiplier(term, shift) for term in range(len(self.row.bounds)))
+        least, greatest = self.offsets(m, shift)
+        if least is None and greatest is None:
+            offset = 0
+        elif least is None or greatest is None:
+            offset = greatest if least is None else least  # type: ignore[assignment]
+        elif least > greatest:
+            return None
+        else:
+            offset = (least + greatest) // 2
+        form = FixedPoint(m, int(offset), shift)
+        return form if fits_int64(self.row, form) else None
+
+    def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
+        """The interval of exact offsets over all cases; empty when the first exceeds the second."""
+        primary = [m[i] for i in self.order]
+        primary[0] *= self.sign
+        if primary[0] <= 0:
+            return 1, 0
+        lows, highs = [], []
+        for values, case in self.cases:
+            least, greatest = case.offsets(primary, shift)
+            moved = sum(mi * value for mi, value in zip(primary[len(primary) - len(values) :], values, strict=True))
+            if least is not None:
+                lows.append(least - moved)
+            if greatest is not None:
+                highs.append(greatest - moved)
+        return max(lows, default=None), min(highs, default=None)
+
+
+def _order(row: LinearRow) -> list[int]:
+    """The accumulator of the largest factor first, then by falling number of values."""
+    first = max(range(len(row.factors)), key=lambda i: (abs(row.factors[i]), -i))
+    rest = [i for i in range(len(row.factors)) if i != first]
+    return [first, *sorted(rest, key=lambda i: row.bounds[i][0] - row.bounds[i][1])]
+
+
+def _enumerations(bounds: Sequence[Bounds]) -> int:
+    return math.prod(hi - lo + 1 for lo, hi in bounds)
+
+
+def fits_int64(row: Row, form: FixedPoint) -> bool:
+    """Whether every partial sum of the form, in any order and with the rounding addend, fits int64."""
+    parts = [sorted((m * lo, m * hi)) for m, (lo, hi) in zip(form.multipliers, row.bounds, strict=True)]
+    addend = 2**form.shift >> 1
+    offset = form.offset - addend
+    highest = sum(max(part[1], 0) for part in parts) + max(offset, 0) + addend
+    lowest = sum(min(part[0], 0) for part in parts) + min(offset, 0)
+    return lowest >= -_INT64_MAX and highest <= _INT64_MAX and all(abs(m) < 2**62 for m in form.multipliers)
+
+
+def _constant(row: Row) -> FixedPoint | None:
+    """The form of a row that does not depend on its accumulators."""
+    if isinstance(row, SurdRow) or any(row.factors):
+        return None
+    return FixedPoint((0,) * len(row.factors), min(max(row.constant // row.denominator, row.lo), row.hi), 0)
+
+
+def proves(row: Row, form: FixedPoint) -> bool:
+    """Whether ``form`` is proven to give the row's code for every value of the accumulators within their bounds."""
+    constant = _constant(row)
+    if constant is not None:
+        return form == constant
+    least, greatest = _Proof(row).offsets(form.multipliers, form.shift)
+    above = least is None or least <= form.offset
+    below = greatest is None or form.offset <= greatest
+    return above and below and fits_int64(row, form)
+
+
+def fit(rows: Sequence[Row]) -> list[FixedPoint]:
+    """Exact fixed-point forms of all rows of a tensor, with the narrowest multipliers that prove exact for all of them.
+
+    Raises `Unprovable` where none within 64 bits does.
+    """
+    constants = [_constant(row) for row in rows]
+    proofs = [_Proof(row) for row, form in zip(rows, constants, strict=True) if form is None]
+    for width in WIDTHS:
+        forms = []
+        for proof in proofs:
+            form = proof.fixed_point(width)
+            if form is None:
+                break
+            forms.append(form)
+        else:
+            varying = iter(forms)
+            return [form or next(varying) for form in constants]
+    raise Unprovable("no multiplier of up to 61 bits is exact")
+
+
+def decides_without(row: LinearRow, term: int) -> bool:
+    """Whether accumulator ``term`` of two never changes the code, so that any value of it may be put in its place.
+
+    Each threshold T_k(S) of the other accumulator is monotone in S: equal at both ends, it is equal everywhere.
+    """
+    if len(row.factors) != 2:
+        return False
+    other = row if term == 1 else replace(row, factors=row.factors[::-1], bounds=row.bounds[::-1])
+    if other.factors[0] == 0:
+        return False
+    if other.factors[0] < 0:
+        other = other.mirrored()
+    k = np.array(other.steps(), dtype=object)
+    lo, hi = other.bounds[0]
+    ends = [np.clip(other.fixed(1, value).thresholds(k), lo, hi + 1) for value in other.bounds[1]]
+    return bool((ends[0] == ends[1]).all())

@@ -1,0 +1,44 @@
+"""Extremes of an arithmetic progression modulo an integer, without enumeration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["greatest_residue", "least_residue"]
+
+Integers = npt.NDArray[Any]
+
+
+def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
+    """Min over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``.
+
+    A Euclid-like recursion. Write a = step mod m. While the progression climbs without wrapping, its least item is its
+    first. After the j-th wrap (j = 1 .. J) its first item is (start - j*m) mod a, which again is a progression, of J
+    items, modulo a < m. With a <= m/2 (reverse the progression if not) the modulus at least halves each time.
+    ``start`` is an object array of Python integers; ``count`` >= 1.
+    """
+    counts = np.full(start.shape, count, dtype=object)
+    start = start % modulus
+    step %= modulus
+    best = start.copy()
+    while step:
+        if 2 * step > modulus:
+            # Walk backwards: from the last item in steps of m - a. Items with count 0 are done; they keep their best.
+            start = np.where(counts > 0, (start + step * (counts - 1)) % modulus, start)
+            step = modulus - step
+        active = counts > 0
+        best = np.where(active, np.minimum(best, start), best)
+        counts = np.where(active, (start + step * (counts - 1)) // modulus, 0)
+        if not counts.any():
+            break
+        start = (start - modulus) % step
+        modulus, step = step, -modulus % step
+    return np.where(counts > 0, np.minimum(best, start), best)
+
+
+def greatest_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
+    """Max over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``."""
+    return modulus - 1 - least_residue(count, modulus, -step, -1 - start)

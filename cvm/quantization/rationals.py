@@ -1,0 +1,95 @@
+"""Arrays of exact rationals.
+
+Scales, offsets and coefficients of a network are rationals that differ per channel or per position. A `Rationals` keeps
+one denominator for the whole array, so that adding and multiplying whole tensors is integer arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Rationals"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rationals:
+    """``numerators / denominator``: an object array of Python integers over one positive integer."""
+
+    numerators: npt.NDArray[Any]
+    denominator: int = 1
+
+    @staticmethod
+    def of(values: Iterable[Fraction], shape: Sequence[int]) -> Rationals:
+        """The given rationals, row-major, as an array of ``shape``."""
+        items = list(values)
+        denominator = math.lcm(*(item.denominator for item in items))
+        numerators = [item.numerator * (denominator // item.denominator) for item in items]
+        return Rationals(np.array(numerators, dtype=object).reshape(tuple(shape)), denominator)
+
+    @staticmethod
+    def scalar(value: Fraction | int, rank: int) -> Rationals:
+        """One rational for a whole tensor of the given rank."""
+        return Rationals.of([Fraction(value)], (1,) * rank)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents: those of the tensor, or 1 where the rational is the same along the axis."""
+        return self.numerators.shape
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one rational serves the whole tensor."""
+        return self.numerators.size == 1
+
+    def item(self) -> Fraction:
+        """The rational of a uniform array."""
+        return Fraction(self.numerators.item(), self.denominator)
+
+    def fractions(self) -> list[Fraction]:
+        """All items, row-major."""
+        return [Fraction(numerator, self.denominator) for numerator in self.numerators.ravel().tolist()]
+
+    def over(self, denominator: int) -> npt.NDArray[Any]:
+        """The numerators over a multiple of the own denominator."""
+        return self.numerators * (denominator // self.denominator)
+
+    def __add__(self, other: Rationals) -> Rationals:
+        common = math.lcm(self.denominator, other.denominator)
+        return Rationals(self.over(common) + other.over(common), common)
+
+    def __sub__(self, other: Rationals) -> Rationals:
+        return self + (-other)
+
+    def __neg__(self) -> Rationals:
+        return Rationals(-self.numerators, self.denominator)
+
+    def __mul__(self, other: Rationals) -> Rationals:
+        return Rationals(self.numerators * other.numerators, self.denominator * other.denominator).reduced()
+
+    def __truediv__(self, other: Rationals) -> Rationals:
+        inverse = Rationals.of([1 / item for item in other.fractions()], other.shape)
+        return self * inverse
+
+    def reduced(self) -> Rationals:
+        """The same rationals over the least denominator."""
+        factor = math.gcd(self.denominator, *self.numerators.ravel().tolist())
+        return self if factor == 1 else Rationals(self.numerators // factor, self.denominator // factor)
+
+    def moved(self, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
+        """The same rationals in another arrangement."""
+        return Rationals(move(self.numerators), self.denominator)
+
+    def broadcast(self, shape: Sequence[int]) -> Rationals:
+        """The same rationals at full extent."""
+        return self.moved(lambda items: np.broadcast_to(items, tuple(shape)))
+
+    def is_zero(self) -> bool:
+        """Whether every item is zero."""
+        return not self.numerators.any()
