@@ -1,0 +1,78 @@
+"""Exact lowering: from a `cvm.graph.QuantizedGraph` to an integer `cvm.program.Program`.
+
+`form` says what a tensor is on the way, `context` what rules read and write, one module per section of NNEF chapter 4
+holds the rules, `requantize` turns a form into codes under proof. The result computes exactly the codes that the graph
+denotes, tensor by tensor; where a rule is only bounded, the program's provenance says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import cvm.lowering.elementwise
+import cvm.lowering.linear
+import cvm.lowering.normalization
+import cvm.lowering.reduce
+import cvm.lowering.shape
+import cvm.lowering.sliding_window
+import cvm.lowering.softmax  # noqa: F401  (the imports enter the rules)
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation, QuantizedGraph
+from cvm.limits import DEFAULT, Limits
+from cvm.lowering.context import RULES, Coded, Lowering, Result, code_form
+from cvm.lowering.finish import finished
+from cvm.lowering.requantize import requantize
+from cvm.program.model import Exactness, Output, Program, Provenance
+
+__all__ = ["RULES", "lower"]
+
+
+def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
+    """The integer program that computes the graph.
+
+    Raises `Unsupported` where an operation has no rule (``lowering.operation``), a tensor needs a quantiser
+    (``lowering.unquantized``) or no exact form fits (``lowering.unprovable``); `Invalid` where a constant breaks a
+    rule.
+    """
+    lowering = Lowering(graph, limits)
+    for tensor in graph.tensors.values():
+        lowering.introduce(tensor)
+    for operation in graph.operations:
+        lower_rule = RULES.get(operation.name)
+        if lower_rule is None:
+            raise lowering.unsupported(operation, "this operation has no lowering rule")
+        for name, result in zip(operation.outputs, lower_rule(lowering, operation), strict=True):
+            _accept(lowering, operation, name, result)
+    outputs = []
+    for name in graph.outputs:
+        tensor = graph.tensors[name]
+        if name not in lowering.values:
+            raise Unsupported(
+                "lowering.unquantized", "an output needs a quantiser in graph.quant: the program gives its codes",
+                replace(tensor.location, tensor=name),
+            )  # fmt: skip
+        outputs.append(Output(name, lowering.values[name], tensor.quantizer))
+    provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
+    return finished(lowering.builder.build(outputs, provenance), lowering.values)
+
+
+def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Result) -> None:
+    """Give a result its quantiser, or keep it symbolic where it has none."""
+    tensor = lowering.graph.tensors[name]
+    quantizer = tensor.quantizer
+    shape = tensor.shape or (1,)
+    if isinstance(result, Coded):
+        value = result.value
+        lowering.report.append(Exactness(name, value, result.bound, note=result.note))
+    elif quantizer is None:
+        lowering.forms[name] = result
+        return
+    else:
+        reported = len(lowering.report)
+        value = requantize(lowering, result, quantizer, name, lowering.location(operation))
+        if len(lowering.report) == reported:
+            lowering.report.append(Exactness(name, value, Fraction(0), note="the same codes"))
+    assert quantizer is not None
+    lowering.values[name] = value
+    lowering.forms[name] = code_form(value, shape, quantizer)

@@ -39,7 +39,7 @@ __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_w
 WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
 """Widths of the largest multiplier, in bits, tried in turn: the narrowest that proves exact is taken."""
 
-_ENUMERABLE = 4096
+_ENUMERABLE = 512
 """Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
 _MAX_SHIFT = 62
 _INT64_MAX = 2**63 - 1

@@ -1,0 +1,233 @@
+"""The state of one lowering: the graph that is read, the program that is built, what each tensor has become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError, Invalid, Location, Unsupported
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.limits import DEFAULT, Limits
+from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, Term
+from cvm.program.build import ProgramBuilder
+from cvm.program.model import Exactness
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import quantize, quantize_rationals
+from cvm.quantization.rationals import Rationals
+
+__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
+
+
+class Coded:
+    """A result that a rule has quantised itself: codes in the program, and how far they may be from the exact ones."""
+
+    def __init__(self, value: str, bound: Fraction = Fraction(0), note: str = "") -> None:
+        self.value = value
+        self.bound = bound
+        self.note = note
+
+
+Result: TypeAlias = "LinearForm | SurdForm | Coded"
+Rule: TypeAlias = "Callable[[Lowering, GraphOperation], Sequence[Result]]"
+
+RULES: dict[str, Rule] = {}
+"""The lowering rule of each operation, by the name it has in the graph."""
+
+
+def rule(*operations: str) -> Callable[[Rule], Rule]:
+    """Enter a lowering rule for the named operations."""
+
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(operations, function))
+        return function
+
+    return enter
+
+
+class Lowering:
+    """One lowering of one graph. Rules read operands and emit ops; the driver quantises what they return."""
+
+    def __init__(self, graph: QuantizedGraph, limits: Limits = DEFAULT) -> None:
+        self.graph = graph
+        self.builder = ProgramBuilder(limits)
+        self.forms: dict[str, Form] = {}
+        self.known: dict[str, Known] = {}
+        self.values: dict[str, str] = {}
+        """The value of the program that holds the codes of each quantised tensor."""
+        self.report: list[Exactness] = []
+
+    # What rules read
+
+    def tensor(self, operand: Operand, operation: GraphOperation, parameter: str) -> GraphTensor:
+        """The tensor that an operand names."""
+        if not isinstance(operand, str):
+            raise self.unsupported(operation, f"{parameter} must be a tensor here, not a literal")
+        return self.graph.tensors[operand]
+
+    def constant(self, operation: GraphOperation, parameter: str) -> Known:
+        """An operand whose contents are known when compiling: a variable, a constant or a literal."""
+        operand = operation.inputs[parameter]
+        if isinstance(operand, str):
+            if operand not in self.known:
+                raise self.unsupported(operation, f"{parameter} must be constant, but {operand!r} is computed")
+            return self.known[operand]
+        if isinstance(operand, tuple):
+            raise self.unsupported(operation, f"{parameter} must be one tensor, not an array")
+        value = Fraction(operand)
+        codes = np.array([value.numerator], dtype=object)
+        return Known(codes, Rationals.scalar(Fraction(1, value.denominator), 1), Rationals.scalar(0, 1))
+
+    def linear(self, operation: GraphOperation, parameter: str) -> LinearForm:
+        """An operand as a linear form without a pending clamp; a constant is a form without terms."""
+        return self.linear_of(operation.inputs[parameter], operation, parameter)
+
+    def linear_of(self, operand: Operand, operation: GraphOperation, parameter: str) -> LinearForm:
+        """As `linear`, for an operand that stands in an array."""
+        if isinstance(operand, str) and operand in self.forms:
+            form = self.forms[operand]
+            if isinstance(form, LinearForm) and not form.clamped:
+                return form
+            raise self.needs_quantization(operation, operand)
+        if isinstance(operand, str):
+            known = self.known[operand]
+            return LinearForm(known.shape, (), known.rationals())
+        if isinstance(operand, tuple):
+            raise self.unsupported(operation, f"{parameter} must be one tensor, not an array")
+        return LinearForm((1,), (), Rationals.scalar(Fraction(operand), 1))
+
+    def single(self, operation: GraphOperation, parameter: str) -> tuple[str, Rationals, Rationals, LinearForm]:
+        """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""
+        form = self.linear(operation, parameter)
+        operand = operation.inputs[parameter]
+        if len(form.terms) != 1 or self.builder.shape(form.terms[0].value) != form.shape:
+            raise self.needs_quantization(operation, str(operand))
+        return form.terms[0].value, form.terms[0].factor, form.constant, form
+
+    def coded(self, operation: GraphOperation, parameter: str) -> tuple[str, Fraction, Fraction, LinearForm]:
+        """An operand that is factor * X + constant with one positive factor and one constant for the whole tensor."""
+        value, factor, constant, form = self.single(operation, parameter)
+        if not (factor.uniform and constant.uniform) or factor.item() <= 0:
+            raise self.needs_quantization(operation, str(operation.inputs[parameter]))
+        return value, factor.item(), constant.item(), form
+
+    def quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
+        """The quantiser of the operation's only result."""
+        return self.graph.tensors[operation.outputs[0]].quantizer
+
+    def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
+        """The shape of a result in the program, where rank 0 is (1,)."""
+        return self.graph.tensors[operation.outputs[index]].shape or (1,)
+
+    # What rules write
+
+    def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node whose name tells the tensor it serves; returns its value."""
+        (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+        return value
+
+    def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
+        """Add an int32 constant. Raises `Unsupported` where an item does not fit."""
+        if values.size and max(abs(int(values.min())), abs(int(values.max()))) > 2**31 - 1:
+            raise self.unsupported(operation, f"{what} does not fit 32 bits: it needs quantisation information")
+        return self.builder.constant(values.astype(np.int64), name=f"{operation.outputs[0]}.{what}")
+
+    # What goes wrong
+
+    def location(self, operation: GraphOperation) -> Location:
+        """Where the operation stands in the document."""
+        at = operation.location
+        return Location(at.file, at.line, at.column, operation.outputs[0], operation.name)
+
+    def unsupported(self, operation: GraphOperation, message: str) -> Unsupported:
+        """The refusal of an operation, with the reason."""
+        return Unsupported("lowering.operation", f"{operation.name}: {message}", self.location(operation))
+
+    def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
+        """The refusal of an operand that no single integer tensor stands for."""
+        return Unsupported(
+            "lowering.unquantized",
+            f"{operation.name} needs the codes of {tensor!r}, but that tensor carries no quantisation; "
+            "give it a quantiser in graph.quant",
+            self.location(operation),
+        )
+
+    # Tensors that no operation computes
+
+    def introduce(self, tensor: GraphTensor) -> None:
+        """Enter an external tensor as an input of the program, a variable or a constant as a known tensor."""
+        if tensor.kind == "external":
+            self._external(tensor)
+        elif tensor.kind in ("variable", "constant"):
+            self.known[tensor.name] = self._contents(tensor)
+
+    def _external(self, tensor: GraphTensor) -> None:
+        if tensor.quantizer is None:
+            raise Unsupported(
+                "lowering.unquantized",
+                "an external tensor needs a quantiser in graph.quant: the program takes its codes",
+                _located(tensor),
+            )
+        shape = tensor.shape or (1,)
+        self.builder.input(tensor.name, shape, quantizer=tensor.quantizer)
+        self.forms[tensor.name] = code_form(tensor.name, shape, tensor.quantizer)
+        self.values[tensor.name] = tensor.name
+        self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
+
+    def _contents(self, tensor: GraphTensor) -> Known:
+        if tensor.data is None:
+            raise Invalid("lowering.contents", "the contents of a variable are needed to compile", _located(tensor))
+        try:
+            known = _stored(tensor.data, tensor.shape or (1,))
+            quantizer = tensor.quantizer
+            if quantizer is None:
+                return known
+            if tensor.data.quantizer is None:
+                codes = quantize(tensor.data.values.reshape(known.shape), quantizer)
+            elif tensor.data.quantizer == quantizer:
+                codes = tensor.data.values.reshape(known.shape).astype(np.int64)
+            else:
+                codes = quantize_rationals(known.rationals(), quantizer)
+        except CvmError as error:
+            raise error.at(tensor=tensor.name) from None
+        self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
+        return Known(codes, *_scale_and_offset(quantizer, len(known.shape)))
+
+
+def _located(tensor: GraphTensor) -> Location:
+    at = tensor.location
+    return Location(at.file, at.line, at.column, tensor.name)
+
+
+def code_form(value: str, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
+    """What a tensor of codes stands for: scale * code + offset."""
+    scale, offset = _scale_and_offset(quantizer, len(shape))
+    return LinearForm(shape, (Term(value, scale),), offset)
+
+
+def _scale_and_offset(quantizer: LinearQuantizer, rank: int) -> tuple[Rationals, Rationals]:
+    extents = [1] * rank
+    if quantizer.axis is not None:
+        extents[quantizer.axis] = len(quantizer.scale)
+    return Rationals.of(quantizer.scale, extents), Rationals.of(quantizer.offset, extents)
+
+
+def _stored(data: TensorData, shape: Shape) -> Known:
+    """Stored contents as exact numbers: codes of their own quantiser, integers, or floats over a power of two."""
+    values, rank = data.values.reshape(shape), len(shape)
+    if data.quantizer is not None:
+        return Known(values.astype(np.int64), *_scale_and_offset(data.quantizer, rank))
+    zero = Rationals.scalar(0, rank)
+    if values.dtype.kind in "iub":
+        return Known(values.astype(object), Rationals.scalar(1, rank), zero)
+    exact = Rationals.of((Fraction(item) for item in _finite(values)), shape)
+    return Known(exact.numerators, Rationals.scalar(Fraction(1, exact.denominator), rank), zero)
+
+
+def _finite(values: npt.NDArray[Any]) -> list[float]:
+    if not np.isfinite(values).all():
+        raise Invalid("quantization.nan", "an item is NaN or infinite: not a real number")
+    return [float(item) for item in values.ravel()]

@@ -1,0 +1,81 @@
+"""The last pass over a lowered program: nothing that no output needs, and values named after the tensors they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cvm.program.model import Constant, Exactness, Input, Node, Output, Program, State, Value
+
+__all__ = ["finished"]
+
+
+def finished(program: Program, values: Mapping[str, str]) -> Program:
+    """The program without dead nodes and constants; each value that holds a tensor's codes is called like the tensor.
+
+    ``values`` says which value holds the codes of each quantised tensor of the graph. Where one value holds several
+    tensors, it has the name of the first. Inputs keep their names.
+    """
+    nodes, constants = _live(program)
+    taken = {item.value.name for item in program.inputs} | {item.value.name for item in program.state}
+    names: dict[str, str] = {name: name for name in taken}
+    for tensor, value in values.items():
+        if value not in names and tensor not in taken:
+            names[value] = tensor
+            taken.add(tensor)
+    written = [constant.name for constant in constants] + [value.name for node in nodes for value in node.outputs]
+    for name in written:
+        if name not in names:
+            names[name] = _fresh(name, taken)
+            taken.add(names[name])
+
+    def renamed(value: Value) -> Value:
+        return replace(value, name=names[value.name])
+
+    return Program(
+        inputs=tuple(Input(renamed(item.value), item.quantizer) for item in program.inputs),
+        outputs=tuple(Output(item.name, names[item.value], item.quantizer) for item in program.outputs),
+        constants=tuple(replace(constant, name=names[constant.name]) for constant in constants),
+        state=tuple(State(renamed(s.value), names[s.initial], names[s.update]) for s in program.state),
+        nodes=tuple(
+            Node(
+                node.op,
+                tuple(names[name] for name in node.inputs),
+                tuple(renamed(value) for value in node.outputs),
+                node.attributes,
+            )
+            for node in nodes
+        ),
+        op_set=program.op_set,
+        limits=program.limits,
+        provenance=replace(
+            program.provenance, exactness=tuple(_named(item, names) for item in program.provenance.exactness)
+        ),
+    )
+
+
+def _live(program: Program) -> tuple[list[Node], list[Constant]]:
+    """The nodes and constants that an output or a state needs."""
+    needed = {output.value for output in program.outputs} | {s.update for s in program.state}
+    needed |= {s.initial for s in program.state}
+    nodes = []
+    for node in reversed(program.nodes):
+        if any(value.name in needed for value in node.outputs):
+            needed.update(node.inputs)
+            nodes.append(node)
+    return nodes[::-1], [constant for constant in program.constants if constant.name in needed]
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """``name``, or the first of ``name_1``, ``name_2``, .. that is free."""
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def _named(item: Exactness, names: Mapping[str, str]) -> Exactness:
+    """The report on a tensor under the new name of its value; a value that no output needs has none."""
+    return replace(item, value=names.get(item.value, ""))

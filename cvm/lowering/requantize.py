@@ -1,0 +1,202 @@
+"""From a form to codes: one ``requantize`` per quantised tensor, its constants proven exact.
+
+See `cvm.quantization.fixed_point` for the proofs. A form's rows - distinct combinations of coefficients, constants and
+bounds over channels and positions - are proven once each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location, Unsupported
+from cvm.lowering.context import Lowering
+from cvm.lowering.form import LinearForm, SurdForm
+from cvm.program.model import Exactness
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import code
+from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, Unprovable, decides_without, fit
+from cvm.quantization.rationals import Rationals
+
+__all__ = ["requantize"]
+
+Array = npt.NDArray[Any]
+_HALF = Fraction(1, 2)
+
+
+def requantize(
+    lowering: Lowering, form: LinearForm | SurdForm, quantizer: LinearQuantizer, name: str, location: Location
+) -> str:
+    """Emit the codes of ``form`` under ``quantizer`` as the value ``name``; returns the value that holds them.
+
+    Raises `Unsupported` (``lowering.unprovable``) where no exact fixed-point form fits 64 bits.
+    """
+    if quantizer.rounding != "half_up":
+        raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
+    if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
+        return form.terms[0].value
+    lo, hi = _code_bounds(form, quantizer, location)
+    values, rows, where = _rows(lowering, form, quantizer, lo, hi)
+    try:
+        values, rows = _without_idle_terms(values, rows)
+        forms = fit(rows)
+    except Unprovable as error:
+        raise Unsupported(
+            "lowering.unprovable",
+            f"no exact 64-bit form of the requantisation exists ({error}): quantise the operands of this tensor",
+            location,
+        ) from None
+    value = _emit(lowering, form.shape, values, forms, where, (lo, hi), name)
+    lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
+    return value
+
+
+def _same_codes(lowering: Lowering, form: LinearForm, quantizer: LinearQuantizer) -> bool:
+    """Whether the form is the codes of this very quantiser already: rounding a code's value gives the code."""
+    if len(form.terms) != 1 or form.clamped or not quantizer.per_tensor:
+        return False
+    term = form.terms[0]
+    if lowering.builder.shape(term.value) != form.shape or not (term.factor.uniform and form.constant.uniform):
+        return False
+    lo, hi = lowering.builder.range(term.value).hull()
+    same = term.factor.item() == quantizer.scale[0] and form.constant.item() == quantizer.offset[0]
+    return same and quantizer.lo <= lo and hi <= quantizer.hi
+
+
+def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer, location: Location) -> tuple[int, int]:
+    """The codes of the form's bounds. A quantiser is monotone: the code of a clamped value is the clamped code."""
+    lo, hi = quantizer.lo, quantizer.hi
+    if isinstance(form, SurdForm) or not form.clamped:
+        return lo, hi
+    least, greatest = (
+        {default} if bound is None else {code(bound, quantizer, i) for i in range(len(quantizer.scale))}
+        for bound, default in ((form.lower, lo), (form.upper, hi))
+    )
+    if len(least) > 1 or len(greatest) > 1:
+        raise Unsupported("lowering.clamp", "a clamp under a per-channel quantiser is not lowered", location)
+    return least.pop(), greatest.pop()
+
+
+def _rows(
+    lowering: Lowering, form: LinearForm | SurdForm, quantizer: LinearQuantizer, lo: int, hi: int
+) -> tuple[list[str], list[Row], Array]:
+    """The values that are summed, the distinct rows, and an array that says which row serves which position."""
+    rank = len(form.shape)
+    extents = [1] * rank
+    if quantizer.axis is not None:
+        extents[quantizer.axis] = len(quantizer.scale)
+    scale = Rationals.of(quantizer.scale, extents)
+    offset = Rationals.of(quantizer.offset, extents)
+    half = Rationals.scalar(_HALF, rank)
+    if isinstance(form, SurdForm):
+        values = [form.value]
+        parts = [form.slope / scale, form.origin / scale, (form.offset - offset) / scale + half, form.radicand]
+    else:
+        values = [term.value for term in form.terms]
+        parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + half]
+    bounds = [lowering.builder.range(value) for value in values]
+    columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
+    whole = np.broadcast_shapes(*(column.shape for column in columns))
+    flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
+    index: dict[tuple[int, ...], int] = {}
+    where = np.array([index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]).reshape(whole)
+    make = _surd_row if isinstance(form, SurdForm) else _linear_row
+    return values, [make(key, [part.denominator for part in parts], lo, hi) for key in index], where
+
+
+def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int) -> Row:
+    count = len(denominators)
+    *factors, constant = (Fraction(n, d) for n, d in zip(key[:count], denominators, strict=True))
+    denominator = math.lcm(*(factor.denominator for factor in factors)) if factors else 1
+    # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D: the constant needs no common denominator.
+    return LinearRow(
+        tuple(int(factor * denominator) for factor in factors),
+        math.floor(constant * denominator),
+        denominator,
+        tuple(zip(key[count::2], key[count + 1 :: 2], strict=True)),
+        lo,
+        hi,
+    )
+
+
+def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int) -> Row:
+    slope, origin, height, radicand = (Fraction(n, d) for n, d in zip(key[:4], denominators, strict=True))
+    bounds = ((key[4], key[5]),)
+    if slope:
+        return SurdRow(slope, origin, height, radicand, bounds, lo, hi)
+    # Without a slope the code is one number: that at which an accumulator of factor one, fixed at zero, stands.
+    steps = SurdRow(Fraction(1), origin, height, radicand, ((0, 0),), lo, hi)
+    reached = sum(int(at <= 0) for at in steps.thresholds(np.arange(lo + 1, hi + 1, dtype=object)).tolist())
+    return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
+
+
+def _without_idle_terms(values: list[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
+    """Leave out the second of two accumulators, or the first, where its value never changes a code."""
+    linear = [row for row in rows if isinstance(row, LinearRow)]
+    for term in (1, 0):
+        if len(values) == 2 and len(linear) == len(rows) and all(decides_without(row, term) for row in linear):
+            return values[: term or 1] if term else values[1:], [row.fixed(term, row.bounds[term][0]) for row in linear]
+    return values, rows
+
+
+def _emit(
+    lowering: Lowering,
+    shape: tuple[int, ...],
+    values: list[str],
+    forms: list[FixedPoint],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+) -> str:
+    builder = lowering.builder
+    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+    terms = [values[i] for i in order]
+    if not terms or builder.shape(terms[0]) != shape:
+        # The first term gives the shape of the result: spread it, or put a tensor of zeros in its place.
+        zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
+        terms[:1] = builder.add("broadcast_add", (terms[0], zeros), name=f"{name}.spread") if terms else (zeros,)
+        forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
+        order = order or [0]
+    addends = [2**form.shift >> 1 for form in forms]
+    columns = [[form.multipliers[i] for form in forms] for i in order]
+    columns.append([form.offset - addend for form, addend in zip(forms, addends, strict=True)])
+    columns.append([form.shift for form in forms])
+    labels = [f"{name}.m{i + 1}" for i in range(len(order))] + [f"{name}.c", f"{name}.s"]
+    parameters = [
+        builder.parameter(_narrowed(np.array(column, dtype=np.int64)[where]), name=label)
+        for column, label in zip(columns, labels, strict=True)
+    ]
+    attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
+    (value,) = builder.add("requantize", (*terms, *parameters), attributes, name=name)
+    return value
+
+
+def _narrowed(items: Array) -> Array:
+    """The same parameters with extent 1 along every axis on which they do not vary."""
+    for axis in range(items.ndim):
+        first = np.take(items, [0], axis)
+        if (items == first).all():
+            items = first
+    return items
+
+
+def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int, int]:
+    """The interval of the 64-bit sum over all rows."""
+    lows, highs = [], []
+    for row, form in zip(rows, forms, strict=True):
+        ends = [sorted((m * lo, m * hi)) for m, (lo, hi) in zip(form.multipliers, row.bounds, strict=True)]
+        lows.append(form.offset + sum(end[0] for end in ends))
+        highs.append(form.offset + sum(end[1] for end in ends))
+    return min(lows), max(highs)
+
+
+def _note(values: Sequence[str], forms: Sequence[FixedPoint]) -> str:
+    bits = max((abs(m).bit_length() for form in forms for m in form.multipliers), default=0)
+    count = len(values)
+    return f"{count} accumulator{'' if count == 1 else 's'}, multipliers of {bits} bits"
