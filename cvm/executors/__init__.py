@@ -1,0 +1,37 @@
+"""Executors: programs that run programs, all to the same bytes. `EXECUTORS` names them, `create` makes one."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from cvm.errors import Invalid
+from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, initial_state
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "create", "initial_state"]
+
+
+def _formal(verified: VerifiedProgram, threads: int | None) -> Executor:
+    from cvm.executors.formal import FormalExecutor
+
+    return FormalExecutor(verified, threads)
+
+
+def _numpy(verified: VerifiedProgram, threads: int | None) -> Executor:
+    from cvm.executors.numpy import NumpyExecutor
+
+    return NumpyExecutor(verified, threads)
+
+
+EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy})
+"""All executors by name, imported when first made."""
+
+
+def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:
+    """The executor called ``name`` for a verified program. Raises `Invalid` (code ``executors.unknown``)."""
+    if name not in EXECUTORS:
+        raise Invalid("executors.unknown", f"there is no executor {name!r}; there are {', '.join(EXECUTORS)}")
+    return EXECUTORS[name](verified, threads)

@@ -1,10 +1,18 @@
 """The ops: what each one is. Importing this package fills the registry, in the order of the document."""
 
-# isort: off  (the order of the document, not of the alphabet)
+# The order of the document, not of the alphabet:
+# isort: off
+from cvm.ops import reduce
+from cvm.ops import broadcast
+from cvm.ops import nn
 from cvm.ops import elemwise
+from cvm.ops import transform
+from cvm.ops import vision
+from cvm.ops import extension
 from cvm.ops.declaration import REGISTRY, AttributeModel, Call, Op, get
 from cvm.ops.ranges import Range, Shape, precision
 
 # isort: on
 
-__all__ = ["REGISTRY", "AttributeModel", "Call", "Op", "Range", "Shape", "elemwise", "get", "precision"]
+__all__ = ["REGISTRY", "AttributeModel", "Call", "Op", "Range", "Shape", "broadcast", "elemwise", "extension", "get",
+           "nn", "precision", "reduce", "transform", "vision"]  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from cvm.errors import Invalid, Location
+from cvm.limits import MAX_RANK
 from cvm.ops.ranges import INT32_MAX, Range, Shape
 
 __all__ = [
@@ -25,12 +26,20 @@ __all__ = [
     "AttributeModel",
     "Call",
     "Constraint",
+    "Extent",
+    "ExtentPair",
+    "Extents",
     "Input",
+    "InputKind",
     "Int32",
     "IntTuple",
+    "Integer",
     "Op",
     "Padding",
+    "PaddingPair",
     "Positive",
+    "PositivePair",
+    "PositiveTuple",
     "Precision",
     "Shift",
     "get",
@@ -45,12 +54,23 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-IntTuple = Annotated[tuple[int, ...], BeforeValidator(_as_tuple)]
-"""A TShape: any number of integers; a list is accepted for a tuple."""
+Integer = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
+"""An attribute that is any integer; all attributes fit 32 bits, so that every implementation can hold them."""
+IntTuple = Annotated[tuple[Integer, ...], Field(max_length=MAX_RANK), BeforeValidator(_as_tuple)]
+"""A TShape: up to 8 integers, since no tensor has more dimensions; a list is accepted for a tuple."""
 Positive = Annotated[int, Field(ge=1, le=ATTRIBUTE_MAX)]
 """An attribute in [1, max_attr]."""
 Padding = Annotated[int, Field(ge=0, le=ATTRIBUTE_MAX)]
 """An attribute in [min_attr, max_attr]."""
+Extent = Annotated[int, Field(ge=1, le=INT32_MAX)]
+"""An attribute in [1, 2^31 - 1]: the extent of a dimension, or a factor of one."""
+Extents = Annotated[tuple[Extent, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
+"""The shape of a tensor."""
+PositiveTuple = Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
+"""One factor in [1, max_attr] per dimension."""
+ExtentPair = Annotated[tuple[Extent, Extent], BeforeValidator(_as_tuple)]
+PositivePair = Annotated[tuple[Positive, Positive], BeforeValidator(_as_tuple)]
+PaddingPair = Annotated[tuple[Padding, Padding], BeforeValidator(_as_tuple)]
 Precision = Annotated[int, Field(ge=1, le=32)]
 """A CVM precision p: |x| <= 2^(p-1) - 1."""
 Shift = Annotated[int, Field(ge=1, le=32)]
@@ -122,7 +142,7 @@ class Op(ABC):
         """Proven ranges of the outputs of a call that satisfies all constraints; they may exceed int32."""
 
     def work(self, call: Call) -> int:
-        """Elementary steps beyond reading each input and writing each output once."""
+        """Elementary steps beyond reading each input and writing each output once (provisional: op-set 1)."""
         return 0
 
     def gas(self, call: Call) -> int:
@@ -154,12 +174,24 @@ class Op(ABC):
             ) from None
 
     def infer(self, call: Call, location: Location | None = None) -> tuple[Shape, ...]:
-        """Output shapes. Raises `Invalid` with code ``ops.<op>.arity`` or ``ops.<op>.C<n>``, the violated rule."""
+        """Output shapes, for input shapes of any rank and extents and attributes that `parse` gave.
+
+        Raises `Invalid` with code ``ops.<op>.arity``, ``ops.<op>.shape`` (an input that no tensor can be) or
+        ``ops.<op>.C<n>``, the violated rule; nothing else.
+        """
         least, largest = self.arity()
         count = len(call.shapes)
         if count < least or (largest is not None and count > largest):
             expected = f"{least}" if largest == least else f"{least} to {largest or 'any number'}"
             raise Invalid(f"ops.{self.name}.arity", f"{self.name} takes {expected} inputs, found {count}", location)
+        for index, shape in enumerate(call.shapes):
+            if not 1 <= len(shape) <= MAX_RANK or min(shape) < 1:
+                raise Invalid(
+                    f"ops.{self.name}.shape",
+                    f"{self.name}: input {index} has shape {list(shape)}; a tensor has 1 to {MAX_RANK} dimensions, "
+                    "each of extent 1 or more",
+                    location,
+                )
         self._check("shapes", call, location)
         return self.shape(call)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, Int32, Op, Precision, Shift, register
 from cvm.ops.ranges import Range, Shape
@@ -32,6 +33,10 @@ class _Binary(Op):
         return (call.shapes[0],)
 
 
+def _magnitude(x: Range) -> Range:
+    return Range(np.maximum(np.maximum(x.lo, -x.hi), 0), np.maximum(-x.lo, x.hi))
+
+
 @register
 class Abs(_Unary):
     """The absolute value of each element: Y[d] = X[d] if X[d] >= 0 else -X[d]."""
@@ -40,8 +45,7 @@ class Abs(_Unary):
     source = "Elemwise Operators, abs"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        x = call.ranges[0]
-        return (Range(np.maximum(np.maximum(x.lo, -x.hi), 0), np.maximum(-x.lo, x.hi)),)
+        return (_magnitude(call.ranges[0]),)
 
 
 @register
@@ -52,7 +56,9 @@ class CvmPrecision(_Unary):
     source = "Elemwise Operators, cvm_precision"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (Range.uniform(call.ranges[0].rank, 1, max(1, call.ranges[0].magnitude().bit_length())),)
+        powers = 2 ** np.arange(32)  # |x| takes as many bits as there are powers of two <= |x|
+        bits = _magnitude(call.ranges[0]).monotone(lambda x: np.searchsorted(powers, x, side="right"))
+        return (bits.monotone(lambda count: np.maximum(count, 1)),)
 
 
 @register
@@ -98,8 +104,8 @@ class Clip(_Unary):
     class Attributes(AttributeModel):
         """The two bounds."""
 
-        a_min: Int32
-        a_max: Int32
+        a_min: Int32 = Field(description="the lower bound")
+        a_max: Int32 = Field(description="the upper bound")
 
     constraints = (Constraint("C1", "a_min <= a_max", lambda c: c.attributes.a_min <= c.attributes.a_max),)
 
@@ -117,7 +123,7 @@ class CvmClip(_Unary):
     class Attributes(AttributeModel):
         """The precision to cut to."""
 
-        precision: Precision
+        precision: Precision = Field(description="p: the result is cut to |y| <= 2^(p - 1) - 1")
 
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
@@ -127,8 +133,8 @@ class CvmClip(_Unary):
 class _ShiftAttributes(AttributeModel):
     """The number of bits and the precision that the result is cut to."""
 
-    precision: Precision
-    shift_bit: Shift
+    precision: Precision = Field(description="p: the result is cut to |y| <= 2^(p - 1) - 1")
+    shift_bit: Shift = Field(description="the number of bits")
 
 
 @register

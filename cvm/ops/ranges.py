@@ -6,19 +6,23 @@ constant itself. Bounds are exact integers: int64 arrays, or object arrays of Py
 could overflow.
 
 Between ops a range is kept per channel at most (`Range.per_channel`), so that proofs stay small and every
-implementation of the verifier arrives at the same intervals.
+implementation of the verifier arrives at the same intervals. Within an op, where combining its operands would take
+more than `BOUNDS` bounds and more than the operands have, they are first reduced: per channel, or else to one
+interval each (`affordable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["INT32_MAX", "INT64_MAX", "Range", "Shape", "channel_axis", "precision"]
+__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Range", "Shape", "affordable", "aligned", "channel_axis",
+           "precision", "widened"]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Bounds: TypeAlias = npt.NDArray[Any]
@@ -27,6 +31,9 @@ INT32_MAX = 2**31 - 1
 """Largest magnitude of a tensor element; -2^31 is never legal."""
 
 INT64_MAX = 2**63 - 1
+
+BOUNDS = 2**18
+"""The number of bounds that a range rule may make, however few its operands have."""
 
 
 def channel_axis(rank: int) -> int:
@@ -88,7 +95,12 @@ class Range:
 
     def monotone(self, function: Callable[[Bounds], Bounds]) -> Range:
         """The range of a non-decreasing function of the elements."""
-        return Range(function(self.lo), function(self.hi))
+        lo = function(self.lo)
+        return Range(lo, lo if self.hi is self.lo else function(self.hi))
+
+    def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
+        """The range after a rearrangement of the elements."""
+        return self.monotone(function)
 
     def union(self, other: Range) -> Range:
         """The hull of both, for a value that is one or the other."""
@@ -105,15 +117,64 @@ class Range:
 
     def __mul__(self, other: Range) -> Range:
         a, b = widened(self, other)
-        products = (a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi)
-        lo, hi = products[0], products[0]
-        for product in products[1:]:
-            lo, hi = np.minimum(lo, product), np.maximum(hi, product)
+        lo, hi = _ordered(a.lo * b.lo, a.hi * b.lo)
+        if b.lo is not b.hi:
+            lo_2, hi_2 = _ordered(a.lo * b.hi, a.hi * b.hi)
+            lo, hi = np.minimum(lo, lo_2), np.maximum(hi, hi_2)
         return Range(lo, hi)
 
+    def total(self, axes: Sequence[int], shape: Shape) -> Range:
+        """The range of the sum over ``axes`` of a tensor of the given shape; these axes keep extent 1."""
+        over = tuple(axes)
+        repeats = math.prod(shape[axis] // self.lo.shape[axis] for axis in over)
+        wide = max(1, self.magnitude()) * math.prod(shape[axis] for axis in over) > INT64_MAX
+        return self.monotone(lambda bounds: _sum(bounds, over, wide) * repeats)
 
-def widened(a: Range, b: Range, terms: int = 1) -> tuple[Range, Range]:
-    """``a`` and ``b`` with bounds wide enough that a sum of ``terms`` products of theirs cannot overflow."""
-    if a.magnitude() * b.magnitude() * terms <= INT64_MAX:
+    def for_terms(self, terms: int) -> Range:
+        """The same range, with bounds wide enough that a sum of ``terms`` of them cannot overflow."""
+        if self.magnitude() * terms <= INT64_MAX:
+            return self
+        return self.monotone(lambda bounds: bounds.astype(object))
+
+
+def _ordered(a: Bounds, b: Bounds) -> tuple[Bounds, Bounds]:
+    return np.minimum(a, b), np.maximum(a, b)
+
+
+def _sum(bounds: Bounds, axes: tuple[int, ...], wide: bool) -> Bounds:
+    """The exact sum over ``axes``; where int64 could overflow, of both halves apart, which cannot."""
+    if not wide or bounds.dtype == object:
+        return np.asarray(bounds.sum(axis=axes, keepdims=True))
+    high = (bounds >> 32).sum(axis=axes, keepdims=True)
+    low = (bounds & 0xFFFFFFFF).sum(axis=axes, keepdims=True)
+    return np.asarray(high.astype(object) * 2**32 + low)
+
+
+def widened(a: Range, b: Range) -> tuple[Range, Range]:
+    """``a`` and ``b`` with bounds wide enough that a product of theirs cannot overflow."""
+    if a.magnitude() * b.magnitude() <= INT64_MAX:
         return a, b
-    return Range(a.lo.astype(object), a.hi.astype(object)), Range(b.lo.astype(object), b.hi.astype(object))
+    return a.monotone(lambda bounds: bounds.astype(object)), b.monotone(lambda bounds: bounds.astype(object))
+
+
+def affordable(operands: Iterable[Range], size: Callable[[Sequence[Range]], int]) -> list[Range]:
+    """The operands at the finest resolution at which a rule may combine them: as they are, per channel, or hulls.
+
+    ``size`` is the number of bounds that the rule would make; allowed are `BOUNDS`, or as many as the operands have.
+    """
+    finest = list(operands)
+    allowed = max(BOUNDS, sum(operand.lo.size for operand in finest))
+    if size(finest) <= allowed:
+        return finest
+    reduced = [operand.per_channel() for operand in finest]
+    if size(reduced) <= allowed:
+        return reduced
+    return [operand.over(range(operand.rank)) for operand in reduced]
+
+
+def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
+    """Operands of a broadcast with ``rank`` dimensions: leading 1s added, at an `affordable` resolution."""
+    padded = [
+        operand.moved(lambda bounds: bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape)) for operand in operands
+    ]
+    return affordable(padded, lambda trial: math.prod(np.broadcast_shapes(*(item.lo.shape for item in trial))))

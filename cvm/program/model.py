@@ -11,11 +11,14 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from cvm.quantization import LinearQuantizer
@@ -87,11 +90,19 @@ class Constant:
 
     @staticmethod
     def of(name: str, array: npt.ArrayLike, kind: Literal["tensor", "parameter"] = "tensor") -> Constant:
-        """A constant with the elements of an integer array, stored at the smallest width."""
+        """A constant with the elements of an integer array, stored at the smallest width.
+
+        Raises TypeError for an array of another dtype, and `Invalid` for an empty one or elements beyond 64 bits.
+        """
         items = np.asarray(array)
         if items.dtype.kind not in "iu":
             raise TypeError(f"a constant holds integers, found dtype {items.dtype}")
+        if not items.size:
+            found = list(items.shape)
+            raise Invalid("program.shape", f"a constant has elements; found shape {found}", Location(tensor=name))
         lo, hi = int(items.min()), int(items.max())
+        if hi >= 2**63:
+            raise Invalid("program.constant.value", f"an element does not fit in 64 bits: {hi}", Location(tensor=name))
         width = next(size for size, _ in _WIDTHS if -(2 ** (8 * size - 1)) <= lo and hi < 2 ** (8 * size - 1))
         return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
 
@@ -123,7 +134,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One application of an op. ``attributes`` are complete (defaults included) and in the declaration's order."""
+    """One application of an op. ``attributes`` are complete: defaults included, absent ones left out, in any order."""
 
     op: str
     inputs: tuple[str, ...]
@@ -169,7 +180,15 @@ class Program:
     limits: str = "default"
     provenance: Provenance = field(default_factory=Provenance)
 
-    @property
+    def value_names(self) -> Iterator[str]:
+        """The names of all values, in the order of their numbers: inputs, constants, state, outputs of the nodes."""
+        yield from (item.value.name for item in self.inputs)
+        yield from (constant.name for constant in self.constants)
+        yield from (state.value.name for state in self.state)
+        for node in self.nodes:
+            yield from (value.name for value in node.outputs)
+
+    @cached_property
     def digest(self) -> str:
         """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
         from cvm.program.commitments import program_digest

@@ -42,6 +42,7 @@ WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
 _ENUMERABLE = 512
 """Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
 _MAX_SHIFT = 62
+"""Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
 
 Integers = npt.NDArray[Any]
@@ -265,17 +266,17 @@ class _Proof:
 
     def fixed_point(self, width: int) -> FixedPoint | None:
         """The form with multipliers of ``width`` bits, if it is exact and its sum fits 64 bits."""
-        shift = min(_MAX_SHIFT, max(0, width - self.row.scale_bits()))
+        codes = max(abs(self.row.lo), abs(self.row.hi)).bit_length()
+        shift = max(0, min(_MAX_SHIFT - codes, width - self.row.scale_bits()))
         m = tuple(self.row.multiplier(term, shift) for term in range(len(self.row.bounds)))
         least, greatest = self.offsets(m, shift)
-        if least is None and greatest is None:
-            offset = 0
-        elif least is None or greatest is None:
-            offset = greatest if least is None else least  # type: ignore[assignment]
-        elif least > greatest:
-            return None
-        else:
+        if least is not None and greatest is not None:
+            if least > greatest:
+                return None
             offset = (least + greatest) // 2
+        else:
+            # The staircase takes no step on one side: the offset nearest to zero keeps the sum small.
+            offset = max(0, least) if least is not None else min(0, greatest or 0)
         form = FixedPoint(m, int(offset), shift)
         return form if fits_int64(self.row, form) else None
 

@@ -1,0 +1,19 @@
+"""The NumPy executor: vectorised, portable, no compiler. One module of kernels per op family."""
+
+from cvm.executors.numpy import broadcast, elemwise, extension, nn, reduce, transform, vision
+from cvm.executors.numpy.executor import NumpyExecutor
+from cvm.executors.numpy.step import KERNELS, Plan, Step
+
+__all__ = [
+    "KERNELS",
+    "NumpyExecutor",
+    "Plan",
+    "Step",
+    "broadcast",
+    "elemwise",
+    "extension",
+    "nn",
+    "reduce",
+    "transform",
+    "vision",
+]

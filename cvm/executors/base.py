@@ -1,0 +1,122 @@
+"""The executor contract: what every executor takes, gives and promises.
+
+An executor is made once from a verified program and run many times. It keeps no state of its own: state goes in with
+every run and comes out of it. Everything it returns is an independent, writable, C-contiguous int32 array; it never
+writes to what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Location
+from cvm.program.model import Program, Value
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "feeds", "initial_state", "returned"]
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Capture: TypeAlias = frozenset[str] | Literal["all"]
+"""Names of values to return besides the outputs; "all" stands for every input, state and node output."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run leaves: tensors by value name, and the next state by the name of the state's value."""
+
+    values: dict[str, Int32Array]
+    state: dict[str, Int32Array]
+
+
+class Executor(Protocol):
+    """A verified program, ready to run."""
+
+    @property
+    def name(self) -> str:
+        """The name under which `cvm.executors.create` makes it."""
+
+    def run(
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+    ) -> RunResult:
+        """Run once. ``inputs`` and ``state`` are keyed by value name; `initial_state` gives the first state.
+
+        The result holds the values of the program's outputs and those in ``capture``. Raises `Invalid` where the
+        arrays are not what the program declares; nothing else can fail.
+        """
+
+    def explain(self) -> tuple[str, ...]:
+        """One line per node, in execution order: the method chosen for it, and the bound that justifies it."""
+
+
+ExecutorFactory: TypeAlias = "Callable[[VerifiedProgram, int | None], Executor]"
+"""Makes an executor from a verified program and a number of threads (None: the executor decides)."""
+
+
+def initial_state(program: Program) -> dict[str, Int32Array]:
+    """The state before the first run, as fresh arrays."""
+    constants = {constant.name: constant for constant in program.constants}
+    return {state.value.name: constants[state.initial].array().copy() for state in program.state}
+
+
+def feeds(program: Program, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+    """The arrays that a run starts from: all inputs and state values, checked and C-contiguous, not copied if they are.
+
+    Raises `Invalid` with code ``executors.<feed>.<rule>``, feed being ``input`` or ``state`` and rule being ``names``,
+    ``dtype``, ``shape`` or ``interval``. The proofs of a program hold for no other arrays.
+    """
+    return _checked("input", [source.value for source in program.inputs], inputs) | _checked(
+        "state", [source.value for source in program.state], state
+    )
+
+
+def returned(program: Program, capture: Capture) -> frozenset[str]:
+    """The names of the values that a run returns: outputs and captured ones.
+
+    Raises `Invalid` (code ``executors.capture``) for a name that is no input, state or node output of the program.
+    """
+    capturable = frozenset(_capturable(program))
+    if capture == "all":
+        capture = capturable
+    unknown = sorted(capture - capturable)
+    if unknown:
+        raise Invalid("executors.capture", f"there is no value {unknown[0]!r} to capture", Location(tensor=unknown[0]))
+    return capture | {output.value for output in program.outputs}
+
+
+def _capturable(program: Program) -> Iterable[str]:
+    yield from (source.value.name for source in program.inputs)
+    yield from (source.value.name for source in program.state)
+    yield from (value.name for node in program.nodes for value in node.outputs)
+
+
+def _checked(feed: str, declared: list[Value], given: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+    expected, found = {value.name for value in declared}, set(given)
+    if expected != found:
+        name = min(expected ^ found)
+        what = "is missing" if name in expected else "is unknown"
+        raise Invalid(f"executors.{feed}.names", f"{feed} {name!r} {what}", Location(tensor=name))
+    return {value.name: _fitting(feed, value, given[value.name]) for value in declared}
+
+
+def _fitting(feed: str, value: Value, array: Int32Array) -> Int32Array:
+    where = Location(tensor=value.name)
+    if array.dtype != np.int32:
+        raise Invalid(f"executors.{feed}.dtype", f"the {feed} must be int32, found {array.dtype}", where)
+    if array.shape != value.shape:
+        expected, found = list(value.shape), list(array.shape)
+        raise Invalid(f"executors.{feed}.shape", f"the {feed} must have shape {expected}, found {found}", where)
+    lo, hi = int(array.min()), int(array.max())
+    if lo < value.lo or value.hi < hi:
+        message = f"the {feed} must lie in [{value.lo}, {value.hi}], found elements in [{lo}, {hi}]"
+        raise Invalid(f"executors.{feed}.interval", message, where)
+    return np.ascontiguousarray(array)

@@ -1,0 +1,55 @@
+"""Broadcast ops: NumPy's broadcasting is the document's formula (aligned at the last axis, extent 1 repeats)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.ops.declaration import Call
+
+__all__: list[str] = []
+
+
+@plans("broadcast_add")
+def plan_broadcast_add(call: Call) -> Step:
+    """A + B, proven to be an int32."""
+    return single(np.add, "int32")
+
+
+@plans("broadcast_sub")
+def plan_broadcast_sub(call: Call) -> Step:
+    """A - B, proven to be an int32."""
+    return single(np.subtract, "int32")
+
+
+@plans("broadcast_mul")
+def plan_broadcast_mul(call: Call) -> Step:
+    """A * B, proven to be an int32."""
+    return single(np.multiply, "int32")
+
+
+@plans("broadcast_max")
+def plan_broadcast_max(call: Call) -> Step:
+    """The larger of A and B."""
+    return single(np.maximum, "int32")
+
+
+@plans("broadcast_div")
+def plan_broadcast_div(call: Call) -> Step:
+    """A / B truncated toward zero: the quotient of the magnitudes, negative where the signs differ; 0 where B is 0."""
+    lo, hi = call.ranges[1].hull()
+    may_be_zero = lo <= 0 <= hi
+    nonnegative = min(lo, call.ranges[0].hull()[0]) >= 0
+
+    def run(A: Array, B: Array) -> Array:
+        a, b = np.abs(A), np.abs(B)
+        if may_be_zero:
+            Y = np.zeros(np.broadcast_shapes(A.shape, B.shape), np.int32)
+            np.floor_divide(a, b, out=Y, where=b != 0)
+        else:
+            Y = np.floor_divide(a, b)
+        if not nonnegative:
+            np.negative(Y, out=Y, where=(A ^ B) < 0)
+        return Y
+
+    return single(run, f"int32, divisor in [{lo}, {hi}]")

@@ -1,0 +1,153 @@
+"""Exact sums of products of integers, as fast as NumPy can: float BLAS under a proof.
+
+NumPy multiplies integer matrices without BLAS, some fifty times slower than float ones. Float arithmetic is exact on
+integers of at most 2^24 (float32) or 2^53 (float64) in magnitude. Let L be that limit, and let
+
+    S = max over rows of sum over k of |w[k]| * max|x[k]| <= L,
+
+w[k] being the true weights where they are constant, the proven bound of them elsewhere. Whatever a matrix
+product forms on its way - a product, a partial sum over any subset of k in any order, with or without fused
+multiply-add, on any number of threads - is an integer of magnitude at most S, hence a float, hence computed without
+rounding. So are the operands: where |w[k]| or max|x[k]| exceeds L, the other is 0, and 0 times a rounded number is
+still 0. The result is the integer result. (It takes a BLAS that adds products and no scheme that adds operands first,
+like Strassen's; a self-test guards against a BLAS that computes in less than its type.)
+
+Where S > L the reduction is cut into the fewest runs of k that each satisfy the bound, and the runs are added as
+integers. Where even a single product is too large, the product is taken in int64. Integer sums are formed in int32 if
+S < 2^31, else in int64 modulo 2^64; the verifier has proven that the result is an int32, so that a sum modulo 2^64 is
+the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.numpy.step import Array
+from cvm.ops.ranges import INT32_MAX, INT64_MAX, Range, Shape
+
+__all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
+
+Float: TypeAlias = "type[np.float32 | np.float64]"
+
+EXACT: Mapping[Float, int] = MappingProxyType({np.float32: 2**24, np.float64: 2**53})
+"""The limit L of each float type: it holds every integer of at most this magnitude."""
+
+_POWER = {"float32": "2^24", "float64": "2^53"}
+
+_SHORTEST_RUN = 16
+"""Measured: float32 in shorter runs is no faster than float64 in one."""
+_SMALLEST_RUN = 2**18
+"""Measured: a product of fewer multiplications than this does not pay for one more call and one more addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """How to sum products over a reduction: in which type, in which runs, and why that is exact."""
+
+    dtype: type[np.generic]
+    runs: tuple[slice, ...]
+    bound: int
+    """S of the module's docstring."""
+    accumulator: type[np.signedinteger[Any]]
+
+    @property
+    def note(self) -> str:
+        """The method and its proof, for people."""
+        name = np.dtype(self.dtype).name
+        bound = f"sum |w||x| <= {self.bound}"
+        if len(self.runs) > 1:
+            return f"{name} in {len(self.runs)} runs: {bound}, within a run <= {_POWER[name]}"
+        return f"{name}: {bound} <= {_POWER[name]}" if name in _POWER else f"{name}: {bound}"
+
+    def split(self, weights: Array) -> list[Array]:
+        """``weights`` (.., K), ready for `contract`: one array per run."""
+        return [np.ascontiguousarray(weights[..., run], self.dtype) for run in self.runs]
+
+    def contract(self, products: Iterable[tuple[Array, Array]]) -> Array:
+        """The sum of the matrix products of the pairs, one pair per run in this contraction's type, as integers."""
+        total: Array | None = None
+        for a, b in products:
+            part = np.matmul(a, b).astype(self.accumulator, copy=False)
+            total = part if total is None else np.add(total, part, out=total)
+        assert total is not None
+        return total
+
+
+def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
+    """The largest magnitude of each element of a tensor of the given shape."""
+    largest: npt.NDArray[np.int64] = np.maximum(-bounds.lo, bounds.hi).astype(np.int64)
+    return np.broadcast_to(largest, shape)
+
+
+def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
+    """The fastest exact method for the sums of products bounded by ``terms`` (rows, K).
+
+    Each row is a sum; the terms are |w[k]| * max|x[k]|. ``columns`` counts the elements that every row yields.
+    """
+    rows, length = terms.shape
+    cumulative = _cumulative(terms)
+    bound = int(cumulative[:, -1].max())
+    accumulator = np.int32 if bound <= INT32_MAX else np.int64
+    for dtype, limit in EXACT.items():
+        if not _self_test(np.dtype(dtype).name, limit):
+            continue
+        if bound <= limit:
+            return Contraction(dtype, (slice(0, length),), bound, accumulator)
+        fewest = -(-bound // limit)
+        if dtype is np.float32 and not _pays(fewest, rows, length, columns):
+            continue
+        runs = _runs(cumulative, limit)
+        if runs is not None and (dtype is np.float64 or _pays(len(runs), rows, length, columns)):
+            return Contraction(dtype, runs, bound, accumulator)
+    return Contraction(np.int64, (slice(0, length),), bound, np.int64)
+
+
+def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
+    return length >= runs * _SHORTEST_RUN and rows * length * columns >= runs * _SMALLEST_RUN
+
+
+def _cumulative(terms: npt.NDArray[np.int64]) -> Array:
+    """Sums of the first 1, 2, .. terms of each row, as Python integers where int64 could overflow."""
+    exact = int(terms.max()) * terms.shape[1] <= INT64_MAX
+    sums: Array = np.cumsum(terms if exact else terms.astype(object), axis=1)
+    return sums
+
+
+def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:
+    """The fewest runs whose sums do not exceed the limit in any row; None if a single term does.
+
+    Taking the longest run from the left again and again gives the fewest.
+    """
+    length = cumulative.shape[1]
+    runs: list[slice] = []
+    start, before = 0, np.zeros_like(cumulative[:, :1])
+    while start < length:
+        within = (cumulative[:, start:] - before <= limit).all(axis=0)
+        stop = start + int(np.count_nonzero(within))
+        if stop == start:
+            return None
+        runs.append(slice(start, stop))
+        start, before = stop, cumulative[:, stop - 1 : stop]
+    return tuple(runs)
+
+
+@cache
+def _self_test(dtype: str, limit: int) -> bool:
+    """Whether this machine's BLAS is exact up to the limit of the type: sums that reach it, in several shapes."""
+    generator = np.random.Generator(np.random.PCG64(0))
+    for rows, length, columns in ((1, 257, 1), (1, 64, 33), (31, 129, 1), (37, 520, 41)):
+        largest = math.isqrt(limit // length)
+        a = generator.integers(-largest, largest + 1, (rows, length))
+        b = generator.integers(-largest, largest + 1, (length, columns))
+        a[0], b[:, 0] = largest, largest
+        if not np.array_equal(np.matmul(a.astype(dtype), b.astype(dtype)), np.matmul(a, b)):
+            return False
+    return True

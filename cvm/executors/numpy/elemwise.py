@@ -1,0 +1,106 @@
+"""Elementwise ops, in int32 wherever the proven range leaves room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.executors.numpy.step import Array, Step, fits_int32, plans, single
+from cvm.ops.declaration import Call
+from cvm.ops.ranges import INT32_MAX
+
+__all__ = ["clipped"]
+
+
+@plans("abs")
+def plan_abs(call: Call) -> Step:
+    """|X|: in int32, since -2^31 is no element."""
+    return single(np.abs, "int32")
+
+
+@plans("cvm_precision")
+def plan_cvm_precision(call: Call) -> Step:
+    """The number of powers of two that do not exceed |X|, at least 1."""
+    powers = 2 ** np.arange(31, dtype=np.int32)
+
+    def run(X: Array) -> Array:
+        bits: Array = np.searchsorted(powers, np.abs(X), side="right").astype(np.int32)
+        return np.maximum(bits, 1, out=bits)
+
+    return single(run, "int32, binary search among the powers of two")
+
+
+@plans("elemwise_add")
+def plan_elemwise_add(call: Call) -> Step:
+    """A + B, proven to be an int32."""
+    return single(np.add, "int32")
+
+
+@plans("elemwise_sub")
+def plan_elemwise_sub(call: Call) -> Step:
+    """A - B, proven to be an int32."""
+    return single(np.subtract, "int32")
+
+
+@plans("negative")
+def plan_negative(call: Call) -> Step:
+    """-X: in int32, since -2^31 is no element."""
+    return single(np.negative, "int32")
+
+
+@plans("clip")
+def plan_clip(call: Call) -> Step:
+    """X cut into [a_min, a_max]."""
+    return clipped(call, call.attributes.a_min, call.attributes.a_max)
+
+
+@plans("cvm_clip")
+def plan_cvm_clip(call: Call) -> Step:
+    """X cut into [-alpha, alpha]."""
+    alpha = _alpha(call)
+    return clipped(call, -alpha, alpha)
+
+
+def clipped(call: Call, lo: int, hi: int) -> Step:
+    """The first input cut into [lo, hi]; itself where it is proven to lie there."""
+    least, largest = call.ranges[0].hull()
+    if lo <= least and largest <= hi:
+        return single(lambda X: X, f"identity: the input lies in [{least}, {largest}]")
+    return single(lambda X: np.clip(X, lo, hi), "int32")
+
+
+@plans("cvm_right_shift")
+def plan_cvm_right_shift(call: Call) -> Step:
+    """floor((t + 1) / 2) with t = floor(X / 2^(shift_bit - 1)).
+
+    It equals floor(t / 2) + (t mod 2), which stays within int32 where t + 1 = 2^31 would not.
+    """
+    shift, alpha = call.attributes.shift_bit, _alpha(call)
+
+    def run(X: Array) -> Array:
+        t = X >> (shift - 1)
+        Y: Array = t >> 1
+        Y += np.bitwise_and(t, 1, out=t)
+        return np.clip(Y, -alpha, alpha, out=Y)
+
+    return single(run, "int32")
+
+
+@plans("cvm_left_shift")
+def plan_cvm_left_shift(call: Call) -> Step:
+    """X * 2^shift_bit, cut; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
+    shift, alpha = call.attributes.shift_bit, _alpha(call)
+    largest = call.ranges[0].magnitude() << shift
+    if fits_int32(largest):
+        return single(lambda X: np.clip(X << shift, -alpha, alpha), f"int32: |X| * 2^{shift} <= {largest}")
+
+    def run(X: Array) -> Array:
+        Y = X.astype(np.int64)
+        Y <<= shift
+        return np.clip(Y, -alpha, alpha, out=Y).astype(np.int32)
+
+    return single(run, f"int64: |X| * 2^{shift} <= {largest} may exceed {INT32_MAX}")
+
+
+def _alpha(call: Call) -> int:
+    alpha: int = 2 ** (call.attributes.precision - 1) - 1
+    return alpha

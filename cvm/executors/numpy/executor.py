@@ -1,0 +1,118 @@
+"""The NumPy executor: plans every node once, then runs the steps and frees each tensor after its last reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cvm.executors.base import Capture, Int32Array, RunResult, feeds, returned
+from cvm.executors.numpy.step import KERNELS, Array, Step
+from cvm.program.model import Node, Program
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["NumpyExecutor"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheduled:
+    """A step with the names of what it reads and writes, and of what nothing needs after it."""
+
+    step: Step
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    frees: tuple[str, ...]
+
+
+class NumpyExecutor:
+    """A verified program as NumPy calls. ``threads`` is accepted and ignored: BLAS decides, the bytes do not change."""
+
+    name = "numpy"
+
+    def __init__(self, verified: VerifiedProgram, threads: int | None = None) -> None:
+        self._program = verified.program
+        steps = [KERNELS[node.op](call) for node, call in zip(verified.program.nodes, verified.calls, strict=True)]
+        self._schedule = _scheduled(verified.program, steps)
+        self._constants = _constants(verified.program, self._schedule)
+
+    def run(
+        self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
+    ) -> RunResult:
+        """See `cvm.executors.Executor.run`."""
+        program = self._program
+        fed = feeds(program, inputs, state)
+        names = returned(program, capture)
+        updates = {kept.value.name: kept.update for kept in program.state}
+        needed = names | set(updates.values())
+        tensors: dict[str, Array] = {**self._constants, **fed}
+        borrowed = _Issued([*self._constants.values(), *fed.values()])
+        # Some BLAS libraries raise floating-point flags without a cause; no kernel computes anything that could.
+        with np.errstate(all="ignore"):
+            for scheduled in self._schedule:
+                _execute(scheduled, tensors)
+                for name in scheduled.frees:
+                    if name not in needed:
+                        del tensors[name]
+        values = {name: borrowed.independent(tensors[name]) for name in sorted(names)}
+        return RunResult(values, {name: borrowed.independent(tensors[update]) for name, update in updates.items()})
+
+    def explain(self) -> tuple[str, ...]:
+        """See `cvm.executors.Executor.explain`."""
+        nodes = zip(self._program.nodes, self._schedule, strict=True)
+        return tuple(f"{', '.join(scheduled.writes)} = {node.op}: {scheduled.step.note}" for node, scheduled in nodes)
+
+
+def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:
+    """Run one step. (A function of its own, so that no local name keeps a tensor alive.)"""
+    results = scheduled.step.run([tensors[name] for name in scheduled.reads])
+    tensors.update(zip(scheduled.writes, map(np.ascontiguousarray, results), strict=True))
+
+
+def _scheduled(program: Program, steps: list[Step]) -> list[_Scheduled]:
+    """The steps in order, each with the tensors whose last reader it is; constants are never freed."""
+    reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
+    writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
+    last: dict[str, int] = dict.fromkeys(_fed(program), -1)
+    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
+        last.update(dict.fromkeys((*read, *written), place))
+    frees: list[list[str]] = [[] for _ in steps]
+    kept = {constant.name for constant in program.constants}
+    for name, place in last.items():
+        if name not in kept and steps:
+            frees[max(place, 0)].append(name)
+    return [_Scheduled(*parts) for parts in zip(steps, reads, writes, map(tuple, frees), strict=True)]
+
+
+def _read(node: Node, step: Step) -> tuple[str, ...]:
+    """The names of the inputs that a step reads when it runs."""
+    positions = range(len(node.inputs)) if step.reads is None else step.reads
+    return tuple(node.inputs[position] for position in positions)
+
+
+def _fed(program: Program) -> list[str]:
+    return [value.name for value in (*(i.value for i in program.inputs), *(s.value for s in program.state))]
+
+
+def _constants(program: Program, schedule: list[_Scheduled]) -> dict[str, Array]:
+    """The constants that running needs, expanded. What planning used up is not among them."""
+    used = {name for scheduled in schedule for name in scheduled.reads}
+    used |= {output.value for output in program.outputs} | {state.update for state in program.state}
+    return {constant.name: constant.array() for constant in program.constants if constant.name in used}
+
+
+class _Issued:
+    """Arrays that a result must not share memory with: borrowed ones, and those already given out."""
+
+    def __init__(self, borrowed: list[Array]) -> None:
+        self._taken = {id(array) for array in borrowed}
+
+    def independent(self, array: Array) -> Int32Array:
+        """The array itself if it is nobody else's memory, else a copy."""
+        if array.base is not None or id(array) in self._taken:
+            array = array.copy()
+        self._taken.add(id(array))
+        return array

@@ -1,0 +1,154 @@
+"""Extension ops: requantize in int64, block by block, and broadcast_greater."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cvm.executors.numpy.blocks import blocks
+from cvm.executors.numpy.step import Array, Step, known, plans, single
+from cvm.ops.declaration import Call
+from cvm.ops.ranges import Shape
+
+__all__: list[str] = []
+
+BLOCK_ELEMENTS = 2**16
+"""Elements of one block: its int64 sum and product stay in the cache."""
+
+
+@plans("broadcast_greater")
+def plan_broadcast_greater(call: Call) -> Step:
+    """1 where A > B, else 0."""
+    return single(lambda A, B: np.greater(A, B).astype(np.int32), "int32")
+
+
+@plans("requantize")
+def plan_requantize(call: Call) -> Step:
+    """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi).
+
+    The verifier has proven that every m_i * x_i, c, their sums in any order, and these with 2^(s-1) fit in int64.
+    """
+    terms = (len(call.shapes) - 2) // 2
+    shape = call.shapes[0]
+    a = call.attributes
+    *multipliers, offset, shift = (
+        _aligned(_parameter(call, position), shape) for position in range(terms, len(call.shapes))
+    )
+    rounding = ROUNDINGS[a.rounding](offset, shift)
+    factors = [None if bool((m == 1).all()) else m for m in multipliers]
+
+    def run(*tensors: Array) -> Array:
+        Y = np.empty(shape, np.int32)
+        for box in blocks(shape, BLOCK_ELEMENTS):
+            v = np.zeros(Y[box].shape, np.int64)
+            for x, m in zip(tensors, factors, strict=True):
+                v += _scaled(_part(x.reshape((1,) * (len(shape) - x.ndim) + x.shape), box), m, box)
+            rounding.apply(v, box)
+            np.clip(v, a.lo, a.hi, out=v)
+            np.copyto(Y[box], v, casting="same_kind")
+        return Y
+
+    return single(run, f"int64, {terms} terms, {a.rounding}", reads=tuple(range(terms)))
+
+
+def _parameter(call: Call, position: int) -> Array:
+    """The elements of a parameter constant."""
+    elements = known(call.ranges[position], call.shapes[position])
+    assert elements is not None, "a parameter is a constant"
+    return elements
+
+
+def _aligned(parameter: Array, shape: Shape) -> Array:
+    """The parameter in the rank of the output."""
+    return parameter.astype(np.int64).reshape((1,) * (len(shape) - parameter.ndim) + parameter.shape)
+
+
+def _part(parameter: Array, box: Sequence[slice]) -> Array:
+    """What of a parameter belongs to a box of the output."""
+    return parameter[tuple(slice(None) if n == 1 else part for n, part in zip(parameter.shape, box, strict=True))]
+
+
+def _scaled(x: Array, m: Array | None, box: Sequence[slice]) -> Array:
+    if m is None:
+        return x.astype(np.int64)
+    return np.multiply(x, _part(m, box), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfUp:
+    """floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s, and v where s = 0."""
+
+    offset: Array
+    shift: Array
+
+    @staticmethod
+    def of(offset: Array, shift: Array) -> HalfUp:
+        """The rounding for the parameters c and s."""
+        return HalfUp(offset + _half(shift), shift)
+
+    def apply(self, v: Array, box: Sequence[slice]) -> None:
+        """Add c and round, in place."""
+        v += _part(self.offset, box)
+        v >>= _part(self.shift, box)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfEven:
+    """The nearest integer, of two the even one: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v, and v where s = 0.
+
+    With v = k * 2^s + r and b = k mod 2: the sum reaches (k + 1) * 2^s exactly where r > 2^(s-1), or r = 2^(s-1) and k
+    is odd. It never exceeds v + 2^(s-1).
+    """
+
+    offset: Array
+    shift: Array
+    addend: Array
+    parity: Array
+
+    @staticmethod
+    def of(offset: Array, shift: Array) -> HalfEven:
+        """The rounding for the parameters c and s."""
+        return HalfEven(offset, shift, np.maximum(_half(shift) - 1, 0), np.minimum(shift, 1))
+
+    def apply(self, v: Array, box: Sequence[slice]) -> None:
+        """Add c and round, in place."""
+        v += _part(self.offset, box)
+        odd = v >> _part(self.shift, box)
+        odd &= _part(self.parity, box)
+        v += _part(self.addend, box)
+        v += odd
+        v >>= _part(self.shift, box)
+
+
+@dataclass(frozen=True, slots=True)
+class TowardZero:
+    """The integer part: floor(v / 2^s) for v >= 0, ceil(v / 2^s) = (v + 2^s - 1) >> s for v < 0."""
+
+    offset: Array
+    shift: Array
+    remainder: Array
+
+    @staticmethod
+    def of(offset: Array, shift: Array) -> TowardZero:
+        """The rounding for the parameters c and s."""
+        return TowardZero(offset, shift, np.left_shift(1, shift) - 1)
+
+    def apply(self, v: Array, box: Sequence[slice]) -> None:
+        """Add c and round, in place."""
+        v += _part(self.offset, box)
+        v += (v >> 63) & _part(self.remainder, box)
+        v >>= _part(self.shift, box)
+
+
+ROUNDINGS: dict[str, Callable[[Array, Array], HalfUp | HalfEven | TowardZero]] = {
+    "half_up": HalfUp.of,
+    "half_even": HalfEven.of,
+    "toward_zero": TowardZero.of,
+}
+
+
+def _half(shift: Array) -> Array:
+    """2^(s-1), and 0 where s = 0."""
+    return np.where(shift > 0, np.left_shift(1, np.maximum(shift - 1, 0)), 0)

@@ -1,0 +1,52 @@
+"""Reduce ops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cvm.executors.numpy.step import Array, Step, fits_int32, plans, single
+from cvm.ops.declaration import Call
+from cvm.ops.ranges import Shape
+
+__all__: list[str] = []
+
+
+def reduction(call: Call) -> tuple[tuple[int, ...], Shape]:
+    """The axes to reduce (R of the document) and the shape of the result."""
+    (X,), a = call.shapes, call.attributes
+    rank = len(X)
+    listed = {axis % rank for axis in a.axes}
+    reduced = {axis for axis in range(rank) if (axis in listed) != a.exclude}
+    if not listed:  # over no axes, and over all but no axes: everything
+        reduced = set(range(rank))
+    elif not reduced:  # over all but all axes: nothing
+        return (), X
+    if a.keepdims:
+        return tuple(sorted(reduced)), tuple(1 if axis in reduced else n for axis, n in enumerate(X))
+    return tuple(sorted(reduced)), tuple(n for axis, n in enumerate(X) if axis not in reduced) or (1,)
+
+
+@plans("sum")
+def plan_sum(call: Call) -> Step:
+    """Sums in int32 where no partial sum can leave it, else in int64; the result is proven to be an int32."""
+    axes, shape = reduction(call)
+    if not axes:
+        return single(lambda X: X, "identity: nothing is reduced")
+    largest = math.prod(call.shapes[0][axis] for axis in axes) * call.ranges[0].magnitude()
+    dtype = np.int32 if fits_int32(largest) else np.int64
+
+    def run(X: Array) -> Array:
+        return np.add.reduce(X, axis=axes, dtype=dtype, keepdims=True).reshape(shape).astype(np.int32, copy=False)
+
+    return single(run, f"{np.dtype(dtype).name}: sum |X| <= {largest}")
+
+
+@plans("max")
+def plan_max(call: Call) -> Step:
+    """Maxima of true elements."""
+    axes, shape = reduction(call)
+    if not axes:
+        return single(lambda X: X, "identity: nothing is reduced")
+    return single(lambda X: np.maximum.reduce(X, axis=axes, keepdims=True).reshape(shape), "int32")

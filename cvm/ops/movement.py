@@ -1,0 +1,117 @@
+"""How ranges move with the elements of a tensor.
+
+A bound array has extent 1 where one bound serves a whole dimension. What moves along such a dimension needs no
+work; what moves along the others moves with its bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.ops.ranges import BOUNDS, Range, Shape, affordable, channel_axis
+
+__all__ = ["concatenated", "repeated", "reshaped", "selected"]
+
+
+def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
+    """``x`` with the elements along ``axis`` repeated: each by itself, or all of them in turn."""
+    if x.lo.shape[axis] == 1:
+        return x
+    if x.lo.size * times > max(BOUNDS, x.lo.size):
+        return x.over((axis,))
+    if each:
+        return x.moved(lambda bounds: bounds.repeat(times, axis))
+    return x.moved(lambda bounds: np.concatenate([bounds] * times, axis))
+
+
+def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
+    """The range of a tensor of the given shape whose elements are laid out anew, in row-major order."""
+    if x.lo.size == 1:
+        return x.moved(lambda bounds: bounds.reshape((1,) * len(target)))
+    resolved = [axis for axis, extent in enumerate(x.lo.shape) if extent > 1]
+    if len(resolved) == 1:
+        place = _same_axis(shape, resolved[0], target)
+        if place is not None:
+            extents = [target[place] if axis == place else 1 for axis in range(len(target))]
+            return x.moved(lambda bounds: bounds.reshape(extents))
+    if math.prod(shape) <= max(BOUNDS, x.lo.size):
+        return x.moved(lambda bounds: np.broadcast_to(bounds, shape).reshape(target))
+    return reshaped(x.over(range(x.rank)), shape, target)
+
+
+def _same_axis(shape: Shape, axis: int, target: Shape) -> int | None:
+    """The axis of ``target`` along which the same elements lie as along ``axis`` of ``shape``, if there is one."""
+    before = math.prod(shape[:axis])
+    for place, extent in enumerate(target):
+        if extent == shape[axis] and math.prod(target[:place]) == before:
+            return place
+    return None
+
+
+def concatenated(parts: Sequence[Range], axis: int, extents: Sequence[int]) -> Range:
+    """The range of a concatenation along ``axis``, in which the parts have the given extents."""
+    if axis != channel_axis(parts[0].rank):  # kept apart along the channel axis only
+        hulls = affordable([part.over((axis,)) for part in parts], _joint_size)
+        joint = hulls[0]
+        for part in hulls[1:]:
+            joint = joint.union(part)
+        return joint
+    reduced = [part.per_channel() for part in parts]
+    if sum(extents) > max(BOUNDS, sum(part.lo.size for part in reduced)):
+        return _one_interval(reduced)
+    shapes = [tuple(n if k == axis else 1 for k in range(parts[0].rank)) for n in extents]
+    lo = np.concatenate([np.broadcast_to(part.lo, shape) for part, shape in zip(reduced, shapes, strict=True)], axis)
+    hi = np.concatenate([np.broadcast_to(part.hi, shape) for part, shape in zip(reduced, shapes, strict=True)], axis)
+    return Range(lo, hi)
+
+
+def _one_interval(parts: Sequence[Range]) -> Range:
+    """One interval for all parts."""
+    bounds = [part.hull() for part in parts]
+    return Range.uniform(parts[0].rank, min(lo for lo, _ in bounds), max(hi for _, hi in bounds))
+
+
+def _joint_size(parts: Sequence[Range]) -> int:
+    return math.prod(np.broadcast_shapes(*(part.lo.shape for part in parts)))
+
+
+def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
+    """The range of the elements of ``x`` at ``indices`` along ``axis``, which gives way to the axes of the indices.
+
+    An index is clamped to [0, extent). For each the hull is taken over all positions that its interval admits.
+    """
+    x, indices = affordable((x, indices), lambda trial: trial[0].lo.size // trial[0].lo.shape[axis] * trial[1].lo.size)
+    if x.lo.shape[axis] == 1:
+        axes = (1,) * indices.rank
+        return x.moved(lambda bounds: bounds.reshape(*bounds.shape[:axis], *axes, *bounds.shape[axis + 1 :]))
+    first, last = np.clip(indices.lo, 0, extent - 1), np.clip(indices.hi, 0, extent - 1)
+    lo, hi = _hulls(np.moveaxis(x.lo, axis, 0), np.moveaxis(x.hi, axis, 0), first, last)
+    source, place = range(indices.rank), range(axis, axis + indices.rank)
+    return Range(np.moveaxis(lo, source, place), np.moveaxis(hi, source, place))
+
+
+Array = npt.NDArray[np.int64]
+
+
+def _hulls(lo: Array, hi: Array, first: Array, last: Array) -> tuple[Array, Array]:
+    """The minima of ``lo`` and maxima of ``hi`` over the positions first..last, inclusive, of their first axis.
+
+    Each stretch is covered by two of the largest power of two that it holds; the powers are gone through in turn.
+    """
+    spans = last - first + 1
+    least = np.empty((*first.shape, *lo.shape[1:]), lo.dtype)
+    largest = np.empty_like(least)
+    width = 1
+    while True:
+        here = (width <= spans) & (spans < 2 * width)
+        start, end = first[here], last[here] - width + 1
+        least[here] = np.minimum(lo[start], lo[end])
+        largest[here] = np.maximum(hi[start], hi[end])
+        if 2 * width > spans.max():
+            return least, largest
+        lo, hi = np.minimum(lo[:-width], lo[width:]), np.maximum(hi[:-width], hi[width:])
+        width *= 2

@@ -1,0 +1,90 @@
+"""Vision ops (the document's section "Vision Operators")."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from cvm.ops.declaration import AttributeModel, Call, Constraint, Extent, Input, Int32, Integer, Op, register
+from cvm.ops.ranges import Range, Shape
+
+__all__ = ["GetValidCount", "NonMaxSuppression"]
+
+
+def _rows_or_fill(x: Range) -> Range:
+    """Rows of ``x`` in any place, or rows of -1."""
+    return x.over((1,)).union(Range.uniform(3, -1, -1))
+
+
+@register
+class GetValidCount(Op):
+    """How many rows of each batch have a score above a threshold, and these rows, moved to the front.
+
+    valid_count[b] = card {q | X[b, q, 1] > score_threshold}; Y holds these rows of X in order, then rows of -1.
+    """
+
+    name = "get_valid_count"
+    family = "vision"
+    source = "Vision Operators, get_valid_count"
+    inputs = (Input("X", "rows (id, score, ..), (B, N, K)"),)
+    outputs = ("valid_count", "Y")
+
+    class Attributes(AttributeModel):
+        """The threshold."""
+
+        score_threshold: Int32 = Field(description="a row counts if its score is greater")
+
+    constraints = (
+        Constraint("C1", "X of 3 dimensions", lambda c: len(c.shapes[0]) == 3),
+        Constraint("C2", "2 <= K <= 32", lambda c: 2 <= c.shapes[0][2] <= 32),
+    )
+
+    def shape(self, call: Call) -> tuple[Shape, ...]:
+        return (call.shapes[0][:1], call.shapes[0])
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        x, threshold = call.ranges[0], call.attributes.score_threshold
+        score = x.moved(lambda bounds: bounds[:, :, min(1, bounds.shape[2] - 1)])
+        rows = call.shapes[0][1] // score.lo.shape[1]
+        count = score.monotone(lambda bounds: (bounds > threshold).sum(axis=1) * rows)
+        return (count, _rows_or_fill(x))
+
+
+@register
+class NonMaxSuppression(Op):
+    """Boxes by falling score, without those that overlap a better one too much; then rows of -1.
+
+    A row is (id, score, x1, y1, x2, y2). Of each batch the first valid_count[b] rows take part. A row with a negative
+    id is skipped; a row is dropped if a kept one of the same id (of any id, under force_suppress) overlaps it by
+    iou_threshold percent or more, intersection over union, in exact integers.
+    """
+
+    name = "non_max_suppression"
+    family = "vision"
+    source = "Vision Operators, non_max_suppression"
+    inputs = (
+        Input("X", "rows (id, score, x1, y1, x2, y2), (B, N, 6)"),
+        Input("valid_count", "the number of rows that take part, (B,)"),
+    )
+
+    class Attributes(AttributeModel):
+        """Thresholds and limits."""
+
+        iou_threshold: Extent = Field(description="the overlap in percent that suppresses; above 100 none does")
+        max_output_size: Integer = Field(default=-1, description="the most rows to keep; negative: no limit")
+        force_suppress: bool = Field(default=False, description="whether boxes of different ids suppress each other")
+        top_k: Integer = Field(default=-1, description="the most rows to consider, by score; negative: no limit")
+
+    constraints = (
+        Constraint("C1", "X of 3 dimensions, K = 6", lambda c: len(c.shapes[0]) == 3 and c.shapes[0][2] == 6),
+        Constraint("C2", "valid_count of shape (B,)", lambda c: c.shapes[1] == c.shapes[0][:1]),
+    )
+
+    def shape(self, call: Call) -> tuple[Shape, ...]:
+        return (call.shapes[0],)
+
+    def range(self, call: Call) -> tuple[Range, ...]:
+        return (_rows_or_fill(call.ranges[0]),)
+
+    def work(self, call: Call) -> int:
+        batches, rows, _ = call.shapes[0]
+        return batches * rows * rows

@@ -1,0 +1,49 @@
+"""Windows of a convolution: which taps of the kernel fall on the image, and what their sums can be.
+
+At a position inside the image every tap reads an element; near the border some taps read the zero padding and
+contribute nothing. Along one axis the taps that read elements are consecutive, first <= k < last, and there are few
+different pairs (first, last): at most two per tap. So the range of a convolution is the hull of as many
+sums, each of them a difference of prefix sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.ops.ranges import Bounds, Range
+
+__all__ = ["hull_of_sums", "valid_taps"]
+
+Pairs = npt.NDArray[np.int64]
+
+
+def valid_taps(extent: int, taps: int, stride: int, padding: int, dilation: int) -> Pairs:
+    """All different (first, last) over the output positions along one axis of the given extent."""
+    outputs = (extent + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+    # The windows of the first and of the last `border` positions may overlap the padding, all others are alike.
+    border = -(-padding // stride) + 1
+    positions = np.union1d(np.arange(min(outputs, border)), np.arange(max(0, outputs - border), outputs))
+    starts = padding - positions * stride
+    first = np.clip(-(-starts // dilation), 0, taps)
+    last = np.clip(-(-(starts + extent) // dilation), 0, taps)
+    return np.unique(np.stack([first, last], axis=1), axis=0)
+
+
+def _sums(bounds: Bounds, axis: int, pairs: Pairs) -> Bounds:
+    """The sums of ``bounds`` over the taps of each pair, in place of the axis."""
+    first, last = pairs[:, 0], pairs[:, 1]
+    if bounds.shape[axis] == 1:
+        # One bound for all taps: only the number of taps counts, and of all numbers the least and the largest.
+        counts = np.array([(last - first).min(), (last - first).max()])
+        return np.asarray(bounds * counts.reshape([-1 if k == axis else 1 for k in range(bounds.ndim)]))
+    zeros = np.zeros_like(bounds.take([0], axis))
+    prefix = np.concatenate([zeros, np.cumsum(bounds, axis=axis)], axis=axis)
+    return np.asarray(prefix.take(last, axis) - prefix.take(first, axis))
+
+
+def hull_of_sums(taps: Range, rows: Pairs, columns: Pairs) -> Range:
+    """The range of a window's sum, from the ranges of its taps along the last two axes; both keep extent 1."""
+    axes = (taps.rank - 2, taps.rank - 1)
+    sums = taps.monotone(lambda bounds: _sums(_sums(bounds, axes[0], rows), axes[1], columns))
+    return sums.over(axes)

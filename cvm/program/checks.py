@@ -1,0 +1,146 @@
+"""The rules on single parts of a program: names, shapes, intervals, constants, quantisers.
+
+Each function returns nothing or raises `Invalid` (code ``program.<rule>``) or `LimitExceeded` (``limit.<limit>``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import numpy as np
+
+from cvm.errors import Invalid, LimitExceeded, Location
+from cvm.limits import Limits, elements, require
+from cvm.ops import AttributeModel, Range
+from cvm.ops.ranges import INT32_MAX, INT64_MAX
+from cvm.program.model import AttributeValue, Constant, Shape, Value
+from cvm.quantization.quantizer import LinearQuantizer, Rounding
+
+__all__ = [
+    "attribute_values",
+    "check_constant_data",
+    "check_constants_fit",
+    "check_int32",
+    "check_interval",
+    "check_name",
+    "check_quantizer",
+    "check_shape",
+    "interval_text",
+    "same_attributes",
+]
+
+_MAGNITUDE = {"tensor": INT32_MAX, "parameter": INT64_MAX}
+_ITEM_BYTES = {"tensor": 4, "parameter": 8}
+_WIDTHS = (1, 2, 4, 8)
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, line and paragraph separators, changes of writing direction, halves of surrogate pairs. A list of its own,
+since ``str.isprintable`` changes with the Python version."""
+
+
+def interval_text(lo: int, hi: int) -> str:
+    """An interval as messages show it."""
+    return f"[{lo}, {hi}]"
+
+
+def check_name(name: str, limits: Limits, what: str = "value") -> None:
+    """A name is not empty, printable and within the limit of bytes."""
+    location = Location(tensor=name[:80])
+    found = _UNPRINTABLE.search(name)
+    if not name or found:
+        reason = f"holds the code point U+{ord(found[0]):04X}" if found else "is empty"
+        raise Invalid("program.name", f"the name {name[:80]!r} of a {what} {reason}", location)
+    require("name", len(name.encode("utf-8")), limits.name_bytes, f"bytes of the name of a {what}", location)
+
+
+def check_shape(shape: Shape, limits: Limits, location: Location) -> int:
+    """Rank 1..8, extents of 1 or more, within the limits. Returns the number of elements."""
+    try:
+        count = elements(shape, limits)
+    except LimitExceeded as error:
+        raise error.at(tensor=location.tensor, op=location.op) from None
+    if not shape or min(shape) < 1:
+        raise Invalid(
+            "program.shape", f"a shape has at least one extent, each 1 or more; found {list(shape)}", location
+        )
+    return count
+
+
+def check_interval(value: Value, location: Location) -> None:
+    """A declared interval is not empty and within +-(2^31 - 1)."""
+    if not -INT32_MAX <= value.lo <= value.hi <= INT32_MAX:
+        found = interval_text(value.lo, value.hi)
+        raise Invalid("program.bounds", f"expected lo <= hi within +-(2^31 - 1), found {found}", location)
+
+
+def check_int32(proven: Range, location: Location) -> None:
+    """A proven range is within +-(2^31 - 1)."""
+    lo, hi = proven.hull()
+    if not -INT32_MAX <= lo <= hi <= INT32_MAX:
+        found = interval_text(lo, hi)
+        message = f"the elements lie in {found}, which is not proven to be within +-(2^31 - 1)"
+        raise Invalid("program.range", message, location)
+
+
+def check_constants_fit(constants: Sequence[Constant], limits: Limits, total: int = 0) -> int:
+    """Kinds, shapes, widths and lengths of constants, before any is expanded.
+
+    ``total`` counts the bytes of earlier constants, expanded. Returns the count with these.
+    """
+    for constant in constants:
+        location = Location(tensor=constant.name)
+        if constant.kind not in _MAGNITUDE:
+            expected = "a constant is a tensor or a parameter"
+            raise Invalid("program.constant.kind", f"{expected}, found {constant.kind!r}", location)
+        count = check_shape(constant.shape, limits, location)
+        total += count * _ITEM_BYTES[constant.kind]
+        require("constants", total, limits.constants, "bytes of all constants, expanded", location)
+        if constant.width not in _WIDTHS:
+            raise Invalid("program.constant.width", f"expected width 1, 2, 4 or 8, found {constant.width}", location)
+        if len(constant.data) != count * constant.width:
+            expected = f"{count} elements of {constant.width} bytes take {count * constant.width}"
+            raise Invalid("program.constant.length", f"{expected}, found {len(constant.data)} bytes", location)
+    return total
+
+
+def check_constant_data(constant: Constant) -> None:
+    """The values of a constant that fits: within their bounds, and stored at the smallest width."""
+    location = Location(tensor=constant.name)
+    items = np.frombuffer(constant.data, f"<i{constant.width}")
+    lo, hi = int(items.min()), int(items.max())
+    largest = _MAGNITUDE[constant.kind]
+    if not -largest <= lo <= hi <= largest:
+        bits = largest.bit_length()
+        message = f"elements of a {constant.kind} are within +-(2^{bits} - 1), found {interval_text(lo, hi)}"
+        raise Invalid("program.constant.value", message, location)
+    smallest = next(width for width in _WIDTHS if -(2 ** (8 * width - 1)) <= lo and hi < 2 ** (8 * width - 1))
+    if constant.width != smallest:
+        message = f"values in {interval_text(lo, hi)} take {smallest} bytes each, stored with {constant.width}"
+        raise Invalid("program.constant.width", message, location)
+
+
+def check_quantizer(quantizer: LinearQuantizer, shape: Shape, location: Location) -> None:
+    """A quantiser fits a tensor of that shape: a known rounding; per channel, one scale per index of its axis."""
+    if quantizer.rounding not in get_args(Rounding):
+        raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}", location)
+    if quantizer.axis is None:
+        return
+    if not 0 <= quantizer.axis < len(shape):
+        raise Invalid("program.quantizer", f"axis {quantizer.axis} of a tensor of rank {len(shape)}", location)
+    if len(quantizer.scale) != shape[quantizer.axis]:
+        found = f"{len(quantizer.scale)} scales for {shape[quantizer.axis]} indices of axis {quantizer.axis}"
+        raise Invalid("program.quantizer", found, location)
+
+
+def attribute_values(attributes: AttributeModel) -> dict[str, AttributeValue]:
+    """The canonical complete form of typed attributes: defaults included, None left out."""
+    return {name: value for name, value in attributes if value is not None}
+
+
+def same_attributes(found: Mapping[str, AttributeValue], expected: Mapping[str, AttributeValue]) -> bool:
+    """Whether attributes are equal, types included."""
+    return found.keys() == expected.keys() and all(
+        type(found[name]) is type(value) and found[name] == value for name, value in expected.items()
+    )

@@ -1,0 +1,294 @@
+"""Commitments to tensors and programs: SHA-256 over tagged preimages of fixed layout.
+
+``docs/commitments.md`` gives every preimage byte for byte; the functions here stand in the order of that page. All
+integers are little-endian; a text is its length (u32) and its UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+from cvm.program.codec import ValueNumbers, value_numbers
+from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
+from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
+from cvm.program.wire import rational_text
+from cvm.quantization.quantizer import LinearQuantizer
+
+__all__ = [
+    "ProgramClaim",
+    "Records",
+    "TensorClaim",
+    "constant_claim",
+    "constant_tree",
+    "list_root",
+    "list_root_of_proof",
+    "program_claim",
+    "program_digest",
+    "records",
+    "tensor_claim",
+    "tensor_root",
+    "tensor_tree",
+]
+
+_DTYPES = {"int32": 1, "int64": 2}
+_ITEM_BYTES = {"int32": 4, "int64": 8}
+_ROUNDINGS = {"half_up": 0, "half_even": 1, "toward_zero": 2}
+_BLOCK = 2**18
+"""Elements of a constant that are expanded at a time; a multiple of the elements of a leaf."""
+
+
+def _integer(value: int, size: int, signed: bool) -> bytes:
+    try:
+        return value.to_bytes(size, "little", signed=signed)
+    except OverflowError:
+        raise Invalid("program.integer", f"{value} does not fit in {8 * size} bits") from None
+
+
+def _u8(value: int) -> bytes:
+    return _integer(value, 1, signed=False)
+
+
+def _u32(value: int) -> bytes:
+    return _integer(value, 4, signed=False)
+
+
+def _u64(value: int) -> bytes:
+    return _integer(value, 8, signed=False)
+
+
+def _i64(value: int) -> bytes:
+    return _integer(value, 8, signed=True)
+
+
+def _text(value: str) -> bytes:
+    try:
+        encoded = value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Invalid("program.text", f"{value!r} holds a code point that UTF-8 has no form for") from None
+    return _u32(len(encoded)) + encoded
+
+
+def _shape(shape: Shape) -> bytes:
+    return _u8(len(shape)) + b"".join(_u64(extent) for extent in shape)
+
+
+# Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class TensorClaim:
+    """What a tensor root commits to: the type of the elements, the shape, and the Merkle root of the data."""
+
+    dtype: str
+    """``int32`` or ``int64``."""
+    shape: Shape
+    data_root: bytes
+
+    @property
+    def data_bytes(self) -> int:
+        """The length of the data; its leaves have 1,024 bytes each, the last one what is left."""
+        size = _ITEM_BYTES[self.dtype]
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def preimage(self) -> bytes:
+        """What is hashed."""
+        return b"cvm1:tensor\0" + _u8(_DTYPES[self.dtype]) + _shape(self.shape) + _u64(self.data_bytes) + self.data_root
+
+    def root(self) -> bytes:
+        """The tensor root."""
+        return sha256(self.preimage()).digest()
+
+
+def tensor_tree(tensor: npt.NDArray[Any]) -> Tree:
+    """The Merkle tree over the row-major little-endian elements of an int32 or int64 array."""
+    if tensor.dtype.name not in _DTYPES:
+        raise TypeError(f"a tensor has dtype int32 or int64, found {tensor.dtype}")
+    return Tree.of(chunks(tensor.astype(tensor.dtype.newbyteorder("<"), order="C", copy=False).tobytes()))
+
+
+def tensor_claim(tensor: npt.NDArray[Any]) -> TensorClaim:
+    """The claim of an int32 or int64 array."""
+    return TensorClaim(tensor.dtype.name, tensor.shape, tensor_tree(tensor).root)
+
+
+def tensor_root(tensor: npt.NDArray[Any]) -> bytes:
+    """The root of an int32 or int64 array."""
+    return tensor_claim(tensor).root()
+
+
+def constant_tree(constant: Constant) -> Tree:
+    """The Merkle tree over the data of a constant, expanded to int32 (a tensor) or int64 (a parameter)."""
+    return Tree.of(_expanded(constant))
+
+
+def constant_claim(constant: Constant) -> TensorClaim:
+    """The claim of a constant: that of the tensor with its values, whatever the width it is stored at."""
+    return TensorClaim(_dtype(constant), constant.shape, constant_tree(constant).root)
+
+
+def _dtype(constant: Constant) -> str:
+    return "int32" if constant.kind == "tensor" else "int64"
+
+
+def _expanded(constant: Constant) -> Iterator[bytes]:
+    target = f"<i{_ITEM_BYTES[_dtype(constant)]}"
+    items = np.frombuffer(constant.data, f"<i{constant.width}")
+    for start in range(0, items.size, _BLOCK):
+        yield from chunks(items[start : start + _BLOCK].astype(target).tobytes())
+
+
+# Records
+
+
+def _value(value: Value) -> bytes:
+    return _text(value.name) + _shape(value.shape) + _i64(value.lo) + _i64(value.hi)
+
+
+def _quantizer(quantizer: LinearQuantizer | None) -> bytes:
+    if quantizer is None:
+        return _u8(0)
+    if quantizer.rounding not in _ROUNDINGS:
+        raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}")
+    pairs = zip(quantizer.scale, quantizer.offset, strict=True)
+    return b"".join([
+        _u8(1) if quantizer.axis is None else _u8(2) + _u8(quantizer.axis),
+        _u8(_ROUNDINGS[quantizer.rounding]),
+        _i64(quantizer.lo),
+        _i64(quantizer.hi),
+        _u32(len(quantizer.scale)),
+        *(_text(rational_text(scale)) + _text(rational_text(offset)) for scale, offset in pairs),
+    ])  # fmt: skip
+
+
+def _attribute(value: AttributeValue) -> bytes:
+    if isinstance(value, bool):
+        return _u8(0) + _u8(value)
+    if isinstance(value, int):
+        return _u8(1) + _i64(value)
+    if isinstance(value, str):
+        return _u8(2) + _text(value)
+    return _u8(3) + _u32(len(value)) + b"".join(_i64(item) for item in value)
+
+
+def _attributes(attributes: Mapping[str, AttributeValue]) -> bytes:
+    items = b"".join(_text(key) + _attribute(attributes[key]) for key in sorted(attributes))
+    return _u32(len(attributes)) + items
+
+
+def _constant(constant: Constant) -> bytes:
+    return b"cvm1:constant\0" + _text(constant.name) + constant_claim(constant).root()
+
+
+def _output(output: Output, numbers: ValueNumbers) -> bytes:
+    return b"cvm1:output\0" + _text(output.name) + _u32(numbers[output.value]) + _quantizer(output.quantizer)
+
+
+def _state(state: State, numbers: ValueNumbers) -> bytes:
+    return b"cvm1:state\0" + _value(state.value) + _u32(numbers[state.initial]) + _u32(numbers[state.update])
+
+
+def _nodes(program: Program, numbers: ValueNumbers) -> Iterator[bytes]:
+    number = len(program.inputs) + len(program.constants) + len(program.state)
+    for node in program.nodes:
+        yield b"".join([
+            b"cvm1:op\0",
+            _text(node.op),
+            _attributes(node.attributes),
+            _u32(len(node.inputs)),
+            *(_u32(numbers[name]) for name in node.inputs),
+            _u32(number),
+            _u32(len(node.outputs)),
+            *(_value(value) for value in node.outputs),
+        ])  # fmt: skip
+        number += len(node.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The preimages of the parts of a program: the leaves of its five lists."""
+
+    nodes: tuple[bytes, ...]
+    constants: tuple[bytes, ...]
+    inputs: tuple[bytes, ...]
+    outputs: tuple[bytes, ...]
+    state: tuple[bytes, ...]
+
+
+def records(program: Program) -> Records:
+    """The records of ``program``. Raises `Invalid` for a program that has no digest: names unknown or not unique."""
+    numbers = value_numbers(program)
+    return Records(
+        nodes=tuple(_nodes(program, numbers)),
+        constants=tuple(_constant(constant) for constant in program.constants),
+        inputs=tuple(b"cvm1:input\0" + _value(item.value) + _quantizer(item.quantizer) for item in program.inputs),
+        outputs=tuple(_output(output, numbers) for output in program.outputs),
+        state=tuple(_state(state, numbers) for state in program.state),
+    )
+
+
+# Lists and the digest
+
+
+def list_root(items: Sequence[bytes]) -> bytes:
+    """The root of a list of records."""
+    return _list_root(len(items), Tree.of(items).root)
+
+
+def list_root_of_proof(record: bytes, proof: Proof) -> bytes | None:
+    """The root of the list in which ``record`` stands as ``proof`` says; None for a proof of no possible form."""
+    root = root_of_proof(record, proof)
+    return None if root is None else _list_root(proof.count, root)
+
+
+def _list_root(count: int, root: bytes) -> bytes:
+    return sha256(b"cvm1:list\0" + _u64(count) + root).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramClaim:
+    """What a program digest commits to."""
+
+    op_set: int
+    limits: str
+    nodes: bytes
+    constants: bytes
+    inputs: bytes
+    outputs: bytes
+    state: bytes
+
+    def preimage(self) -> bytes:
+        """What is hashed."""
+        roots = self.nodes + self.constants + self.inputs + self.outputs + self.state
+        return b"cvm1:program\0" + _u32(self.op_set) + _text(self.limits) + roots
+
+    def digest(self) -> bytes:
+        """The program digest."""
+        return sha256(self.preimage()).digest()
+
+
+def program_claim(program: Program) -> ProgramClaim:
+    """The claim of ``program``."""
+    parts = records(program)
+    return ProgramClaim(
+        op_set=program.op_set,
+        limits=program.limits,
+        nodes=list_root(parts.nodes),
+        constants=list_root(parts.constants),
+        inputs=list_root(parts.inputs),
+        outputs=list_root(parts.outputs),
+        state=list_root(parts.state),
+    )
+
+
+def program_digest(program: Program) -> bytes:
+    """The digest of ``program``: its identity. Provenance is not part of it."""
+    return program_claim(program).digest()

@@ -1,0 +1,180 @@
+"""What is known while a program is read or built front to back: shapes, kinds, proven ranges, gas.
+
+The verifier walks a finished program through a `Scope`, the builder grows one; both apply ops here, so that what can be
+built is what verifies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cvm import ops
+from cvm.errors import Invalid, Location
+from cvm.limits import Limits, require
+from cvm.ops import Call, Range
+from cvm.ops.declaration import InputKind
+from cvm.program.checks import (
+    attribute_values,
+    check_constant_data,
+    check_int32,
+    check_interval,
+    check_name,
+    check_quantizer,
+    check_shape,
+    interval_text,
+)
+from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, State, Value
+
+__all__ = ["Application", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An op applied to known values: typed call, complete attributes, inferred shapes, unchecked ranges, gas."""
+
+    call: Call
+    attributes: dict[str, AttributeValue]
+    shapes: tuple[Shape, ...]
+    ranges: tuple[Range, ...]
+    gas: int
+
+
+class Scope:
+    """The values written so far, and the gas of the ops that wrote them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.gas = 0
+        self.shapes: dict[str, Shape] = {}
+        self.kinds: dict[str, InputKind] = {}
+        self.ranges: dict[str, Range] = {}
+        self.constants: dict[str, Constant] = {}
+
+    def input(self, item: Input) -> None:
+        """Define an input: its declared interval is the contract, which its quantiser's codes fill."""
+        location = self._declare(item.value)
+        quantizer = item.quantizer
+        if quantizer is None:
+            return
+        check_quantizer(quantizer, item.value.shape, location)
+        if (quantizer.lo, quantizer.hi) != (item.value.lo, item.value.hi):
+            codes, found = interval_text(quantizer.lo, quantizer.hi), interval_text(item.value.lo, item.value.hi)
+            raise Invalid("program.quantizer", f"the codes are {codes}, the interval is {found}", location)
+
+    def constant(self, constant: Constant) -> None:
+        """Define a constant that fits (`check_constants_fit`): its range is its true values."""
+        self._require_new(constant.name)
+        check_constant_data(constant)
+        self._define(constant.name, constant.kind, constant.shape, Range.exactly(constant.array()))
+        self.constants[constant.name] = constant
+
+    def state(self, state: State) -> None:
+        """Define the tensor that nodes see of a state; its declared interval is what an update must keep to."""
+        location = self._declare(state.value)
+        if state.initial not in self.constants:
+            raise Invalid("program.undefined", f"no constant is called {state.initial!r}", location)
+        self._check_state("initial", state, state.initial)
+
+    def updated(self, state: State) -> None:
+        """Check the value that a state takes when a run has ended."""
+        self._check_state("update", state, state.update)
+
+    def apply(self, op: str, inputs: Sequence[str], attributes: Mapping[str, Any], location: Location) -> Application:
+        """Apply an op to values in scope: parse, check, infer, prove. Defines nothing.
+
+        Raises `Invalid` with the codes of the declarations (``ops.*``), ``program.undefined``, ``program.kind`` or
+        ``program.shape``, and `LimitExceeded`.
+        """
+        declaration = ops.get(op, location)
+        typed = declaration.parse(attributes, location)
+        kinds = declaration.input_kinds(len(inputs))
+        for place, name in enumerate(inputs):
+            self.read(name, kinds[place] if place < len(kinds) else None, location)
+        call = Call(tuple(self.shapes[name] for name in inputs), typed)
+        shapes = declaration.infer(call, location)
+        for shape in shapes:
+            check_shape(shape, self.limits, location)
+        gas = declaration.gas(call)
+        require("work", self.gas + gas, self.limits.work, "gas of the program", location)
+        call = replace(call, ranges=tuple(self.ranges[name] for name in inputs))
+        return Application(call, attribute_values(typed), shapes, declaration.prove(call, location), gas)
+
+    def define(self, application: Application, names: Sequence[str], op: str) -> tuple[Range, ...]:
+        """Define the results of an application under ``names``; returns their proven ranges, per channel.
+
+        Raises `Invalid` (``program.range``) for a result that is not proven to be int32, before anything is defined.
+        """
+        for name in names:
+            self._require_new(name)
+        if len(set(names)) != len(names):
+            raise Invalid("program.duplicate", f"a name of {', '.join(names)} is written twice", Location(op=op))
+        proven = []
+        for name, found in zip(names, application.ranges, strict=True):
+            check_int32(found, Location(tensor=name, op=op))
+            bounds = found.per_channel()
+            proven.append(Range(bounds.lo.astype(np.int64), bounds.hi.astype(np.int64)))
+        for name, shape, bounds in zip(names, application.shapes, proven, strict=True):
+            self._define(name, "tensor", shape, bounds)
+        self.gas += application.gas
+        return tuple(proven)
+
+    def outputs(self, outputs: Sequence[Output]) -> None:
+        """Check the outputs of a program: there is one; unique names; values that exist; quantisers that fit."""
+        if not outputs:
+            raise Invalid("program.outputs", "a program has at least one output")
+        names: set[str] = set()
+        for output in outputs:
+            check_name(output.name, self.limits, "output")
+            location = Location(tensor=output.name)
+            if output.name in names:
+                raise Invalid("program.outputs", f"two outputs are called {output.name!r}", location)
+            names.add(output.name)
+            self.read(output.value, "tensor", location)
+            if output.quantizer is not None:
+                check_quantizer(output.quantizer, self.shapes[output.value], location)
+                self._within(output.value, output.quantizer.lo, output.quantizer.hi, "program.quantizer", location)
+
+    def read(self, name: str, kind: InputKind | None, location: Location) -> None:
+        """Require that ``name`` has been written, and is a value of that kind."""
+        if name not in self.shapes:
+            raise Invalid("program.undefined", f"{name!r} is read before it is written", location)
+        if kind is not None and self.kinds[name] != kind:
+            raise Invalid("program.kind", f"expected a {kind}, found the {self.kinds[name]} {name!r}", location)
+
+    def _declare(self, value: Value) -> Location:
+        """Define a value whose declared interval is what is known of it."""
+        location = Location(tensor=value.name)
+        self._require_new(value.name)
+        check_shape(value.shape, self.limits, location)
+        check_interval(value, location)
+        self._define(value.name, "tensor", value.shape, Range.uniform(len(value.shape), value.lo, value.hi))
+        return location
+
+    def _check_state(self, which: str, state: State, name: str) -> None:
+        location = Location(tensor=state.value.name)
+        self.read(name, "tensor", location)
+        if self.shapes[name] != state.value.shape:
+            found = f"{which} value {name!r} has shape {list(self.shapes[name])}, expected {list(state.value.shape)}"
+            raise Invalid("program.state", found, location)
+        self._within(name, state.value.lo, state.value.hi, "program.state", location)
+
+    def _within(self, name: str, lo: int, hi: int, code: str, location: Location) -> None:
+        """Require that a value is proven to lie in [lo, hi]."""
+        least, largest = self.ranges[name].hull()
+        if not lo <= least <= largest <= hi:
+            found, expected = interval_text(least, largest), interval_text(lo, hi)
+            raise Invalid(code, f"the value {name!r} lies in {found}, which is not within {expected}", location)
+
+    def _require_new(self, name: str) -> None:
+        check_name(name, self.limits)
+        if name in self.shapes:
+            raise Invalid("program.duplicate", f"the name {name!r} is written twice", Location(tensor=name))
+
+    def _define(self, name: str, kind: InputKind, shape: Shape, bounds: Range) -> None:
+        self.shapes[name] = shape
+        self.kinds[name] = kind
+        self.ranges[name] = bounds

@@ -1,0 +1,109 @@
+"""The verifier: what every executor may rely on, checked at every load.
+
+A verified program cannot fail: every name is written once, before it is read; every shape follows from the
+inputs; every element of every tensor is proven to lie in its declared interval, from the inputs' declared
+intervals and the constants' true values; sizes and gas are within the limits. Nothing after this needs an overflow
+check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+
+from cvm.errors import Invalid, Location
+from cvm.limits import PROFILES, Limits, require
+from cvm.ops import Call, Range
+from cvm.program.checks import check_constants_fit, check_interval, interval_text, same_attributes
+from cvm.program.model import OP_SET, Node, Program, Shape, Value
+from cvm.program.scope import Scope
+
+__all__ = ["VerifiedProgram", "verify"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class VerifiedProgram:
+    """A program and what was proven about it."""
+
+    program: Program
+    shapes: Mapping[str, Shape]
+    """The shape of every value."""
+    ranges: Mapping[str, Range]
+    """The proven range of every value: a constant's is its true values, any other's is kept per channel."""
+    calls: tuple[Call, ...]
+    """Of each node: input shapes, typed attributes, input ranges."""
+    limits: Limits
+    gas: int
+    """The metered cost of one run."""
+
+
+def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
+    """Verify ``program`` against its own limits profile and, where given, the caller's ``limits`` as well.
+
+    Raises `Invalid` or `LimitExceeded`; the location names the tensor and the op.
+    """
+    effective = _effective(program, limits)
+    for what in ("inputs", "constants", "state", "nodes", "outputs"):
+        require("nodes", len(getattr(program, what)), effective.nodes, f"number of {what}")
+    check_constants_fit(program.constants, effective)
+    scope = Scope(effective)
+    for item in program.inputs:
+        scope.input(item)
+    for constant in program.constants:
+        scope.constant(constant)
+    for state in program.state:
+        scope.state(state)
+    calls = tuple(_call(scope, node) for node in program.nodes)
+    for state in program.state:
+        scope.updated(state)
+    scope.outputs(program.outputs)
+    return VerifiedProgram(
+        program, MappingProxyType(scope.shapes), MappingProxyType(scope.ranges), calls, effective, scope.gas
+    )
+
+
+def _effective(program: Program, limits: Limits | None) -> Limits:
+    """The stricter, bound by bound, of the program's profile and the caller's limits."""
+    if program.op_set != OP_SET:
+        raise Invalid("program.op_set", f"expected op-set version {OP_SET}, found {program.op_set}")
+    own = PROFILES.get(program.limits)
+    if own is None:
+        known = ", ".join(PROFILES)
+        raise Invalid("program.limits", f"there is no limits profile {program.limits!r}; there are {known}")
+    if limits is None:
+        return own
+    bounds = {item.name: min(getattr(own, item.name), getattr(limits, item.name)) for item in fields(Limits)}
+    return replace(limits, **{**bounds, "name": limits.name})
+
+
+def _call(scope: Scope, node: Node) -> Call:
+    """Verify one node and define its outputs."""
+    names = [value.name for value in node.outputs]
+    location = Location(op=node.op, tensor=names[0] if names else None)
+    application = scope.apply(node.op, node.inputs, node.attributes, location)
+    if not same_attributes(node.attributes, application.attributes):
+        expected, found = application.attributes, dict(node.attributes)
+        message = f"attributes are written complete and in one form: expected {expected}, found {found}"
+        raise Invalid("program.attributes", message, location)
+    if len(names) != len(application.shapes):
+        message = f"{node.op} has {len(application.shapes)} outputs, found {len(names)}"
+        raise Invalid("program.output_count", message, location)
+    proven = scope.define(application, names, node.op)
+    for value, shape, bounds in zip(node.outputs, application.shapes, proven, strict=True):
+        _check_declared(value, shape, bounds, node.op)
+    return application.call
+
+
+def _check_declared(value: Value, shape: Shape, proven: Range, op: str) -> None:
+    """What a node declares of an output is what was inferred and proven."""
+    location = Location(tensor=value.name, op=op)
+    if value.shape != shape:
+        message = f"the shape is {list(shape)}, declared as {list(value.shape)}"
+        raise Invalid("program.output_shape", message, location)
+    check_interval(value, location)
+    lo, hi = proven.hull()
+    if not value.lo <= lo <= hi <= value.hi:
+        found, declared = interval_text(lo, hi), interval_text(value.lo, value.hi)
+        message = f"the elements are proven to lie in {found}, which is not within the declared {declared}"
+        raise Invalid("program.interval", message, location)

@@ -1,0 +1,249 @@
+"""Canonical msgpack: the subset in which every document has exactly one encoding, and a reader that trusts nothing.
+
+The subset: integers of at most 64 bits in their shortest form, UTF-8 strings, binaries, booleans, arrays, and maps
+whose keys are strings in strictly ascending order of their UTF-8 bytes. No floats, no nil, no extensions: what is
+absent is a missing key. Rationals are strings ``p/q`` in lowest terms with q >= 1.
+
+The reader is driven by the expected structure: it looks at the leading byte of each item before anything is parsed and
+at each length before anything is allocated, so no input can make it recurse or allocate more than the input's own
+size. It does not refuse a longer form of an integer or a length; its callers compare the bytes with the
+canonical ones of what was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from math import gcd
+from typing import Any, TypeAlias, TypeVar
+
+import msgpack
+
+from cvm.errors import Invalid, LimitExceeded, Malformed
+from cvm.limits import require
+
+__all__ = ["RATIONAL_DIGITS", "Reader", "Tree", "pack", "rational_text"]
+
+Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Mapping[str, Tree]"
+"""What can be packed."""
+
+RATIONAL_DIGITS = 640
+"""Decimal digits of a numerator or denominator: what every Python converts, whatever its integer-digits setting."""
+
+_RATIONAL = re.compile(r"(-?(?:0|[1-9][0-9]*))/([1-9][0-9]*)", re.ASCII)
+
+_T = TypeVar("_T")
+
+
+_LEADING_BYTES = {
+    "integer": ((0x00, 0x7F), (0xCC, 0xD3), (0xE0, 0xFF)),
+    "map": ((0x80, 0x8F), (0xDE, 0xDF)),
+    "array": ((0x90, 0x9F), (0xDC, 0xDD)),
+    "string": ((0xA0, 0xBF), (0xD9, 0xDB)),
+    "boolean": ((0xC2, 0xC3),),
+    "binary": ((0xC4, 0xC6),),
+}
+
+
+def _kinds() -> tuple[str, ...]:
+    """The kind of item that each leading byte announces."""
+    kinds = ["an item that is not allowed (nil, float, extension)"] * 256
+    for kind, spans in _LEADING_BYTES.items():
+        for first, last in spans:
+            kinds[first : last + 1] = [kind] * (last + 1 - first)
+    return tuple(kinds)
+
+
+_KINDS = _kinds()
+
+
+def _plain(tree: Tree) -> Any:
+    """``tree`` as the packer takes it: keys in order, nothing but the subset's types."""
+    if isinstance(tree, Mapping):
+        return {key: _plain(tree[key]) for key in sorted(tree)}
+    if isinstance(tree, list):
+        return [_plain(item) for item in tree]
+    if type(tree) in (int, bool, str, bytes):
+        return tree
+    raise Invalid("program.type", f"a program holds integers, booleans, strings and bytes, found {tree!r}")
+
+
+def pack(tree: Tree) -> bytes:
+    """The canonical bytes of ``tree``.
+
+    Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, and
+    `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
+    """
+    plain = _plain(tree)
+    try:
+        packed: bytes = msgpack.packb(plain, use_bin_type=True, strict_types=True)
+    except OverflowError:
+        raise Invalid("program.integer", "an integer does not fit in 64 bits") from None
+    except UnicodeEncodeError:
+        raise Invalid("program.text", "a string holds a code point that UTF-8 has no form for") from None
+    except ValueError as error:
+        raise LimitExceeded("limit.item", f"an item is too long for the format: {error}") from None
+    return packed
+
+
+def rational_text(value: Fraction) -> str:
+    """A rational as ``p/q`` in lowest terms. Raises `LimitExceeded` beyond 640 digits."""
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    if bits <= 4 * RATIONAL_DIGITS:  # so that the conversion below is cheap
+        try:
+            text = f"{value.numerator}/{value.denominator}"
+        except ValueError:  # more digits than this Python converts, which is at least 640
+            text = ""
+        if text and max(len(part.lstrip("-")) for part in text.split("/")) <= RATIONAL_DIGITS:
+            return text
+    raise LimitExceeded("limit.rational", f"a rational has more than {RATIONAL_DIGITS} digits")
+
+
+class Reader:
+    """Reads canonical msgpack front to back, item by item, as its caller expects it.
+
+    All methods raise `Malformed` with a code that begins with ``format_name``: ``.truncated``, ``.type``, ``.text``,
+    ``.rational``, ``.key``, ``.value`` or ``.trailing``; a list longer than ``items`` is `LimitExceeded`.
+    """
+
+    def __init__(self, data: bytes, format_name: str, items: int) -> None:
+        size = max(len(data), 1)
+        self._data = data
+        self._format = format_name
+        self._items = items
+        self._unpacker = msgpack.Unpacker(
+            raw=False,
+            use_list=True,
+            strict_map_key=True,
+            unicode_errors="strict",
+            max_buffer_size=size,
+            max_str_len=size,
+            max_bin_len=size,
+            max_array_len=size,
+            max_map_len=size,
+            max_ext_len=0,
+        )
+        self._unpacker.feed(data)
+        self._tell: Callable[[], int] = self._unpacker.tell
+        self._unpack: Callable[[], Any] = self._unpacker.unpack
+
+    @property
+    def offset(self) -> int:
+        """The number of bytes read."""
+        return self._tell()
+
+    def kind(self) -> str:
+        """The kind of the next item."""
+        offset = self._tell()
+        if offset >= len(self._data):
+            raise self._truncated()
+        return _KINDS[self._data[offset]]
+
+    def integer(self) -> int:
+        """An integer of at most 64 bits."""
+        return int(self._item("integer"))
+
+    def boolean(self) -> bool:
+        """A boolean."""
+        return bool(self._item("boolean"))
+
+    def text(self) -> str:
+        """A string."""
+        return str(self._item("string"))
+
+    def binary(self) -> bytes:
+        """A binary."""
+        return bytes(self._item("binary"))
+
+    def choice(self, allowed: Iterable[str]) -> str:
+        """One of some strings."""
+        text = self.text()
+        if text not in allowed:
+            raise self.malformed("value", f"expected one of {', '.join(allowed)}, found {text!r}")
+        return text
+
+    def rational(self) -> Fraction:
+        """A rational ``p/q`` in lowest terms."""
+        text = self.text()
+        match = _RATIONAL.fullmatch(text) if len(text) <= 2 * RATIONAL_DIGITS + 2 else None
+        if match is None or max(len(part.lstrip("-")) for part in match.groups()) > RATIONAL_DIGITS:
+            raise self.malformed("rational", f"expected p/q of at most {RATIONAL_DIGITS} digits, found {text[:80]!r}")
+        numerator, denominator = int(match[1]), int(match[2])
+        if gcd(numerator, denominator) != 1 or match[1] == "-0":
+            raise self.malformed("rational", f"{text[:80]!r} is not in lowest terms")
+        return Fraction(numerator, denominator)
+
+    def array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
+        """An array, each item read by ``item``."""
+        return tuple([item() for _ in range(self.array_header())])
+
+    def array_header(self) -> int:
+        """The number of items of an array, which the caller then reads."""
+        return self._header("array", self._unpacker.read_array_header, 1)
+
+    def table(self, item: Callable[[], _T]) -> dict[str, _T]:
+        """A map with any keys, each value read by ``item``."""
+        found: dict[str, _T] = {}
+        for _ in range(self._header("map", self._unpacker.read_map_header, 2)):
+            key = self._key(found)
+            found[key] = item()
+        return found
+
+    def record(self, fields: Mapping[str, Callable[[], Any]], optional: Iterable[str] = ()) -> dict[str, Any]:
+        """A map with the keys of ``fields``, all of them but the ``optional`` ones, each read by its function."""
+        found: dict[str, Any] = {}
+        for _ in range(self._header("map", self._unpacker.read_map_header, 2)):
+            key = self._key(found)
+            if key not in fields:
+                raise self.malformed("key", f"there is no key {key[:80]!r} here; there are {', '.join(fields)}")
+            found[key] = fields[key]()
+        missing = [key for key in fields if key not in found and key not in optional]
+        if missing:
+            raise self.malformed("key", f"the key {missing[0]!r} is missing")
+        return found
+
+    def end(self) -> None:
+        """Require that everything has been read."""
+        left = len(self._data) - self.offset
+        if left:
+            raise self.malformed("trailing", f"{left} bytes follow the end")
+
+    def malformed(self, code: str, message: str) -> Malformed:
+        """An error about what was just read."""
+        return Malformed(f"{self._format}.{code}", f"before byte {self.offset}: {message}")
+
+    def _key(self, found: dict[str, Any]) -> str:
+        key = self.text()
+        if found and key <= next(reversed(found)):  # code points and UTF-8 bytes have one order
+            raise self.malformed("key", f"the key {key[:80]!r} is repeated or out of order")
+        return key
+
+    def _header(self, kind: str, read: Callable[[], int], least: int) -> int:
+        """The length of an array or map whose entries take at least ``least`` bytes each."""
+        self._expect(kind)
+        try:
+            count = read()
+        except (msgpack.OutOfData, ValueError):
+            raise self._truncated() from None
+        if count * least > len(self._data) - self.offset:
+            raise self._truncated()
+        require("items", count, self._items, f"before byte {self.offset}: items of one {kind}")
+        return count
+
+    def _item(self, kind: str) -> Any:
+        self._expect(kind)
+        try:
+            return self._unpack()
+        except UnicodeDecodeError:
+            raise self.malformed("text", "a string is not UTF-8") from None
+        except (msgpack.OutOfData, ValueError):
+            raise self._truncated() from None
+
+    def _expect(self, kind: str) -> None:
+        found = self.kind()
+        if found != kind:
+            raise self.malformed("type", f"expected {kind}, found {found}")
+
+    def _truncated(self) -> Malformed:
+        return self.malformed("truncated", f"the data ends too early ({len(self._data)} bytes)")

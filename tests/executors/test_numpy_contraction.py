@@ -1,0 +1,170 @@
+"""The proofs of the float methods, at the very limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cvm.executors.numpy import KERNELS, contraction
+from cvm.executors.numpy.contraction import choose
+from cvm.ops import Range
+
+from .kernels import LARGEST, Array, call_of, int32, run_step
+
+
+def dense(X: Array, W: Array, bound: Array | None = None, bias: Array | None = None) -> tuple[str, Array]:
+    """The note and the result of dense for constant W, where |X[:, k]| <= bound[k] (by default its own maxima)."""
+    largest = (np.abs(X).max(axis=0) if bound is None else bound).astype(np.int64)[None, :]
+    arrays = [X, W] if bias is None else [X, W, bias]
+    call = call_of("dense", arrays, constants=(1, 2)[: len(arrays) - 1], ranges={0: Range(-largest, largest)})
+    step = KERNELS["dense"](call)
+    (Y,) = run_step(step, call, arrays)
+    return step.note, Y
+
+
+def exactly(X: Array, W: Array) -> list[list[int]]:
+    """X W^T in Python integers."""
+    return [[sum(x * w for x, w in zip(row, column, strict=True)) for column in W.tolist()] for row in X.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("factors", "method"),
+    [
+        ([2**24 - 1, 1], "float32: sum |w||x| <= 16777216 <= 2^24"),
+        ([2**24, 1], "float64: sum |w||x| <= 16777217 <= 2^53"),
+        ([2**24 + 1], "float64: sum |w||x| <= 16777217 <= 2^53"),
+        ([2**23, 2**23], "float32: sum |w||x| <= 16777216 <= 2^24"),
+        ([2**23, 2**23, 1], "float64: sum |w||x| <= 16777217 <= 2^53"),
+    ],
+)
+def test_float32_is_chosen_up_to_sums_of_exactly_two_to_the_24(factors: list[int], method: str) -> None:
+    X = int32([[1] * len(factors), [-1] * len(factors), [(-1) ** k for k in range(len(factors))]])
+    for W in (int32([factors]), int32([factors[::-1]]), int32([[-w for w in factors], factors])):
+        note, Y = dense(X, W)
+        assert note == method
+        assert Y.tolist() == exactly(X, W)
+
+
+def test_127_times_127_fits_float32_1040_times_and_not_1041_times() -> None:
+    for count, method in ((1040, "float32:"), (1041, "float64:")):
+        X, W = np.full((1, count), 127, np.int32), np.full((3, count), 127, np.int32)
+        W[1] *= -1
+        W[2, ::2] *= -1
+        W[:, -1] = 126  # an odd sum would not survive rounding
+        W[:, 0] = 127
+        note, Y = dense(X, W)
+        assert note.startswith(method)
+        assert Y.tolist() == exactly(X, W)
+
+
+def test_a_long_reduction_is_cut_into_runs_of_float32() -> None:
+    X, W = np.full((16, 4096), 127, np.int32), np.full((32, 4096), 127, np.int32)
+    X[1], W[1], W[2, ::2], W[3, -1] = -127, -127, -127, 126
+    note, Y = dense(X, W)
+    assert note == f"float32 in 4 runs: sum |w||x| <= {4096 * 127 * 127}, within a run <= 2^24"
+    np.testing.assert_array_equal(Y, X.astype(np.int64) @ W.T.astype(np.int64))
+
+
+def test_float64_is_chosen_up_to_sums_of_exactly_two_to_the_53_then_in_runs() -> None:
+    x, w = 2**30, 2**22
+    X = int32([[x, x - 511], [x - 1, x], [-x, -x]])
+    note, Y = dense(X, int32([[w, -w]]), bound=int32([x, x]))
+    assert note == "float64: sum |w||x| <= 9007199254740992 <= 2^53"
+    assert Y.tolist() == exactly(X, int32([[w, -w]]))
+    X, W = np.concatenate([X, int32([[1], [-1], [1]])], axis=1), int32([[w, -w, 1]])
+    note, Y = dense(X, W, bound=int32([x, x, 1]))
+    assert note == "float64 in 2 runs: sum |w||x| <= 9007199254740993, within a run <= 2^53"
+    assert Y.tolist() == exactly(X, W)
+
+
+def test_a_product_beyond_two_to_the_53_is_taken_in_int64_even_where_sums_leave_int64() -> None:
+    W = int32([[LARGEST, -LARGEST] * 8 + [1], [-1, 1] * 8 + [0]])
+    X = int32([[LARGEST] * 16 + [5], [-LARGEST] * 16 + [LARGEST], [LARGEST - 1] * 16 + [-LARGEST]])
+    note, Y = dense(X, W)
+    assert note == f"int64: sum |w||x| <= {16 * LARGEST**2 + LARGEST}"
+    assert Y.tolist() == exactly(X, W)
+
+
+def test_an_operand_that_no_float_holds_meets_only_zeros() -> None:
+    note, Y = dense(int32([[2**24 + 1, 3], [LARGEST, -3]]), int32([[0, 5], [0, -(2**22)]]))
+    assert note.startswith("float32:")
+    assert Y.tolist() == [[15, -3 * 2**22], [-15, 3 * 2**22]]
+
+
+def test_a_sum_beyond_int32_that_the_bias_brings_back_is_kept() -> None:
+    X, W = int32([[2**15, 2**15]]), int32([[2**15, 2**15], [1, 1]])
+    note, Y = dense(X, W, bias=int32([-5, 7]))
+    assert note.startswith("float64: sum |w||x| <= 2147483648")
+    assert Y.tolist() == [[2**31 - 5, 2**16 + 7]]
+
+
+def test_conv2d_uses_the_true_weights_and_the_range_of_every_channel() -> None:
+    W = np.zeros((2, 2, 1, 1), np.int32)
+    W[0, 0], W[1, 1] = 2**20, 1
+    X = np.zeros((1, 2, 1, 1), np.int32)
+    X[0, :, 0, 0] = 16, 2**24
+    lo = -np.array([16, 2**24], np.int64).reshape(1, 2, 1, 1)
+    attributes = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": 1}
+    for ranges, constants, method in (
+        ({0: Range(lo, -lo)}, (1,), "float32: sum |w||x| <= 16777216 <= 2^24"),
+        ({0: Range.uniform(4, -(2**24), 2**24)}, (1,), "float64:"),
+        ({0: Range(lo, -lo)}, (), "float64:"),
+    ):
+        call = call_of("conv2d", [X, W], attributes, constants, ranges)
+        step = KERNELS["conv2d"](call)
+        assert step.note.startswith(method)
+        (Y,) = run_step(step, call, [X, W])
+        assert Y.ravel().tolist() == [2**24, 2**24]
+        assert step.reads == ((0,) if constants else (0, 1))
+
+
+def test_conv2d_gives_every_group_the_ranges_of_its_own_channels() -> None:
+    W = int32([2**20, 1], (2, 1, 1, 1))
+    attributes = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": 2}
+    for bounds, method in (([16, 2**24], "float32: sum |w||x| <= 16777216"), ([2**10, 16], "float64:")):
+        X = int32(bounds, (1, 2, 1, 1))
+        call = call_of("conv2d", [X, W], attributes, (1,), {0: Range(-X.astype(np.int64), X.astype(np.int64))})
+        step = KERNELS["conv2d"](call)
+        assert step.note.startswith(method)
+        (Y,) = run_step(step, call, [X])
+        assert Y.ravel().tolist() == [2**20 * bounds[0], bounds[1]]
+
+
+@given(
+    terms=st.lists(st.lists(st.integers(0, 12), min_size=6, max_size=6), min_size=1, max_size=3),
+    limit=st.integers(1, 40),
+)
+def test_runs_cover_the_reduction_within_the_limit_and_none_could_be_longer(terms: list[list[int]], limit: int) -> None:
+    table = np.array(terms)
+    runs = contraction._runs(np.cumsum(table, axis=1), limit)
+    if runs is None:
+        assert table.max() > limit
+        return
+    assert [k for run in runs for k in range(run.start, run.stop)] == list(range(6))
+    for run in runs:
+        assert table[:, run].sum(axis=1).max() <= limit
+        assert run.stop == 6 or table[:, run.start : run.stop + 1].sum(axis=1).max() > limit
+
+
+@pytest.fixture
+def forgetful_self_test() -> Iterator[None]:
+    contraction._self_test.cache_clear()
+    yield
+    contraction._self_test.cache_clear()
+
+
+@pytest.mark.usefixtures("forgetful_self_test")
+def test_a_blas_that_computes_in_less_than_its_type_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = np.matmul
+
+    def coarse(a: Array, b: Array) -> Array:
+        if a.dtype == np.float32:  # operands cut to the 8 bits of bfloat16, as in "fast math" modes
+            a, b = ((m.view(np.uint32) & 0xFFFF0000).view(np.float32) for m in (a, b))
+        return true(a, b)
+
+    monkeypatch.setattr(np, "matmul", coarse)
+    assert choose(np.array([[5, 5]]), 1).dtype is np.float64

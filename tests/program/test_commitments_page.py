@@ -1,0 +1,169 @@
+"""docs/commitments.md, checked by an implementation that follows the page and shares nothing with cvm."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from struct import pack
+
+import numpy as np
+import pytest
+
+from cvm.program import commitments
+from cvm.program.merkle import Proof, Tree
+from tests.program.examples import example
+
+PAGE = Path(__file__).parents[2] / "docs" / "commitments.md"
+
+
+def page() -> dict[str, str]:
+    blocks = re.findall(r"```hex\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    return dict(re.findall(r"^([\w.]+) *= ([0-9a-f]+)$", "\n".join(blocks), re.MULTILINE))
+
+
+# Sections 1 to 5 of the page.
+
+
+def H(x=b""):  # noqa: N802 - the page calls it H
+    return sha256(x).digest()
+
+
+def text(s):
+    return pack("<I", len(s.encode())) + s.encode()
+
+
+def shape(*extents):
+    return pack("<B", len(extents)) + b"".join(pack("<Q", e) for e in extents)
+
+
+def listed(*items):
+    return pack("<I", len(items)) + b"".join(items)
+
+
+def merkle(leaves):
+    """RFC 6962, section 2.1, as the RFC writes it: by recursion on the largest power of two below n."""
+    if not leaves:
+        return H()
+    if len(leaves) == 1:
+        return H(b"\0" + leaves[0])
+    k = 1
+    while 2 * k < len(leaves):
+        k *= 2
+    return H(b"\1" + merkle(leaves[:k]) + merkle(leaves[k:]))
+
+
+def tensor_preimage(dtype, extents, data):
+    leaves = [data[i : i + 1024] for i in range(0, len(data), 1024)]
+    return b"cvm1:tensor\0" + pack("<B", dtype) + shape(*extents) + pack("<Q", len(data)) + merkle(leaves)
+
+
+def value(name, lo, hi):
+    return text(name) + shape(1, 2, 3) + pack("<qq", lo, hi)
+
+
+def op(name, attributes, inputs, first, *outputs):
+    numbers = [pack("<I", number) for number in inputs]
+    return b"cvm1:op\0" + text(name) + listed(*attributes) + listed(*numbers) + pack("<I", first) + listed(*outputs)
+
+
+def list_root(*records):
+    return H(b"cvm1:list\0" + pack("<Q", len(records)) + merkle(records))
+
+
+def follow_the_page() -> dict[str, bytes]:
+    count = pack("<300i", *range(300))
+    bias = tensor_preimage(1, (1, 2, 3), pack("<6i", -3, -2, -1, 0, 1, 2))
+    nothing = tensor_preimage(1, (1, 2, 3), pack("<6i", 0, 0, 0, 0, 0, 0))
+    one = text("1/10") + text("0/1")
+    x = b"cvm1:input\0" + value("x", 0, 15) + b"\x01" + b"\x00" + pack("<qq", 0, 15) + listed(one)
+    constants = [b"cvm1:constant\0" + text("bias") + H(bias), b"cvm1:constant\0" + text("nothing") + H(nothing)]
+    memory = b"cvm1:state\0" + value("memory", -100, 100) + pack("<II", 2, 6)
+    ends = [text("a_max") + b"\x01" + pack("<q", 100), text("a_min") + b"\x01" + pack("<q", -100)]
+    ops = [
+        op("elemwise_add", [], [0, 1], 4, value("shifted", -3, 17)),
+        op("elemwise_add", [], [4, 3], 5, value("raw", -103, 117)),
+        op("clip", ends, [5], 6, value("sum", -100, 100)),
+    ]
+    channels = listed(one, text("1/5") + text("-1/2"))
+    y = b"cvm1:output\0" + text("y") + pack("<I", 6) + b"\x02\x01" + b"\x01" + pack("<qq", -128, 127) + channels
+    roots = {
+        "ops": list_root(*ops),
+        "constants": list_root(*constants),
+        "inputs": list_root(x),
+        "outputs": list_root(y),
+        "state": list_root(memory),
+    }
+    return {
+        "count.leaf.0": H(b"\0" + count[:1024]),
+        "count.leaf.1": H(b"\0" + count[1024:]),
+        "count.data_root": merkle([count[:1024], count[1024:]]),
+        "count.root": H(tensor_preimage(1, (300,), count)),
+        "multiplier.root": H(tensor_preimage(2, (1,), pack("<q", -(2**40)))),
+        "bias.preimage": bias,
+        "bias.root": H(bias),
+        "nothing.root": H(nothing),
+        "input.0": x,
+        "constant.0": constants[0],
+        "constant.1": constants[1],
+        "state.0": memory,
+        **{f"op.{index}": record for index, record in enumerate(ops)},
+        "output.0": y,
+        **{f"{name}.list_root": root for name, root in roots.items()},
+        "program.digest": H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())),
+        "proof.op.2.0": merkle(ops[:2]),
+    }
+
+
+def compute() -> dict[str, bytes]:
+    """The same with cvm."""
+    program = example()
+    count = np.arange(300, dtype=np.int32)
+    tree = commitments.tensor_tree(count)
+    claims = {constant.name: commitments.constant_claim(constant) for constant in program.constants}
+    records = commitments.records(program)
+    claim = commitments.program_claim(program)
+    named = {"input": records.inputs, "constant": records.constants, "state": records.state, "op": records.nodes,
+             "output": records.outputs}  # fmt: skip
+    return {
+        "count.leaf.0": tree.levels[0][:32],
+        "count.leaf.1": tree.levels[0][32:],
+        "count.data_root": tree.root,
+        "count.root": commitments.tensor_root(count),
+        "multiplier.root": commitments.tensor_root(np.array([-(2**40)], np.int64)),
+        "bias.preimage": claims["bias"].preimage(),
+        "bias.root": claims["bias"].root(),
+        "nothing.root": claims["nothing"].root(),
+        **{f"{name}.{index}": record for name, items in named.items() for index, record in enumerate(items)},
+        "ops.list_root": claim.nodes,
+        "constants.list_root": claim.constants,
+        "inputs.list_root": claim.inputs,
+        "outputs.list_root": claim.outputs,
+        "state.list_root": claim.state,
+        "program.digest": claim.digest(),
+        "proof.op.2.0": Tree.of(records.nodes).prove(2).path[0],
+    }
+
+
+@pytest.mark.parametrize("name", page())
+def test_the_page_follows_from_its_own_description(name):
+    assert page()[name] == follow_the_page()[name].hex()
+
+
+@pytest.mark.parametrize("name", page())
+def test_the_page_says_what_cvm_computes(name):
+    assert page()[name] == compute()[name].hex()
+
+
+def test_the_page_shows_every_step():
+    assert page().keys() == follow_the_page().keys() == compute().keys()
+
+
+def test_the_proof_on_the_page_opens_an_op_of_the_digest():
+    shown = {name: bytes.fromhex(digits) for name, digits in page().items()}
+    root = commitments.list_root_of_proof(shown["op.2"], Proof(2, 3, (shown["proof.op.2.0"],)))
+    assert root == shown["ops.list_root"]
+
+
+def test_the_page_names_the_first_bytes_of_a_file():
+    assert example().to_bytes().startswith(bytes.fromhex("93ab") + b"cvm-program")

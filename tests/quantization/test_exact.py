@@ -1,0 +1,112 @@
+"""Codes of real arrays, against the definition in rational arithmetic."""
+
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cvm.errors import Invalid
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import dequantize, quantize, quantize_rationals, round_fraction
+from cvm.quantization.rationals import Rationals
+
+FLOATS = st.floats(-(10**6), 10**6, allow_nan=False, width=32)
+DECIMALS = st.decimals(-1000, 1000, places=6, allow_nan=False)
+
+
+def definition(x: Fraction, minimum: Fraction, maximum: Fraction, bits: int) -> int:
+    """NNEF 1.0.1 section 4.9.5, word for word."""
+    r = 2**bits - 1
+    z = min(max(x, minimum), maximum)
+    return floor((z - minimum) / (maximum - minimum) * r + Fraction(1, 2))
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=30), DECIMALS, DECIMALS, st.integers(1, 16))
+def test_linear_quantize_is_the_documents_formula(items: list[float], a: object, b: object, bits: int) -> None:
+    minimum, maximum = sorted((Fraction(str(a)), Fraction(str(b))))
+    if minimum == maximum:
+        maximum += 1
+    quantizer = LinearQuantizer.linear(minimum, maximum, bits)
+    expected = [definition(Fraction(x), minimum, maximum, bits) for x in items]
+    assert quantize(np.array(items, np.float64), quantizer).tolist() == expected
+    assert quantize(np.array(items, np.float32), quantizer).tolist() == expected
+
+
+@pytest.mark.parametrize("bits", [1, 2, 8, 16])
+def test_thresholds_and_their_neighbours_are_decided_exactly(bits: int) -> None:
+    quantizer = LinearQuantizer.linear(Fraction(0), Fraction(2**bits - 1), bits)
+    thresholds = np.arange(2**bits - 1) + 0.5
+    for nudge, expected in ((np.inf, 1), (-np.inf, 0), (None, 1)):
+        items = thresholds if nudge is None else np.nextafter(thresholds, nudge)
+        assert (quantize(items, quantizer) == np.arange(2**bits - 1) + expected).all()
+
+
+def test_a_tiny_range_far_from_zero_is_exact() -> None:
+    minimum, maximum = Fraction(10) ** 9, Fraction(10) ** 9 + Fraction(1, 1000)
+    quantizer = LinearQuantizer.linear(minimum, maximum, 8)
+    items = np.linspace(1e9 - 1e-3, 1e9 + 2e-3, 200)
+    expected = [definition(Fraction(float(x)), minimum, maximum, 8) for x in items]
+    assert quantize(items, quantizer).tolist() == expected
+
+
+@given(st.fractions(-5, 5), st.sampled_from(["half_up", "half_even", "toward_zero"]))
+def test_roundings(x: Fraction, rounding: str) -> None:
+    expected = {"half_up": floor(x + Fraction(1, 2)), "half_even": round(x), "toward_zero": int(x)}[rounding]
+    assert round_fraction(x, rounding) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rounding", ["half_up", "half_even", "toward_zero"])
+def test_the_float_estimate_agrees_with_rationals_for_every_rounding(rounding: str) -> None:
+    quantizer = LinearQuantizer((Fraction(1, 3),), (Fraction(-7, 5),), -20, 20, None, rounding)  # type: ignore[arg-type]
+    items = np.concatenate([np.linspace(-10, 10, 1001), np.arange(-40, 40) / 6 - 1.4])
+    expected = [
+        min(max(round_fraction((Fraction(float(x)) + Fraction(7, 5)) * 3, quantizer.rounding), -20), 20) for x in items
+    ]
+    assert quantize(items, quantizer).tolist() == expected
+
+
+@pytest.mark.parametrize("item", [np.nan, np.inf, -np.inf])
+def test_what_is_no_real_number_is_refused(item: float) -> None:
+    with pytest.raises(Invalid, match="not a real number") as error:
+        quantize(np.array([0.0, item]), LinearQuantizer.linear(Fraction(0), Fraction(1), 8))
+    assert error.value.code == "quantization.nan"
+
+
+def test_per_channel_codes_and_their_real_numbers() -> None:
+    quantizer = LinearQuantizer((Fraction(1, 2), Fraction(1, 10)), (Fraction(0), Fraction(-1)), 0, 15, axis=1)
+    items = np.array([[1.26, -0.34], [9.0, 9.0]])
+    codes = quantize(items, quantizer)
+    assert codes.tolist() == [[3, 7], [15, 15]]
+    assert dequantize(codes, quantizer).tolist() == [[1.5, float(Fraction(-3, 10))], [7.5, 0.5]]
+    rationals = Rationals.of([Fraction(float(x)) for x in items.ravel()], items.shape)
+    assert quantize_rationals(rationals, quantizer).tolist() == codes.tolist()
+    with pytest.raises(Invalid) as error:
+        quantize(np.zeros((2, 3)), quantizer)
+    assert error.value.code == "quantization.axis"
+
+
+@given(st.integers(0, 255))
+def test_a_code_is_the_code_of_its_own_real_number(code: int) -> None:
+    quantizer = LinearQuantizer.linear(Fraction("-0.47589335"), Fraction("0.37490502"), 8)
+    assert quantize(dequantize(np.array([code]), quantizer), quantizer).tolist() == [code]
+
+
+@pytest.mark.parametrize(
+    ("build", "code"),
+    [
+        (lambda: LinearQuantizer.linear(Fraction(1), Fraction(1), 8), "quantization.range"),
+        (lambda: LinearQuantizer.linear(Fraction(0), Fraction(1), 0), "quantization.bits"),
+        (lambda: LinearQuantizer.linear(Fraction(0), Fraction(1), 32), "quantization.bits"),
+        (lambda: LinearQuantizer((Fraction(0),), (Fraction(0),), 0, 1), "quantization.scale"),
+        (lambda: LinearQuantizer((Fraction(1),), (Fraction(0),), 1, 1), "quantization.codes"),
+        (lambda: LinearQuantizer((Fraction(1),) * 2, (Fraction(0),) * 2, 0, 1), "quantization.axis"),
+        (lambda: LinearQuantizer((Fraction(1),) * 2, (Fraction(0),), 0, 1, 0), "quantization.lists"),
+    ],
+)
+def test_impossible_quantisers_are_refused(build: object, code: str) -> None:
+    with pytest.raises(Invalid) as error:
+        build()  # type: ignore[operator]
+    assert error.value.code == code
