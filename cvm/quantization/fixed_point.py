@@ -78,6 +78,11 @@ class LinearRow:
         ends = [sorted((p * lo, p * hi)) for p, (lo, hi) in zip(self.factors, self.bounds, strict=True)]
         return self.constant + sum(end[0] for end in ends), self.constant + sum(end[1] for end in ends)
 
+    def code_bounds(self) -> Bounds:
+        """The least and the greatest code that occurs."""
+        least, greatest = (min(max(end // self.denominator, self.lo), self.hi) for end in self.extremes())
+        return least, greatest
+
     def steps(self) -> range:
         """The codes k whose step matters: those reached from below inside the bounds, and one beyond at either end."""
         least, greatest = (extreme // self.denominator for extreme in self.extremes())
@@ -128,6 +133,13 @@ class SurdRow:
         square = self.slope * self.slope / self.radicand
         bits = square.numerator.bit_length() - square.denominator.bit_length() + 1
         return -(-bits // 2)
+
+    def code_bounds(self) -> Bounds:
+        """The least and the greatest code that occurs."""
+        row = self if self.slope > 0 else self.mirrored()
+        steps = row.thresholds(np.arange(self.lo + 1, self.hi + 1, dtype=object))
+        ((lo, hi),) = row.bounds
+        return self.lo + int((steps <= lo).sum()), self.lo + int((steps <= hi).sum())
 
     def steps(self) -> range:
         """All steps of the code range."""
@@ -298,10 +310,12 @@ class _Proof:
 
 
 def _order(row: LinearRow) -> list[int]:
-    """The accumulator of the largest factor first, then by falling number of values."""
-    first = max(range(len(row.factors)), key=lambda i: (abs(row.factors[i]), -i))
-    rest = [i for i in range(len(row.factors)) if i != first]
-    return [first, *sorted(rest, key=lambda i: row.bounds[i][0] - row.bounds[i][1])]
+    """The two accumulators of the most values first, of these the one of the larger factor; the rest are enumerated."""
+    by_width = sorted(
+        range(len(row.factors)), key=lambda i: row.bounds[i][0] - row.bounds[i][1] if row.factors[i] else 1
+    )
+    widest = sorted(by_width[:2], key=lambda i: -abs(row.factors[i]))
+    return [*widest, *by_width[2:]]
 
 
 def _enumerations(bounds: Sequence[Bounds]) -> int:
@@ -319,10 +333,9 @@ def fits_int64(row: Row, form: FixedPoint) -> bool:
 
 
 def _constant(row: Row) -> FixedPoint | None:
-    """The form of a row that does not depend on its accumulators."""
-    if isinstance(row, SurdRow) or any(row.factors):
-        return None
-    return FixedPoint((0,) * len(row.factors), min(max(row.constant // row.denominator, row.lo), row.hi), 0)
+    """The form of a row whose code is the same for all values of its accumulators."""
+    first, last = row.code_bounds()
+    return FixedPoint((0,) * len(row.bounds), first, 0) if first == last else None
 
 
 def proves(row: Row, form: FixedPoint) -> bool:

@@ -1,0 +1,118 @@
+"""Small random NNEF documents with quantisers of every kind of range, and both readings of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors import create
+from cvm.frontends import nnef
+from cvm.graph import QuantizedGraph
+from cvm.lowering import lower
+from cvm.program import Program, verify
+from tests.reference.exact import Model, model
+
+__all__ = ["Document", "assert_exact"]
+
+
+@dataclass
+class Document:
+    """A document under construction: body lines, quantisers as text, stored variables, shapes of tensors."""
+
+    random: Random
+    lines: list[str] = field(default_factory=list)
+    quantisers: dict[str, str] = field(default_factory=dict)
+    stored: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def quantise(self, name: str, low: float = -1.0, high: float = 1.0, bits: int = 8) -> None:
+        """Give a tensor a range near [low, high] whose zero is, at random, a code, no code, or outside."""
+        kind = self.random.choice(["zero", "between", "between", "positive"])
+        if kind == "zero":
+            low = 0.0
+            high = abs(high)
+        elif kind == "positive":
+            low, high = 0.1 * abs(high), abs(high)
+        low, high = (round(bound * self.random.uniform(0.7, 1.3), self.random.randint(2, 8)) for bound in (low, high))
+        self.quantisers[name] = f"linear_quantize(min = {low!r}, max = {max(high, low + 0.25)!r}, bits = {bits})"
+
+    def external(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> str:
+        """Add an input."""
+        name = f"input{len(self.inputs)}"
+        self.lines.append(f"{name} = external(shape = {list(shape)});")
+        self.inputs.append(name)
+        self.shapes[name] = shape
+        self.quantise(name, low, high)
+        return name
+
+    def variable(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0, quantised: bool = True) -> str:
+        """Add a variable with random contents."""
+        name = f"variable{len(self.stored)}"
+        self.lines.append(f"{name} = variable(shape = {list(shape)}, label = '{name}');")
+        items = [self.random.uniform(low, high) for _ in range(int(np.prod(shape)))]
+        self.stored[name] = np.array(items, np.float32).reshape(shape)
+        if quantised:
+            self.quantise(name, low, high, self.random.choice([4, 8, 8]))
+        return name
+
+    def apply(self, call: str, low: float = -2.0, high: float = 2.0, quantised: bool = True) -> str:
+        """Add an operation."""
+        name = f"tensor{len(self.lines)}"
+        self.lines.append(f"{name} = {call};")
+        if quantised:
+            self.quantise(name, low, high)
+        return name
+
+    def text(self, output: str) -> str:
+        """graph.nnef."""
+        body = "\n".join(f"    {line}" for line in self.lines)
+        return f"version 1.0;\n\ngraph net( {', '.join(self.inputs)} ) -> ( {output} )\n{{\n{body}\n}}\n"
+
+    def quantisation(self) -> str:
+        """graph.quant."""
+        return "".join(f'"{name}": {text};\n' for name, text in self.quantisers.items())
+
+    def write(self, folder: Path, output: str) -> None:
+        """The document as a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "graph.nnef").write_text(self.text(output))
+        (folder / "graph.quant").write_text(self.quantisation())
+        for label, items in self.stored.items():
+            (folder / f"{label}.dat").write_bytes(nnef.write_tensor(items))
+
+    def oracle(self, output: str) -> Model:
+        """The independent reading."""
+        return model(self.text(output), self.quantisation(), lambda label: self.stored[label])
+
+    def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
+        """Codes of all inputs: the two extremes, then random ones."""
+        feeds = [{name: np.full(self.shapes[name], code, np.int32) for name in self.inputs} for code in (0, 255)]
+        for _ in range(count):
+            generator = np.random.default_rng(self.random.getrandbits(32))
+            feeds.append({name: generator.integers(0, 256, self.shapes[name], dtype=np.int32) for name in self.inputs})
+        return feeds
+
+
+def assert_exact(document: Document, output: str, folder: Path) -> Program:
+    """Every quantised tensor of the lowered document has the codes of the oracle, within its stated bound."""
+    document.write(folder, output)
+    graph: QuantizedGraph = nnef.load(folder)
+    program = lower(graph)
+    executor = create("numpy", verify(program))
+    oracle = document.oracle(output)
+    compared = [item for item in program.provenance.exactness if item.value]
+    assert {item.tensor for item in compared} >= {output, *document.inputs}
+    for feed in document.feeds():
+        values = executor.run(feed, {}, "all").values
+        expected = oracle.run(feed).codes
+        for item in compared:
+            found = values[item.value].reshape(expected[item.tensor].shape)
+            difference = np.abs(found.astype(np.int64) - expected[item.tensor])
+            assert Fraction(int(difference.max())) <= item.bound, (item, document.text(output))
+    return program
