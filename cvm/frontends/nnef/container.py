@@ -1,0 +1,199 @@
+"""Containers: a folder, a tar archive, or a single document. NNEF 1.0.1 section 5.1.
+
+Names are keys of what a container lists, never paths that are opened: a folder is searched entry by entry, an archive
+is read as a stream. Nothing is extracted, and no link is followed out of a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from cvm.errors import CvmError
+from cvm.frontends.nnef.archive import ArchiveMember, is_archive, read_archive
+from cvm.frontends.nnef.faults import invalid
+from cvm.frontends.nnef.tensor_file import HEADER_BYTES, read_header
+from cvm.limits import DEFAULT, Limits, require
+
+__all__ = ["DOCUMENT", "QUANTIZATION", "Container", "Member", "open_container", "read_text_file"]
+
+DOCUMENT, QUANTIZATION = "graph.nnef", "graph.quant"
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file of a container: its size and its first bytes, and how to read all of it."""
+
+    size: int
+    head: bytes
+    read: Callable[[], bytes]
+
+
+class Container(Protocol):
+    """What a loader needs of a container."""
+
+    def find(self, name: str) -> Member | None:
+        """The file of a name such as ``"conv1/filter.dat"``, letter case included; None if there is none."""
+        ...
+
+    def has_data(self) -> bool:
+        """Whether there is any ``.dat`` file."""
+        ...
+
+    def origin(self, name: str) -> str:
+        """How a message calls a file of the container."""
+        ...
+
+
+def open_container(path: str | os.PathLike[str], limits: Limits = DEFAULT, weights: bool = True) -> Container:
+    """The container at ``path``; the path itself may be a link.
+
+    Without ``weights`` an archive is read for its texts and the headers of its tensors only. Raises `Malformed`,
+    `Invalid` or `LimitExceeded` for archives that are not in order; `OSError` for files that cannot be read.
+    """
+    root = Path(path)
+    if "\0" in str(root):
+        raise invalid("container.name", "the path has a NUL character")
+    if root.is_dir():
+        return _Folder(root, limits)
+    with root.open("rb") as file:
+        head = file.read(512)
+        if not is_archive(head, root.name):
+            return _Single(root, limits)
+        file.seek(0)
+        members: dict[str, Member] = {}
+        for member in read_archive(file, limits):
+            if member.name in (DOCUMENT, QUANTIZATION):
+                require("text_bytes", member.size, limits.text_bytes, f"bytes of {member.name}")
+                members[member.name] = _in_memory(member.read(member.size))
+            elif member.name.endswith(".dat"):
+                members[member.name] = _data_member(member, limits, weights)
+        return _Archive(root, members)
+
+
+def _data_member(member: ArchiveMember, limits: Limits, weights: bool) -> Member:
+    """A tensor file of an archive; one that is not in order is read no further, its header says what is wrong."""
+    head = member.read(HEADER_BYTES)
+    try:
+        read_header(head, member.size, limits)
+    except CvmError:
+        weights = False
+    if not weights:
+        return Member(member.size, head, lambda: head)
+    return _in_memory(head + member.read(member.size))
+
+
+def _in_memory(data: bytes) -> Member:
+    return Member(len(data), data[:HEADER_BYTES], lambda: data)
+
+
+class _Archive:
+    def __init__(self, root: Path, members: Mapping[str, Member]) -> None:
+        self._root = root
+        self._members = members
+
+    def find(self, name: str) -> Member | None:
+        return self._members.get(name)
+
+    def has_data(self) -> bool:
+        return any(name.endswith(".dat") for name in self._members)
+
+    def origin(self, name: str) -> str:
+        return f"{self._root}:{name}"
+
+
+class _Single:
+    """A document by itself: neither data nor quantisation."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path = path
+        self._limits = limits
+
+    def find(self, name: str) -> Member | None:
+        return _in_memory(read_text_file(self._path, self._limits)) if name == DOCUMENT else None
+
+    def has_data(self) -> bool:
+        return False
+
+    def origin(self, name: str) -> str:
+        return str(self._path)
+
+
+class _Folder:
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._root = root
+        self._limits = limits
+        self._listings: dict[tuple[str, ...], dict[str, os.DirEntry[str]]] = {}
+
+    def _list(self, folder: tuple[str, ...]) -> dict[str, os.DirEntry[str]]:
+        if folder not in self._listings:
+            with os.scandir(self._root.joinpath(*folder)) as entries:
+                listing: dict[str, os.DirEntry[str]] = {}
+                for entry in entries:
+                    listing[entry.name] = entry
+                    require("archive_members", len(listing), self._limits.archive_members, "files of a folder")
+            self._listings[folder] = listing
+        return self._listings[folder]
+
+    def find(self, name: str) -> Member | None:
+        parts = tuple(name.split("/"))
+        for depth in range(len(parts)):
+            entry = self._list(parts[:depth]).get(parts[depth])
+            if entry is None:
+                return None
+            self._check_entry(entry, name, folder=depth < len(parts) - 1)
+        path = self._root.joinpath(*parts)
+        with _open_regular(path, name) as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(HEADER_BYTES)
+
+        def read() -> bytes:
+            with _open_regular(path, name) as file:
+                return file.read(size)
+
+        return Member(size, head, read)
+
+    def _check_entry(self, entry: os.DirEntry[str], name: str, folder: bool) -> None:
+        if entry.is_symlink():
+            raise invalid("container.special", f"{name!r} is behind a link, which is not followed")
+        if not (entry.is_dir(follow_symlinks=False) if folder else entry.is_file(follow_symlinks=False)):
+            raise invalid("container.special", f"{name!r} is not a regular file")
+
+    def has_data(self) -> bool:
+        pending: list[tuple[str, ...]] = [()]
+        visited = 0
+        while pending:
+            folder = pending.pop()
+            for name, entry in self._list(folder).items():
+                visited += 1
+                require("archive_members", visited, self._limits.archive_members, "files of the folder")
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((*folder, name))
+                elif name.endswith(".dat"):
+                    return True
+        return False
+
+    def origin(self, name: str) -> str:
+        return str(self._root / name)
+
+
+def _open_regular(path: Path, name: str) -> BinaryIO:
+    """Open a file that has just been listed, unless it has become a link or a special file since."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NO_FOLLOW), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise invalid("container.special", f"{name!r} is not a regular file")
+    return file
+
+
+def read_text_file(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> bytes:
+    """The bytes of a text file, at most as many as the limit on text."""
+    with Path(path).open("rb") as file:
+        data = file.read(limits.text_bytes + 1)
+    require("text_bytes", len(data), limits.text_bytes, f"bytes of {Path(path).name}")
+    return data

@@ -1,0 +1,150 @@
+"""Declarations of operations: the standard library and the fragments of a document, and the rules they obey.
+
+Source: NNEF 1.0.1 section 3.3.2 (Declarations); chapter 4 for the standard library, in ``stdlib.nnef``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from types import MappingProxyType
+
+from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.faults import invalid
+from cvm.frontends.nnef.parser import parse_library
+from cvm.frontends.nnef.types import (
+    ArrayType,
+    Primitive,
+    TensorType,
+    TupleType,
+    Type,
+    castable,
+    common_type,
+    has_tensor,
+    is_attribute,
+    is_generic,
+    is_unbound,
+)
+
+__all__ = ["check_declaration", "declare", "literal_expression_type", "literal_type", "standard_library"]
+
+
+@lru_cache(maxsize=1)
+def standard_library() -> Mapping[str, syntax.Fragment]:
+    """The declarations of all operations of chapter 4, by name; none has a body."""
+    text = resources.files("cvm.frontends.nnef").joinpath("stdlib.nnef").read_text("utf-8")
+    return MappingProxyType({fragment.name: fragment for fragment in parse_library(text)})
+
+
+def declare(fragments: Sequence[syntax.Fragment]) -> Mapping[str, syntax.Fragment]:
+    """The standard library and a document's own fragments together, each declaration checked and unique."""
+    declarations = dict(standard_library())
+    for fragment in fragments:
+        if fragment.name in declarations:
+            known = "an operation of the standard" if fragment.name in standard_library() else "another fragment"
+            raise invalid("fragment-definition.duplicate", f"{fragment.name!r} is the name of {known}", fragment)
+        check_declaration(fragment)
+        declarations[fragment.name] = fragment
+    return MappingProxyType(declarations)
+
+
+def literal_type(value: int | object) -> Type:
+    """The type of the value of a literal."""
+    if isinstance(value, bool):
+        return Primitive("logical")
+    if isinstance(value, int):
+        return Primitive("integer")
+    return Primitive("string" if isinstance(value, str) else "scalar")
+
+
+def literal_expression_type(expression: syntax.Expression) -> Type:
+    """The type of a default value."""
+    match expression:
+        case syntax.ArrayExpression(items=items):
+            item: Type | None = None
+            for child in items:
+                child_type = literal_expression_type(child)
+                item = child_type if item is None else common_type(item, child_type)
+                if item is None:
+                    raise invalid("fragment-definition.default", "array items have no common type", child)
+            return ArrayType(item)
+        case syntax.TupleExpression(items=items):
+            return TupleType(tuple(literal_expression_type(child) for child in items))
+        case syntax.Unary(operand=operand):
+            return literal_expression_type(operand)
+        case syntax.Literal(value=value):
+            return literal_type(value)
+    raise AssertionError(expression)  # the grammar admits literals only
+
+
+def _check_type(type_: Type, where: syntax.Node) -> None:
+    match type_:
+        case TupleType(items):
+            if any(map(has_tensor, items)) and any(map(is_attribute, items)):
+                message = f"the tuple type {type_} mixes tensors and attributes"
+                raise invalid("fragment-definition.mixed-tuple", message, where)
+            for item in items:
+                _check_type(item, where)
+        case ArrayType(item) if item is not None:
+            _check_type(item, where)
+
+
+def check_declaration(fragment: syntax.Fragment) -> None:
+    """The criteria of a valid declaration; raises `Invalid` naming the one that is broken."""
+    names: set[str] = set()
+    attributes = False
+    formals: tuple[syntax.Parameter | syntax.Result, ...] = (*fragment.parameters, *fragment.results)
+    for formal in formals:
+        if formal.name in names:
+            message = f"{formal.name!r} names two parameters or results of {fragment.name!r}"
+            raise invalid("fragment-definition.unique-names", message, formal)
+        names.add(formal.name)
+        _check_type(formal.type, formal)
+    for parameter in fragment.parameters:
+        if attributes and has_tensor(parameter.type):
+            message = f"tensor parameter {parameter.name!r} follows an attribute"
+            raise invalid("fragment-definition.tensors-first", message, parameter)
+        attributes = attributes or is_attribute(parameter.type)
+        _check_default(parameter)
+    for result in fragment.results:
+        if is_attribute(result.type):
+            message = f"result {result.name!r} is of type {result.type}, not a tensor"
+            raise invalid("fragment-definition.tensor-results", message, result)
+        if is_unbound(result.type):
+            message = f"result {result.name!r} is an unbound tensor"
+            raise invalid("types.unbound-result", message, result)
+    generic = any(is_generic(formal.type) for formal in formals)
+    if generic and not fragment.generic:
+        message = f"{fragment.name!r} has generic types but is not declared generic with <?>"
+        raise invalid("fragment-definition.generic", message, fragment)
+    if fragment.generic and not generic:
+        message = f"{fragment.name!r} is declared generic but has no generic type"
+        raise invalid("fragment-definition.generic", message, fragment)
+    if fragment.generic_default == "?":
+        raise invalid("fragment-definition.generic", "the default of a generic type must be a type name", fragment)
+
+
+def _check_default(parameter: syntax.Parameter) -> None:
+    if parameter.default is None:
+        return
+    found = literal_expression_type(parameter.default)
+    if is_generic(parameter.type):
+        matches = not has_tensor(found) and _generic_default_matches(found, parameter.type)
+    else:
+        matches = castable(found, parameter.type)
+    if not matches:
+        message = f"the default value of {parameter.name!r} is of type {found}, not {parameter.type}"
+        raise invalid("fragment-definition.default", message, parameter.default)
+
+
+def _generic_default_matches(found: Type, formal: Type) -> bool:
+    """A default for ``?`` may be of any primitive type; whether it fits is seen at each invocation."""
+    match formal, found:
+        case Primitive("?") | TensorType("?"), Primitive():
+            return True
+        case ArrayType(item), ArrayType(found_item) if item is not None:
+            return found_item is None or _generic_default_matches(found_item, item)
+        case TupleType(items), TupleType(found_items):
+            return len(items) == len(found_items) and all(map(_generic_default_matches, found_items, items))
+    return castable(found, formal)

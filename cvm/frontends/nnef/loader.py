@@ -1,0 +1,302 @@
+"""From a container to a `QuantizedGraph`: the parts of this front end put together.
+
+Source: NNEF 1.0.1 chapters 5 to 7. A quantiser of the quantization file is the one of the computation; what a tensor
+file stores is decoded by the file's own parameters first (section 7.1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError
+from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.checker import check_document
+from cvm.frontends.nnef.container import (
+    DOCUMENT,
+    QUANTIZATION,
+    Container,
+    Member,
+    open_container,
+    read_text_file,
+)
+from cvm.frontends.nnef.declarations import standard_library
+from cvm.frontends.nnef.faults import exhaustion, invalid, too_large, unsupported
+from cvm.frontends.nnef.flatten import concrete, flatten_document
+from cvm.frontends.nnef.parser import decode, parse_document
+from cvm.frontends.nnef.quantization_file import read_quantization
+from cvm.frontends.nnef.shapes import label_path
+from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor
+from cvm.frontends.nnef.types import has_tensor
+from cvm.frontends.nnef.values import FlatGraph, FlatOperation, FlatTensor, Value
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.limits import Limits
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Quantization", "load_graph", "read_flat", "read_headers", "read_quantizers"]
+
+Quantization = str | os.PathLike[str] | Literal[False] | None
+"""Which quantization file: the container's own (None), another one (a path), or none (False)."""
+
+_INTRODUCING = ("external", "variable", "constant")
+_DTYPES: Mapping[str, Literal["scalar", "integer", "logical"]] = MappingProxyType(
+    {"scalar": "scalar", "integer": "integer", "logical": "logical"}
+)
+
+
+def load_graph(path: str | os.PathLike[str], quant: Quantization, limits: Limits) -> QuantizedGraph:
+    """See `cvm.frontends.nnef.load`."""
+    with exhaustion(str(path)):
+        container = open_container(path, limits)
+        flat, digest = read_flat(container, limits)
+        quantizers = read_quantizers(container, quant, flat, limits)
+        headers = read_headers(container, flat, limits)
+        with exhaustion(container.origin(DOCUMENT)):
+            return _Builder(container, flat, quantizers, headers, limits).graph(digest)
+
+
+def read_flat(container: Container, limits: Limits) -> tuple[FlatGraph, str]:
+    """The flattened document of a container and the SHA-256 of its text."""
+    with exhaustion(container.origin(DOCUMENT)):
+        member = container.find(DOCUMENT)
+        if member is None:
+            raise invalid("container.document", f"there is no {DOCUMENT}")
+        data = _text(member, limits)
+        document = parse_document(decode(data, limits), limits)
+        flat = flatten_document(document, check_document(document), limits)
+        return flat, hashlib.sha256(data).hexdigest()
+
+
+def _text(member: Member, limits: Limits) -> bytes:
+    if member.size > limits.text_bytes:
+        raise too_large("text_bytes", f"bytes of text: {member.size} exceeds the limit of {limits.text_bytes}")
+    return member.read()
+
+
+def read_quantizers(
+    container: Container, quant: Quantization, flat: FlatGraph, limits: Limits
+) -> Mapping[str, LinearQuantizer]:
+    """The quantisers that apply, by tensor."""
+    if quant is False:
+        return MappingProxyType({})
+    if quant is not None:
+        with exhaustion(str(quant)):
+            return read_quantization(decode(read_text_file(quant, limits), limits), flat.exported, limits)
+    with exhaustion(container.origin(QUANTIZATION)):
+        member = container.find(QUANTIZATION)
+        if member is None:
+            return MappingProxyType({})
+        return read_quantization(decode(_text(member, limits), limits), flat.exported, limits)
+
+
+def _file_of(operation: FlatOperation) -> str:
+    """The tensor file of a variable."""
+    return "/".join(label_path(str(operation.arguments["label"])) or ()) + ".dat"
+
+
+def read_headers(container: Container, flat: FlatGraph, limits: Limits) -> Mapping[str, TensorHeader]:
+    """The headers of the tensor files of all variables, by file, each of the shape that the document says.
+
+    Empty for a container without any tensor file; with one, all are required. No data is read.
+    """
+    headers: dict[str, TensorHeader] = {}
+    variables = [operation for operation in flat.operations if operation.name == "variable"]
+    if not variables or not container.has_data():
+        return MappingProxyType(headers)
+    for operation in variables:
+        name = _file_of(operation)
+        with exhaustion(container.origin(DOCUMENT)):
+            member = container.find(name)
+            if member is None:
+                message = f"there is no file {name!r} for this variable, but other variables have one"
+                raise invalid("container.data", message).at(
+                    line=operation.location.line, column=operation.location.column, op="variable"
+                )
+        with exhaustion(container.origin(name)):
+            header = read_header(member.head, member.size, limits)
+            tensor = operation.results[0]
+            assert isinstance(tensor, FlatTensor)
+            if header.shape != tensor.shape:
+                message = f"the stored shape {list(header.shape)} is not {list(tensor.shape or ())} of the document"
+                raise invalid("tensor-file.shape", message).at(tensor=tensor.name)
+            headers[name] = header
+    return MappingProxyType(headers)
+
+
+class _Builder:
+    """Makes the tensors and operations of a `QuantizedGraph` from those of a flat document."""
+
+    def __init__(
+        self,
+        container: Container,
+        flat: FlatGraph,
+        quantizers: Mapping[str, LinearQuantizer],
+        headers: Mapping[str, TensorHeader],
+        limits: Limits,
+    ) -> None:
+        self._container = container
+        self._flat = flat
+        self._quantizers = quantizers
+        self._headers = headers
+        self._limits = limits
+        self._files: dict[str, StoredTensor] = {}
+
+    def graph(self, digest: str) -> QuantizedGraph:
+        tensors: dict[str, GraphTensor] = {}
+        operations: list[GraphOperation] = []
+        for operation in self._flat.operations:
+            if operation.name not in standard_library():
+                message = f"{operation.name} is a custom operation, whose meaning the document does not say"
+                raise unsupported("invocation.custom", message).at(
+                    line=operation.location.line, column=operation.location.column, op=operation.name
+                )
+            for result in _flat_tensors(operation.results):
+                tensors[result.name] = self._tensor(operation, result)
+            if operation.name not in _INTRODUCING:
+                operations.append(_operation(operation))
+        return QuantizedGraph(
+            self._flat.name,
+            self._flat.inputs,
+            self._flat.outputs,
+            MappingProxyType(tensors),
+            tuple(operations),
+            digest,
+        )
+
+    def _tensor(self, operation: FlatOperation, tensor: FlatTensor) -> GraphTensor:
+        assert tensor.shape is not None
+        kind: Literal["external", "variable", "constant", "computed"] = "computed"
+        data, label = None, None
+        dtype = _DTYPES.get(tensor.dtype)
+        try:
+            if dtype is None:
+                raise unsupported("types.data-type", f"a tensor of type {tensor.dtype} cannot be computed with")
+            match operation.name:
+                case "external":
+                    kind = "external"
+                case "constant":
+                    kind, data = "constant", _constant(concrete(operation.arguments["value"]), tensor.shape)
+                case "variable":
+                    kind, label = "variable", str(operation.arguments["label"])
+                    data = self._variable(_file_of(operation), tensor)
+        except CvmError as error:
+            if error.location.file is None:  # of the document, not of a tensor file
+                error.at(line=operation.location.line, column=operation.location.column, op=operation.name)
+            raise error.at(tensor=tensor.name) from None
+        quantizer = self._quantizers.get(tensor.name)
+        return GraphTensor(tensor.name, tensor.shape, kind, dtype, quantizer, data, label, tensor.location)
+
+    def _variable(self, name: str, tensor: FlatTensor) -> TensorData | None:
+        """The stored contents of a variable, of the data-type that the document says."""
+        if name not in self._headers:
+            return None
+        with exhaustion(self._container.origin(name)):
+            if name not in self._files:
+                member = self._container.find(name)
+                if member is None:
+                    raise invalid("container.data", f"the file {name!r} has disappeared")
+                self._files[name] = read_tensor(member.read(), self._limits)
+            stored = self._files[name]
+            values, item = stored.data.values, stored.header.item
+            if values.shape != tensor.shape:
+                raise invalid("tensor-file.shape", "the file has changed while it was read")
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise invalid("tensor-file.finite", "an item is not a finite number")
+            if tensor.dtype == "logical" and (values.dtype.kind == "f" or values.min() < 0 or values.max() > 1):
+                raise invalid("tensor-file.data-type", "the items of a logical variable must be 0 or 1")
+            if tensor.dtype == "integer" and item not in (ItemType.INTEGER, ItemType.SIGNED):
+                raise invalid("tensor-file.data-type", f"an integer variable is stored as {item.name.lower()}")
+            if stored.codes:
+                return TensorData(values, self._code_quantizer(tensor.name, values))
+            return stored.data
+
+    def _code_quantizer(self, name: str, codes: npt.NDArray[Any]) -> LinearQuantizer:
+        """The quantiser that stored codes belong to, which is that of the quantization file."""
+        quantizer = self._quantizers.get(name)
+        if quantizer is None:
+            message = f"the file holds codes, but {QUANTIZATION} does not say what they stand for"
+            raise invalid("tensor-file.codes", message)
+        if int(codes.min()) < quantizer.lo or int(codes.max()) > quantizer.hi:
+            raise invalid("tensor-file.codes", f"a code is outside of [{quantizer.lo}, {quantizer.hi}]")
+        return quantizer
+
+
+def _flat_tensors(results: tuple[Value, ...]) -> list[FlatTensor]:
+    tensors: list[FlatTensor] = []
+    for result in results:
+        if isinstance(result, FlatTensor):
+            tensors.append(result)
+        elif isinstance(result, tuple):
+            tensors.extend(_flat_tensors(result))
+    return tensors
+
+
+def _operation(operation: FlatOperation) -> GraphOperation:
+    """An operation with every parameter, tensors and literals apart from attributes."""
+    inputs: dict[str, Operand] = {}
+    attributes: dict[str, Any] = {}
+    parameter: syntax.Parameter
+    for parameter in operation.declaration.parameters:
+        value = operation.arguments[parameter.name]
+        if has_tensor(parameter.type):
+            inputs[parameter.name] = _operand(value)
+        else:
+            attributes[parameter.name] = concrete(value)
+    outputs = tuple(tensor.name for tensor in _flat_tensors(operation.results))
+    return GraphOperation(
+        operation.name, MappingProxyType(inputs), MappingProxyType(attributes), outputs, operation.location
+    )
+
+
+def _operand(value: Value) -> Operand:
+    match value:
+        case FlatTensor(name=name):
+            return name
+        case bool():
+            return value
+        case int() | Fraction():
+            return Fraction(value)
+        case str():
+            raise unsupported("types.data-type", "a string cannot be computed with")
+    return tuple(map(_operand, value))
+
+
+def _constant(values: tuple[Any, ...], shape: tuple[int, ...]) -> TensorData:
+    """The contents of a constant, exactly: in float64 where every value is one, else over a common denominator."""
+    quantizer = None
+    if isinstance(values[0], Fraction):
+        floats = [_float(value) for value in values]
+        if None not in floats:
+            array: npt.NDArray[Any] = np.array(floats, np.float64)
+        else:
+            denominator = math.lcm(*{value.denominator for value in values})
+            array = _integers([int(value * denominator) for value in values])
+            quantizer = LinearQuantizer((Fraction(1, denominator),), (Fraction(0),), -(2**63), 2**63 - 1)
+    else:
+        array = np.array(values, np.bool_) if isinstance(values[0], bool) else _integers(list(values))
+    if len(values) == 1:
+        return TensorData(np.broadcast_to(array[0], shape), quantizer)
+    return TensorData(array.reshape(shape), quantizer)
+
+
+def _float(value: Fraction) -> float | None:
+    """The float64 that equals a fraction; None if none does."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return None
+    return nearest if Fraction(nearest) == value else None
+
+
+def _integers(values: list[int]) -> npt.NDArray[np.int64]:
+    if min(values) < -(2**63) or max(values) >= 2**63:
+        raise too_large("number", "the values of a constant do not fit into 64-bit integers over a common denominator")
+    return np.array(values, np.int64)

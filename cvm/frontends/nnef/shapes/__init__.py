@@ -1,0 +1,31 @@
+"""Shape rules and argument validity, one function per operation of NNEF 1.0.1 chapter 4."""
+
+from __future__ import annotations
+
+from cvm.errors import Invalid, Unsupported
+from cvm.frontends.nnef.shapes import elementwise, introducing, linear, reduce, reshaping, roi, sliding
+from cvm.frontends.nnef.shapes.call import RULES, Call, Results, Rule, Shape, rule
+from cvm.frontends.nnef.shapes.introducing import label_path
+from cvm.limits import DEFAULT, Limits, elements
+
+__all__ = ["RULES", "Call", "Results", "Rule", "Shape", "infer_shapes", "label_path", "rule"]
+
+_SECTIONS = (elementwise, introducing, linear, reduce, reshaping, roi, sliding)  # imported for the rules they register
+
+
+def infer_shapes(call: Call, limits: Limits = DEFAULT) -> Results:
+    """The shapes of the results of one invocation, after all checks of its arguments.
+
+    Raises `Invalid` with the argument or shape rule that is broken, `Unsupported` for an operation without a rule,
+    `LimitExceeded` for a result larger than ``limits``.
+    """
+    found = RULES.get(call.name)
+    if found is None:
+        raise Unsupported("nnef.shapes.operation", f"the shape of {call.name} is not known")
+    results = found.function(call)
+    for result in results:
+        for shape in result if isinstance(result, list) else [result]:
+            if any(extent < 1 for extent in shape):
+                raise Invalid("nnef.shapes.empty", f"a result would have the shape {list(shape)}")
+            elements(shape, limits, f"a result of {call.name}")
+    return results

@@ -1,0 +1,139 @@
+"""What a shape rule sees and what it answers, and the table of all rules.
+
+Source: NNEF 1.0.1 chapter 4. A rule checks the arguments of one operation ("Argument validity") and gives the shapes of
+its results ("Result semantics"); the modules of this package mirror the sections of the chapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cvm.errors import Invalid
+from cvm.limits import DEFAULT, MAX_RANK, Limits, require
+
+__all__ = ["RULES", "Call", "Results", "Rule", "Shape", "rule"]
+
+Shape: TypeAlias = tuple[int, ...]
+Results: TypeAlias = "tuple[Shape | list[Shape], ...]"
+"""One entry per declared result; a list for a result that is an array of tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One invocation: shapes of tensor arguments (``()`` for a literal) and concrete attributes, by parameter name."""
+
+    name: str
+    shapes: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    limits: Limits = DEFAULT
+
+    def shape(self, parameter: str) -> Shape:
+        """The shape of a tensor argument."""
+        shape: Shape = self.shapes[parameter]
+        return shape
+
+    def array(self, parameter: str) -> Sequence[Shape]:
+        """The shapes of an array of tensors."""
+        shapes: Sequence[Shape] = self.shapes[parameter]
+        return shapes
+
+    def integers(self, parameter: str) -> tuple[int, ...]:
+        """The value of an attribute of type ``integer[]``."""
+        value: tuple[int, ...] = self.attributes[parameter]
+        return value
+
+    def integer(self, parameter: str) -> int:
+        """The value of an attribute of type ``integer``."""
+        value: int = self.attributes[parameter]
+        return value
+
+    def invalid(self, rule: str, message: str) -> Invalid:
+        """An argument outside of what the operation admits."""
+        return Invalid(f"nnef.argument-validity.{rule}", message)
+
+    def conflict(self, rule: str, message: str) -> Invalid:
+        """Shapes that do not agree, or a result without a shape."""
+        return Invalid(f"nnef.shapes.{rule}", message)
+
+    def one_of(self, parameter: str, *allowed: str) -> str:
+        """The value of a string attribute that must be one of a few."""
+        value: str = self.attributes[parameter]
+        if value not in allowed:
+            wanted = ", ".join(repr(word) for word in allowed)
+            raise self.invalid(parameter, f"{parameter} must be one of {wanted}, found {value!r}")
+        return value
+
+    def axes(self, rank: int, parameter: str = "axes") -> tuple[int, ...]:
+        """A list of axes: unique and within ``rank``."""
+        axes = self.integers(parameter)
+        for axis in axes:
+            if not 0 <= axis < rank:
+                raise self.invalid(parameter, f"{parameter}: {axis} is not an axis of a tensor of rank {rank}")
+        if len(set(axes)) != len(axes):
+            raise self.invalid(parameter, f"{parameter}: an axis is listed twice in {list(axes)}")
+        return axes
+
+    def axis(self, rank: int) -> int:
+        """The attribute ``axis``, within ``rank``."""
+        axis = self.integer("axis")
+        if not 0 <= axis < rank:
+            raise self.invalid("axis", f"axis {axis} is outside of rank {rank}")
+        return axis
+
+    def positive(self, parameter: str, count: int | None = None) -> tuple[int, ...]:
+        """A list of positive integers, of ``count`` items when given."""
+        items = self.integers(parameter)
+        if count is not None and len(items) != count:
+            raise self.invalid(parameter, f"{parameter} must have {count} items, found {len(items)}")
+        if any(item <= 0 for item in items):
+            raise self.invalid(parameter, f"items of {parameter} must be positive, found {list(items)}")
+        return items
+
+    def new_shape(self) -> Shape:
+        """The attribute ``shape`` of a tensor that is introduced."""
+        require("rank", len(self.integers("shape")), MAX_RANK, "rank")
+        return self.positive("shape")
+
+    def repeat(self, shape: Shape, times: int) -> list[Shape]:
+        """An array of equal shapes, within the limit on what one operation may produce."""
+        require("expansion", times, self.limits.expansion, "results")
+        return [shape] * times
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """The common shape of operands; dimensions are aligned at the first and missing ones are singleton (4.2.2)."""
+        rank = max(map(len, shapes), default=0)
+        padded = [shape + (1,) * (rank - len(shape)) for shape in shapes]
+        return tuple(self._extent(axis, [shape[axis] for shape in padded]) for axis in range(rank))
+
+    def _extent(self, axis: int, extents: Sequence[int]) -> int:
+        wide = sorted({extent for extent in extents if extent != 1})
+        if len(wide) > 1:
+            raise self.conflict("broadcast", f"extents {wide[0]} and {wide[1]} in dimension {axis} do not broadcast")
+        return wide[0] if wide else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The shape function of one operation and the section that defines it."""
+
+    section: str
+    function: Callable[[Call], Results]
+
+
+RULES: dict[str, Rule] = {}
+"""All shape rules by operation, filled when the modules of this package are imported."""
+
+
+def rule(section: str, *names: str) -> Callable[[Callable[[Call], Results]], Callable[[Call], Results]]:
+    """Register a function as the shape rule of the named operations of a section."""
+
+    def register(function: Callable[[Call], Results]) -> Callable[[Call], Results]:
+        for name in names:
+            if name in RULES:
+                raise AssertionError(f"two shape rules for {name}")
+            RULES[name] = Rule(section, function)
+        return function
+
+    return register

@@ -1,0 +1,51 @@
+"""Shapes of reductions and normalisations: NNEF 1.0.1 sections 4.4, 4.9.4 and 4.9.6 (moments)."""
+
+from __future__ import annotations
+
+from cvm.frontends.nnef.shapes.call import Call, Results, rule
+from cvm.frontends.nnef.shapes.window import Window
+
+__all__: list[str] = []
+
+
+@rule("4.4", "sum_reduce", "max_reduce", "min_reduce", "argmax_reduce", "argmin_reduce", "mean_reduce")
+def reduce(call: Call) -> Results:
+    """The shape of the input, singular along the axes."""
+    shape = call.shape("input")
+    axes = call.axes(len(shape))
+    return (tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)),)
+
+
+@rule("4.9.6", "moments")
+def moments(call: Call) -> Results:
+    """Two reductions, the mean and the variance."""
+    return reduce(call) * 2
+
+
+@rule(
+    "4.9.4",
+    "local_response_normalization",
+    "local_mean_normalization",
+    "local_variance_normalization",
+    "local_contrast_normalization",
+)
+def local_normalization(call: Call) -> Results:
+    """The shape of the input; the window has an item per dimension and steps by one."""
+    shape = call.shape("input")
+    size = call.positive("size", len(shape))
+    ones = (1,) * len(shape)
+    return (call.broadcast(shape, Window(call, size, None, ones, ones, "constant").down(shape)),)
+
+
+@rule("4.9.4", "l1_normalization", "l2_normalization")
+def norm(call: Call) -> Results:
+    """The shape of the input; the axes must be axes of it."""
+    shape = call.shape("input")
+    call.axes(len(shape))
+    return (shape,)
+
+
+@rule("4.9.4", "batch_normalization")
+def batch_normalization(call: Call) -> Results:
+    """The common shape of the input and its four parameters."""
+    return (call.broadcast(*(call.shape(name) for name in ("input", "mean", "variance", "offset", "scale"))),)

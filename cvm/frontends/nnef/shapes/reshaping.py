@@ -1,0 +1,140 @@
+"""Shapes of tensor shape operations: NNEF 1.0.1 section 4.5."""
+
+from __future__ import annotations
+
+import math
+
+from cvm.frontends.nnef.shapes.call import Call, Results, Shape, rule
+from cvm.limits import MAX_RANK, require
+
+__all__: list[str] = []
+
+
+@rule("4.5.1", "reshape")
+def reshape(call: Call) -> Results:
+    """The given shape; 0 inherits an extent, one -1 takes what is left of the volume."""
+    old, items = call.shape("input"), call.integers("shape")
+    require("rank", len(items), MAX_RANK, "rank")
+    if any(item < -1 for item in items) or items.count(-1) > 1:
+        raise call.invalid("shape", f"items must be non-negative, but for one -1; found {list(items)}")
+    new = list(items)
+    for axis, item in enumerate(items):
+        if item == 0:
+            if axis >= len(old):
+                raise call.invalid("shape", f"item {axis} inherits an extent that an input of rank {len(old)} has not")
+            new[axis] = old[axis]
+    volume = math.prod(old)
+    if -1 in items:
+        rest = math.prod(extent for extent in new if extent != -1)
+        if volume % rest:
+            raise call.conflict("volume", f"a volume of {volume} is not divisible by {rest}")
+        new[items.index(-1)] = volume // rest
+    if math.prod(new) != volume:
+        raise call.conflict("volume", f"{list(new)} has a volume of {math.prod(new)}, the input has {volume}")
+    return (tuple(new),)
+
+
+@rule("4.5.1", "squeeze")
+def squeeze(call: Call) -> Results:
+    """The shape without the axes, which must be singular."""
+    shape = call.shape("input")
+    axes = call.axes(len(shape))
+    for axis in axes:
+        if shape[axis] != 1:
+            raise call.conflict("singular", f"dimension {axis} has extent {shape[axis]}, not 1")
+    return (tuple(extent for axis, extent in enumerate(shape) if axis not in axes),)
+
+
+@rule("4.5.1", "unsqueeze")
+def unsqueeze(call: Call) -> Results:
+    """The shape with singular dimensions inserted, where they stand in the result."""
+    shape = call.shape("input")
+    rank = len(shape) + len(call.integers("axes"))
+    require("rank", rank, MAX_RANK, "rank")
+    axes = call.axes(rank)
+    rest = iter(shape)
+    return (tuple(1 if axis in axes else next(rest) for axis in range(rank)),)
+
+
+@rule("4.5.2", "transpose")
+def transpose(call: Call) -> Results:
+    """The first dimensions permuted, the others as they are."""
+    shape, axes = call.shape("input"), call.integers("axes")
+    if len(axes) > len(shape):
+        raise call.invalid("axes", f"{len(axes)} axes for an input of rank {len(shape)}")
+    if sorted(axes) != list(range(len(axes))):
+        raise call.invalid("axes", f"{list(axes)} is not a permutation of 0..{len(axes) - 1}")
+    return (tuple(shape[axis] for axis in axes) + shape[len(axes) :],)
+
+
+@rule("4.5.3", "split")
+def split(call: Call) -> Results:
+    """Chunks whose extents along the axis stand in the given ratios."""
+    shape, ratios = call.shape("value"), call.positive("ratios")
+    axis = call.axis(len(shape))
+    total = sum(ratios)
+    if not ratios:
+        raise call.invalid("ratios", "there must be at least one ratio")
+    if shape[axis] % total:
+        raise call.conflict("ratios", f"an extent of {shape[axis]} is not divisible by the sum of ratios {total}")
+    unit = shape[axis] // total
+    chunks: list[Shape] = [(*shape[:axis], unit * ratio, *shape[axis + 1 :]) for ratio in ratios]
+    return (chunks,)
+
+
+@rule("4.5.3", "concat")
+def concat(call: Call) -> Results:
+    """Extents along the axis added, all others equal."""
+    shapes = call.array("values")
+    if not shapes:
+        raise call.invalid("values", "there must be at least one tensor")
+    first = shapes[0]
+    axis = call.axis(len(first))
+    for shape in shapes:
+        if len(shape) != len(first) or shape[:axis] + shape[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+            raise call.conflict("agree", f"{list(first)} and {list(shape)} differ in more than dimension {axis}")
+    return ((*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :]),)
+
+
+@rule("4.5.3", "stack")
+def stack(call: Call) -> Results:
+    """A new dimension that counts the tensors, all of one shape."""
+    shapes = call.array("values")
+    if not shapes:
+        raise call.invalid("values", "there must be at least one tensor")
+    first = shapes[0]
+    axis = call.axis(len(first) + 1)
+    for shape in shapes:
+        if shape != first:
+            raise call.conflict("agree", f"shapes {list(first)} and {list(shape)} differ")
+    return ((*first[:axis], len(shapes), *first[axis:]),)
+
+
+@rule("4.5.3", "unstack")
+def unstack(call: Call) -> Results:
+    """One tensor per index of the axis, without it."""
+    shape = call.shape("value")
+    axis = call.axis(len(shape))
+    return (call.repeat(shape[:axis] + shape[axis + 1 :], shape[axis]),)
+
+
+@rule("4.5.4", "slice")
+def slice_(call: Call) -> Results:
+    """Sections along the axes; negative positions count from the end, an end of 0 is the end."""
+    shape = call.shape("input")
+    axes, begins, ends = call.axes(len(shape)), call.integers("begin"), call.integers("end")
+    if not len(axes) == len(begins) == len(ends):
+        message = f"axes, begin and end must have the same length, found {len(axes)}, {len(begins)} and {len(ends)}"
+        raise call.invalid("length", message)
+    result = list(shape)
+    for axis, begin, end in zip(axes, begins, ends, strict=True):
+        extent = shape[axis]
+        for name, position in (("begin", begin), ("end", end)):
+            if not -extent < position <= extent:
+                raise call.invalid(name, f"{name} {position} is outside of (-{extent}, {extent}] in dimension {axis}")
+        first = begin + extent if begin < 0 else begin
+        last = end + extent if end <= 0 else end
+        if last <= first:
+            raise call.invalid("end", f"end {end} is not greater than begin {begin} in dimension {axis}")
+        result[axis] = last - first
+    return (tuple(result),)

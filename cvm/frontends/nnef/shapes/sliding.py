@@ -1,0 +1,208 @@
+"""Shapes of sliding-window operations and poolings: NNEF 1.0.1 sections 4.3, 4.9.2 (separable) and 4.9.3."""
+
+from __future__ import annotations
+
+from cvm.frontends.nnef.shapes.call import Call, Results, Shape, rule
+from cvm.frontends.nnef.shapes.window import FILTER_BORDERS, Window
+
+__all__: list[str] = []
+
+
+def _check_bias(call: Call, channels: int) -> None:
+    """Its channel dimension is the number of channels or singular, all others are singular."""
+    bias = call.shape("bias")
+    for axis, extent in enumerate(bias):
+        if extent != 1 and (axis != 1 or extent != channels):
+            raise call.conflict("bias", f"a bias of shape {list(bias)} for {channels} output channels")
+
+
+def _conv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
+    """The result of a convolution; ``groups`` 0 stands for one group per input channel."""
+    groups = _check_filter(call, shape, kernel, groups, shape[1] if len(shape) > 1 else 1)
+    if kernel[1] * groups != shape[1]:
+        message = f"{kernel[1]} filter channels in {groups} groups for {shape[1]} input channels"
+        raise call.conflict("channels", message)
+    return (shape[0], kernel[0], *window.down(shape[2:]))
+
+
+def _check_filter(call: Call, shape: Shape, kernel: Shape, groups: int, depthwise: int) -> int:
+    if len(shape) < 2 or len(kernel) != len(shape):
+        message = f"the filter must have the rank of the input, at least 2; found {len(kernel)} and {len(shape)}"
+        raise call.conflict("rank", message)
+    if groups < 0:
+        raise call.invalid("groups", f"groups must not be negative, found {groups}")
+    groups = groups or depthwise
+    if kernel[0] % groups:
+        raise call.invalid("groups", f"{groups} groups do not divide a filter of batch {kernel[0]}")
+    return groups
+
+
+def _deconv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window, reference: Shape) -> Shape:
+    """The result of a deconvolution; its filter has the input's channels as batch dimension.
+
+    The channels of the result are those of the filter times the groups: the formula of section 4.3.1 decides, its
+    sentence was written for conv. ``groups`` 0 stands for one group per output channel.
+    """
+    if len(shape) >= 2 and len(reference) not in (0, len(shape)):
+        raise call.invalid("output_shape", f"output_shape must have {len(shape)} items or none, found {len(reference)}")
+    depthwise = reference[1] if reference else shape[1] if len(shape) > 1 else 1
+    if depthwise < 1:
+        raise call.invalid("output_shape", f"items of output_shape must be positive, found {list(reference)}")
+    groups = _check_filter(call, shape, kernel, groups, depthwise)
+    if kernel[0] != shape[1]:
+        raise call.conflict("channels", f"a filter of batch {kernel[0]} for {shape[1]} input channels")
+    channels = kernel[1] * groups
+    if reference and reference[:2] != (shape[0], channels):
+        message = f"output_shape {list(reference)} for batch {shape[0]} and {channels} channels"
+        raise call.conflict("output_shape", message)
+    return (shape[0], channels, *window.up(shape[2:], reference[2:]))
+
+
+@rule("4.3.1", "conv")
+def conv(call: Call) -> Results:
+    """Batch of the input, batch of the filter as channels, spatial extents scaled down."""
+    kernel = call.shape("filter")
+    window = Window.of(call, kernel[2:], FILTER_BORDERS)
+    result = _conv(call, call.shape("input"), kernel, call.integer("groups"), window)
+    _check_bias(call, result[1])
+    return (result,)
+
+
+@rule("4.3.1", "deconv")
+def deconv(call: Call) -> Results:
+    """Batch of the input, channels of the filter times groups, spatial extents scaled up."""
+    kernel = call.shape("filter")
+    window = Window.of(call, kernel[2:], FILTER_BORDERS)
+    reference = call.integers("output_shape")
+    result = _deconv(call, call.shape("input"), kernel, call.integer("groups"), window, reference)
+    _check_bias(call, result[1])
+    return (result,)
+
+
+def _plane_kernel(call: Call, channels: int) -> Shape:
+    kernel = call.shape("plane_filter")
+    if len(kernel) < 2 or kernel[1] != 1 or kernel[0] % max(channels, 1):
+        raise call.conflict("channels", f"a plane filter of shape {list(kernel)} for {channels} channels")
+    return kernel
+
+
+def _point_window(call: Call, rank: int) -> Window:
+    return Window(call, (1,) * rank, None, (1,) * rank, (1,) * rank, "constant")
+
+
+def _point_kernel(call: Call) -> Shape:
+    kernel = call.shape("point_filter")
+    if any(extent != 1 for extent in kernel[2:]):
+        raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} is not singular in space")
+    return kernel
+
+
+@rule("4.9.2", "separable_conv")
+def separable_conv(call: Call) -> Results:
+    """A depth-wise convolution, then one of singular extent."""
+    shape, point = call.shape("input"), _point_kernel(call)
+    plane = _plane_kernel(call, shape[1] if len(shape) > 1 else 1)
+    filtered = _conv(call, shape, plane, 0, Window.of(call, plane[2:], FILTER_BORDERS))
+    result = _conv(call, filtered, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)))
+    _check_bias(call, result[1])
+    return (result,)
+
+
+@rule("4.9.2", "separable_deconv")
+def separable_deconv(call: Call) -> Results:
+    """A deconvolution of singular extent, then a depth-wise one."""
+    shape, point = call.shape("input"), _point_kernel(call)
+    filtered = _deconv(call, shape, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)), ())
+    plane = _plane_kernel(call, 1)
+    window = Window.of(call, plane[2:], FILTER_BORDERS)
+    result = _deconv(call, filtered, plane, 0, window, call.integers("output_shape"))
+    _check_bias(call, result[1])
+    return (result,)
+
+
+def _window(call: Call, shape: Shape, borders: tuple[str, ...] = ("ignore", *FILTER_BORDERS)) -> Window:
+    size = call.integers("size")
+    if len(size) != len(shape):
+        raise call.invalid("size", f"size must have {len(shape)} items, found {len(size)}")
+    return Window.of(call, size, borders)
+
+
+@rule("4.3.2", "box")
+@rule("4.3.3", "argmax_pool")
+@rule("4.9.3", "max_pool", "avg_pool", "rms_pool")
+def box(call: Call) -> Results:
+    """All extents scaled down, batch and channels too."""
+    shape = call.shape("input")
+    return (_window(call, shape).down(shape),)
+
+
+@rule("4.9.3", "max_pool_with_index")
+def max_pool_with_index(call: Call) -> Results:
+    """All extents scaled down, for the maxima and for their indices."""
+    return box(call) * 2
+
+
+def _reference(call: Call, rank: int) -> Shape:
+    reference = call.integers("output_shape")
+    if len(reference) not in (0, rank):
+        raise call.invalid("output_shape", f"output_shape must have {rank} items or none, found {len(reference)}")
+    return reference
+
+
+@rule("4.3.2", "debox")
+def debox(call: Call) -> Results:
+    """All extents scaled up."""
+    shape = call.shape("input")
+    return (_window(call, shape).up(shape, _reference(call, len(shape))),)
+
+
+@rule("4.3.3", "sample")
+def sample(call: Call) -> Results:
+    """All extents scaled down, to the shape of the indices."""
+    shape, index = call.shape("input"), call.shape("index")
+    result = _window(call, shape, FILTER_BORDERS).down(shape)
+    if index != result:
+        raise call.conflict("index", f"indices of shape {list(index)} for a result of shape {list(result)}")
+    return (result,)
+
+
+@rule("4.3.3", "desample")
+def desample(call: Call) -> Results:
+    """All extents scaled up from the shape of the indices."""
+    shape, index = call.shape("input"), call.shape("index")
+    if index != shape:
+        raise call.conflict("index", f"indices of shape {list(index)} for an input of shape {list(shape)}")
+    return (_window(call, shape, ("constant",)).up(shape, _reference(call, len(shape))),)
+
+
+def _factors(call: Call, shape: Shape) -> Shape:
+    if len(shape) < 2:
+        raise call.conflict("rank", f"the input must have batch and channel dimensions, found rank {len(shape)}")
+    return call.positive("factor", len(shape) - 2)
+
+
+@rule("4.3.4", "nearest_downsample", "area_downsample")
+def downsample(call: Call) -> Results:
+    """Spatial extents divided by the factors, without remainder."""
+    shape = call.shape("input")
+    factors = _factors(call, shape)
+    for extent, factor in zip(shape[2:], factors, strict=True):
+        if extent % factor:
+            raise call.conflict("factor", f"an extent of {extent} is not divisible by {factor}")
+    return ((*shape[:2], *(extent // factor for extent, factor in zip(shape[2:], factors, strict=True))),)
+
+
+@rule("4.3.4", "nearest_upsample")
+def nearest_upsample(call: Call) -> Results:
+    """Spatial extents multiplied by the factors."""
+    shape = call.shape("input")
+    factors = _factors(call, shape)
+    return ((*shape[:2], *(extent * factor for extent, factor in zip(shape[2:], factors, strict=True))),)
+
+
+@rule("4.3.4", "multilinear_upsample")
+def multilinear_upsample(call: Call) -> Results:
+    """Spatial extents multiplied by the factors."""
+    call.one_of("method", "asymmetric", "symmetric", "aligned")
+    call.one_of("border", *FILTER_BORDERS)
+    return nearest_upsample(call)

@@ -1,0 +1,100 @@
+"""Values of compile-time expressions, and the tensors and operations of a flat document.
+
+A value is an integer, an exact scalar, a logical, a string, an `Array`, a tuple, or a `FlatTensor`. A primitive value
+that stands where a tensor is declared remains a literal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from cvm.errors import Location
+from cvm.frontends.nnef.syntax import Fragment
+from cvm.frontends.nnef.types import DataType
+
+__all__ = ["Array", "FlatGraph", "FlatOperation", "FlatTensor", "Value", "data_type", "leaves"]
+
+
+class Array(tuple["Value", ...]):
+    """An array; ``leaves`` counts the primitive values and tensors in it, repetitions included."""
+
+    leaves: int
+
+    def __new__(cls, items: Iterable[Value] = ()) -> Array:
+        """An array of the items."""
+        array = super().__new__(cls, items)
+        array.leaves = sum(map(leaves, array))
+        return array
+
+
+@dataclass(eq=False, slots=True)
+class FlatTensor:
+    """A tensor of the flat document; its name is given when it is assigned to an identifier of the graph.
+
+    ``shape`` is None after a custom operation, whose shapes nobody knows.
+    """
+
+    dtype: DataType
+    shape: tuple[int, ...] | None
+    operation: str
+    location: Location
+    name: str = ""
+
+
+Value: TypeAlias = "int | Fraction | bool | str | Array | tuple[Value, ...] | FlatTensor"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FlatOperation:
+    """One invocation with concrete arguments, defaults included; results are tensors or arrays of tensors."""
+
+    declaration: Fragment
+    arguments: Mapping[str, Value]
+    results: tuple[Value, ...]
+    generic: DataType | None
+    location: Location
+
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return self.declaration.name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FlatGraph:
+    """A flattened graph: external, constant, variable and all other operations in execution order.
+
+    ``exported`` are the tensors that have an identifier in the graph body, by name (section 3.3.4).
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operations: tuple[FlatOperation, ...]
+    exported: Mapping[str, FlatTensor]
+
+
+def leaves(value: Any) -> int:
+    """How many primitive values and tensors a value holds."""
+    if isinstance(value, Array):
+        return value.leaves
+    return sum(map(leaves, value)) if isinstance(value, tuple) else 1
+
+
+def data_type(value: Value) -> DataType | None:
+    """The data-type of a tensor or of a literal, of the first one in an array; None for an empty array."""
+    match value:
+        case FlatTensor(dtype=dtype):
+            return dtype
+        case bool():
+            return "logical"
+        case int():
+            return "integer"
+        case Fraction():
+            return "scalar"
+        case str():
+            return "string"
+    return next((found for found in map(data_type, value) if found is not None), None)
