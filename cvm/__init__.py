@@ -1,1 +1,39 @@
-"""cvm: deterministic, integer-only neural-network inference whose result is a fact."""
+"""cvm: deterministic, integer-only neural-network inference whose result is a fact.
+
+The public surface is what `__all__` names; each name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cvm import errors
+
+if TYPE_CHECKING:
+    from cvm.api import compile, load, run_op
+    from cvm.program.model import Program
+    from cvm.session import Result, Session
+
+__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "run_op"]
+
+_HOMES = {
+    "Program": "cvm.program.model",
+    "Result": "cvm.session",
+    "Session": "cvm.session",
+    "compile": "cvm.api",
+    "load": "cvm.api",
+    "run_op": "cvm.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cvm' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,19 @@
+"""The command line: ``cvm``. One module per command; results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line ``arguments`` (None: those of the process) and return the exit code."""
+    try:
+        from cvm.cli.application import execute
+
+        return execute(arguments)
+    except KeyboardInterrupt:  # while Python still reads the program
+        print("cvm: interrupted", file=sys.stderr)
+        return 130

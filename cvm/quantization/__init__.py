@@ -1,5 +1,5 @@
 """Exact quantisers and the proofs of their fixed-point forms."""
 
-from cvm.quantization.quantizer import LinearQuantizer, Rounding
+from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
-__all__ = ["LinearQuantizer", "Rounding"]
+__all__ = ["LinearQuantizer", "LogarithmicQuantizer", "Quantizer", "Rounding"]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from cvm.errors import Invalid
 
-__all__ = ["LinearQuantizer", "Rounding"]
+__all__ = ["LinearQuantizer", "LogarithmicQuantizer", "Quantizer", "Rounding"]
 
 Rounding = Literal["half_up", "half_even", "toward_zero"]
 
@@ -56,9 +56,107 @@ class LinearQuantizer:
 
         Raises `Invalid` unless minimum < maximum and 1 <= bits <= 31.
         """
-        if not 1 <= bits <= 31:
-            raise Invalid("quantization.bits", f"bits must be in 1..31, found {bits}")
+        _require_bits(bits)
         if not minimum < maximum:
             raise Invalid("quantization.range", f"min must be less than max, found {minimum} and {maximum}")
         steps = 2**bits - 1
         return LinearQuantizer(((maximum - minimum) / steps,), (minimum,), 0, steps)
+
+    @staticmethod
+    def zero_point(
+        zero_point: tuple[int, ...],
+        scale: tuple[Fraction, ...],
+        bits: int,
+        signed: bool,
+        symmetric: bool,
+        axis: int | None = None,
+    ) -> LinearQuantizer:
+        """``zero_point_linear_quantize`` of the Khronos tools: code clamp(round(x / scale) + zero_point, lo, hi).
+
+        ``zero_point`` and ``scale`` hold one item, or one per index of ``axis``. Raises `Invalid` for bits outside
+        1..31 or a scale that is not positive.
+        """
+        offset = tuple(-s * z for s, z in zip(scale, zero_point, strict=True))
+        return LinearQuantizer(scale, offset, *_code_range(bits, signed, symmetric), axis)
+
+    @staticmethod
+    def min_max(
+        minimum: tuple[Fraction, ...],
+        maximum: tuple[Fraction, ...],
+        bits: int,
+        signed: bool,
+        symmetric: bool,
+        axis: int | None = None,
+    ) -> LinearQuantizer:
+        """``min_max_linear_quantize`` of the Khronos tools: the codes of the range, from ``minimum`` to ``maximum``.
+
+        Both hold one item, or one per index of ``axis``. Raises `Invalid` unless minimum < maximum and bits in 1..31.
+        """
+        if any(not low < high for low, high in zip(minimum, maximum, strict=True)):
+            raise Invalid("quantization.range", "min must be less than max in every channel")
+        _require_bits(bits)
+        lo = -(2 ** (bits - 1)) + symmetric if signed else 0
+        steps = 2**bits - 1 - (signed and symmetric)
+        if steps < 1:
+            raise Invalid("quantization.codes", f"{bits} bits leave no codes")
+        scale = tuple((high - low) / steps for low, high in zip(minimum, maximum, strict=True))
+        # round((x - min) / scale) counts from the code lo, which stands for min.
+        offset = tuple(low - s * lo for low, s in zip(minimum, scale, strict=True))
+        return LinearQuantizer(scale, offset, lo, lo + steps, axis)
+
+
+def _require_bits(bits: int) -> None:
+    if not 1 <= bits <= 31:
+        raise Invalid("quantization.bits", f"bits must be in 1..31, found {bits}")
+
+
+def _code_range(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
+    _require_bits(bits)
+    if not signed:
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)) + symmetric, 2 ** (bits - 1) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogarithmicQuantizer:
+    """``logarithmic_quantize(max, bits)``: sign(x) * 2^q, q = round(clamp(log2(abs(x)), top - r, top)), r = 2^bits - 1.
+
+    ``top`` is ceil(log2(max)). The code of a number is sign(x) * (q - (top - r) + 1), an integer in [lo, hi] that grows
+    with the number; zero, whose sign is 0, has the code 0. The sign does not count among the bits (section 4.9.5).
+    """
+
+    top: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 16:
+            raise Invalid("quantization.bits", f"bits of a logarithm must be in 1..16, found {self.bits}")
+
+    @staticmethod
+    def of(maximum: Fraction, bits: int) -> LogarithmicQuantizer:
+        """The quantiser of a document. Raises `Invalid` unless maximum > 0 and 1 <= bits <= 16."""
+        if maximum <= 0:
+            raise Invalid("quantization.range", f"max must be greater than zero, found {maximum}")
+        top = maximum.numerator.bit_length() - maximum.denominator.bit_length()
+        top += maximum > Fraction(2) ** top
+        return LogarithmicQuantizer(top, bits)
+
+    @property
+    def hi(self) -> int:
+        """The code of 2^top."""
+        return int(2**self.bits)
+
+    @property
+    def lo(self) -> int:
+        """The code of -2^top."""
+        return -self.hi
+
+    def value(self, code: int) -> Fraction:
+        """The number that a code stands for."""
+        if code == 0:
+            return Fraction(0)
+        power = Fraction(2) ** (self.top - self.hi + abs(code))
+        return power if code > 0 else -power
+
+
+Quantizer: TypeAlias = LinearQuantizer | LogarithmicQuantizer
