@@ -17,7 +17,7 @@ from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
-from cvm.quantization.transcendental import exp_scaled
+from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
 
@@ -41,7 +41,8 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     width = _width(quantizer, count)
     if width < 1:
         raise lowering.unsupported(operation, f"{count} items leave no bits for the table of the exponential")
-    table = np.array([exp_scaled(-scale * d, 2**width) for d in range(hi - lo + 1)], dtype=object)
+    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(hi - lo + 1))
+    table = np.array([rounded(item) for item in powers_of_e], dtype=object)
     greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
     distance = lowering.emit(operation, "broadcast_sub", greatest, value)
     powers = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, table, "exp"), distance)

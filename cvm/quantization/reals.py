@@ -1,0 +1,325 @@
+"""Real numbers that can be compared with every rational: what tables of functions are made of.
+
+A `Real` is an exact rational, or an enclosure to any number of digits. Functions decide their rational points by
+algebra (exp(0), log2 of powers of two, square roots of squares, ..); by the theorems of Lindemann, Weierstrass and
+Siegel there are no others among rational arguments, so that refining the enclosure of anything else ends. Where
+functions are composed, no theorem is claimed: if a comparison is still open at `MOST_DIGITS` digits it is refused, and
+never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from cvm.quantization.enclosures import Arithmetic, Interval
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.quantizer import LinearQuantizer
+
+__all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "erf", "exp", "floor", "power", "rational", "rounded"]
+
+START_DIGITS = 25
+MOST_DIGITS = 3_200
+
+Enclosure = Callable[[Arithmetic], Interval | None]
+
+
+class Undefined(ArithmeticError):
+    """A function has no value at this number."""
+
+
+class Undecided(ArithmeticError):
+    """A comparison is still open at the largest precision: the number may be equal to the rational."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Real:
+    """``exact`` if it is known to be that rational; else irrational or not known to be rational, with an enclosure.
+
+    ``infinite`` is 1 or -1 for the limit of a function that has no value but a sign, e.g. log at 0.
+    """
+
+    exact: Fraction | None = None
+    enclosure: Enclosure | None = None
+    infinite: int = 0
+
+    def bounds(self, arithmetic: Arithmetic) -> Interval | None:
+        """An enclosure at that precision; None where it is not precise enough for any."""
+        if self.exact is not None:
+            return arithmetic.rational(self.exact)
+        if self.enclosure is None:
+            raise Undefined("an infinite value cannot be computed with")
+        return self.enclosure(arithmetic)
+
+    def __neg__(self) -> Real:
+        if self.infinite:
+            return Real(infinite=-self.infinite)
+        if self.exact is not None:
+            return Real(-self.exact)
+        return _function(lambda arithmetic, x: arithmetic.neg(x), self)
+
+    def __add__(self, other: Real) -> Real:
+        if self.exact is not None and other.exact is not None:
+            return Real(self.exact + other.exact)
+        return _function(lambda arithmetic, x, y: arithmetic.add(x, y), self, other)
+
+    def __sub__(self, other: Real) -> Real:
+        return self + (-other)
+
+    def __mul__(self, other: Real) -> Real:
+        if self.exact is not None and other.exact is not None:
+            return Real(self.exact * other.exact)
+        if self.exact == 0 or other.exact == 0:
+            return Real(Fraction(0))
+        return _function(lambda arithmetic, x, y: arithmetic.mul(x, y), self, other)
+
+    def __truediv__(self, other: Real) -> Real:
+        if other.exact == 0:
+            raise Undefined("division by zero")
+        if self.exact is not None and other.exact is not None:
+            return Real(self.exact / other.exact)
+        if self.exact == 0:
+            return self
+        return _function(lambda arithmetic, x, y: arithmetic.div(x, y), self, other)
+
+    def compare(self, bound: Fraction) -> int:
+        """-1, 0 or 1 as the number is less than, equal to or greater than ``bound``. Raises `Undecided`."""
+        if self.infinite:
+            return self.infinite
+        if self.exact is not None:
+            return (self.exact > bound) - (self.exact < bound)
+        digits = START_DIGITS
+        while digits <= MOST_DIGITS:
+            arithmetic = Arithmetic.of(digits)
+            found, at = self.bounds(arithmetic), arithmetic.rational(bound)
+            if found is not None and found[0] > at[1]:
+                return 1
+            if found is not None and found[1] < at[0]:
+                return -1
+            digits *= 2
+        raise Undecided(f"not known to differ from {bound}")
+
+    @property
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return self.compare(Fraction(0))
+
+
+def rational(x: Fraction | int) -> Real:
+    """A rational number."""
+    return Real(Fraction(x))
+
+
+def _function(function: Callable[..., Interval | None], *operands: Real) -> Real:
+    """The number that an enclosure of a function of others encloses."""
+    if any(operand.infinite for operand in operands):
+        raise Undefined("an infinite value cannot be computed with")
+
+    def enclosure(arithmetic: Arithmetic) -> Interval | None:
+        bounds = [operand.bounds(arithmetic) for operand in operands]
+        return None if any(found is None for found in bounds) else function(arithmetic, *bounds)
+
+    return Real(enclosure=enclosure)
+
+
+def rounded(x: Real) -> int:
+    """floor(x + 1/2). Raises `Undecided`, and `Undefined` for an infinite value."""
+    return floor(x + rational(Fraction(1, 2)))
+
+
+def floor(x: Real) -> int:
+    """The greatest integer that is not above x. Raises `Undecided`, and `Undefined` for an infinite value."""
+    if x.exact is not None:
+        return math.floor(x.exact)
+    digits = START_DIGITS
+    while digits <= MOST_DIGITS:
+        found = x.bounds(Arithmetic.of(digits))
+        if found is not None:
+            low, high = (math.floor(Fraction(bound)) for bound in found)
+            if low == high:
+                return low
+        digits *= 2
+    raise Undecided("not known to differ from an integer")
+
+
+def code(x: Real, quantizer: LinearQuantizer, index: int = 0) -> int:
+    """The code of a real number, rounded once, exactly. Infinite values have the code of the end of the range."""
+    if x.infinite:
+        return quantizer.hi if x.infinite > 0 else quantizer.lo
+    scale, offset = quantizer.scale[index], quantizer.offset[index]
+    if x.exact is not None:
+        steps = round_fraction((x.exact - offset) / scale, quantizer.rounding)
+    else:
+        scaled = (x - rational(offset)) / rational(scale)
+        if quantizer.rounding == "toward_zero":
+            steps = floor(scaled) if scaled.sign > 0 else -floor(-scaled)
+        else:
+            steps = rounded(scaled)  # what is not rational is at no tie
+    return min(max(steps, quantizer.lo), quantizer.hi)
+
+
+# Functions of one number
+
+
+def exp(x: Real) -> Real:
+    """e^x; rational at 0 alone."""
+    if x.infinite:
+        return Real(infinite=1) if x.infinite > 0 else rational(0)
+    if x.exact == 0:
+        return rational(1)
+    return _function(lambda arithmetic, v: arithmetic.exp(v), x)
+
+
+def log(x: Real) -> Real:
+    """Ln x; rational at 1 alone; minus infinity at 0."""
+    sign = x.sign
+    if sign < 0:
+        raise Undefined("the logarithm of a negative number")
+    if sign == 0:
+        return Real(infinite=-1)
+    if x.exact == 1:
+        return rational(0)
+    return _function(lambda arithmetic, v: arithmetic.log(v), x)
+
+
+def log2(x: Real) -> Real:
+    """log2 x; rational at powers of two alone."""
+    if x.exact is not None and x.exact > 0:
+        power_of_two = x.exact.numerator.bit_length() - x.exact.denominator.bit_length()
+        if x.exact == Fraction(2) ** power_of_two:
+            return rational(power_of_two)
+    numerator = log(x)
+    return numerator if numerator.infinite else numerator / log(rational(2))
+
+
+def power(x: Real, exponent: Fraction) -> Real:
+    """x^(a/b) for a rational exponent; for x < 0 the exponent must be an integer."""
+    if exponent == 0:
+        return rational(1)
+    if x.exact is not None:
+        return _rational_power(x.exact, exponent)
+    if exponent.denominator == 1:
+        result = rational(1)
+        for _ in range(abs(exponent.numerator)):
+            result = result * x
+        return result if exponent > 0 else rational(1) / result
+    if x.sign < 0:
+        raise Undefined("a negative number to a fractional power")
+    return exp(rational(exponent) * log(x))
+
+
+def _rational_power(x: Fraction, exponent: Fraction) -> Real:
+    a, b = exponent.numerator, exponent.denominator
+    if x == 0:
+        if a < 0:
+            raise Undefined("zero to a negative power")
+        return rational(0)
+    if b == 1:
+        return rational(x**a)
+    if x < 0:
+        raise Undefined("a negative number to a fractional power")
+    roots = _root(x.numerator, b), _root(x.denominator, b)
+    if roots[0] is not None and roots[1] is not None:
+        return rational(Fraction(roots[0], roots[1]) ** a)
+    if b == 2:
+        root = _function(lambda arithmetic, v: arithmetic.sqrt(v), rational(x))
+        return power(root, Fraction(a)) if a != 1 else root
+    return exp(rational(exponent) * log(rational(x)))
+
+
+def _root(n: int, degree: int) -> int | None:
+    """The integer whose power is n, if there is one."""
+    low, high = 0, 1 << (n.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if middle**degree < n else (low, middle)
+    return low if low**degree == n else None
+
+
+def sigmoid(x: Real) -> Real:
+    """1 / (1 + e^-x)."""
+    return rational(1) / (rational(1) + exp(-x))
+
+
+def tanh(x: Real) -> Real:
+    """1 - 2 / (e^(2x) + 1)."""
+    if x.exact == 0:
+        return x
+    return rational(1) - rational(2) / (exp(rational(2) * x) + rational(1))
+
+
+def softplus(x: Real) -> Real:
+    """ln(e^x + 1)."""
+    return log(exp(x) + rational(1))
+
+
+def erf(x: Real) -> Real:
+    """The error function; rational at 0 alone."""
+    return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.erf(v), x)
+
+
+def sin(x: Real) -> Real:
+    """Sin x; rational at 0 alone."""
+    return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.sin(v), x)
+
+
+def cos(x: Real) -> Real:
+    """Cos x = 1 - 2 sin(x/2)^2; rational at 0 alone."""
+    half = sin(x * rational(Fraction(1, 2)))
+    return rational(1) - rational(2) * half * half
+
+
+def _absolute(x: Real) -> Real:
+    return x if x.sign >= 0 else -x
+
+
+def _half_of_normal(x: Real) -> Real:
+    """X * (1 + erf(x / sqrt 2)) / 2."""
+    if x.exact == 0:
+        return x
+    inner = x / power(rational(2), Fraction(1, 2))
+    return x * (rational(1) + erf(inner)) * rational(Fraction(1, 2))
+
+
+def _reciprocal(x: Real) -> Real:
+    if x.sign == 0:
+        raise Undefined("the reciprocal of zero")
+    return rational(1) / x
+
+
+def _elu(x: Real) -> Real:
+    return x if x.sign >= 0 else exp(x) - rational(1)
+
+
+FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
+    {
+        "copy": lambda x: x,
+        "neg": lambda x: -x,
+        "abs": _absolute,
+        "sign": lambda x: rational(x.sign),
+        "rcp": _reciprocal,
+        "exp": exp,
+        "log": log,
+        "log2": log2,
+        "floor": lambda x: rational(floor(x)),
+        "ceil": lambda x: rational(-floor(-x)),
+        "round": lambda x: rational(rounded(x)),
+        "sqr": lambda x: power(x, Fraction(2)),
+        "sqrt": lambda x: power(x, Fraction(1, 2)),
+        "rsqr": lambda x: power(x, Fraction(-2)),
+        "rsqrt": lambda x: power(x, Fraction(-1, 2)),
+        "sigmoid": sigmoid,
+        "tanh": tanh,
+        "softplus": softplus,
+        "elu": _elu,
+        "relu": lambda x: x if x.sign > 0 else rational(0),
+        "gelu": _half_of_normal,
+        "silu": lambda x: x * sigmoid(x),
+        "sin": sin,
+        "cos": cos,
+    }
+)
+"""The functions of one number, by the names that they have as operations of NNEF and of the Khronos dialect."""

@@ -1,0 +1,156 @@
+"""Real numbers against other ways to compute them: series in rationals, identities, algebraic points."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.enclosures import Arithmetic
+from cvm.quantization.reals import FUNCTIONS, Undecided, Undefined, code, exp, floor, power, rational, rounded
+
+SMALL = st.fractions(-9, 9, max_denominator=10**6)
+HALF = Fraction(1, 2)
+
+
+def exponential(x: Fraction, terms: int = 70) -> tuple[Fraction, Fraction]:
+    """exp(x) for x >= 0 between a partial sum of its series and that sum with a geometric bound on the rest."""
+    total, term = Fraction(0), Fraction(1)
+    for i in range(terms):
+        total += term
+        term = term * x / (i + 1)
+    return total, total + term / (1 - x / (terms + 1))
+
+
+@given(st.fractions(-12, 0, max_denominator=10**6), st.integers(1, 24))
+def test_scaled_exponentials_are_correctly_rounded(x: Fraction, bits: int) -> None:
+    below, above = exponential(-x)
+    entry = rounded(rational(2**bits) * exp(rational(x)))
+    assert entry - HALF <= 2**bits / below
+    assert 2**bits / above < entry + HALF
+
+
+@given(SMALL, st.sampled_from(["sigmoid", "tanh", "softplus", "silu", "elu", "exp", "gelu", "sin", "cos"]))
+def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name: str) -> None:
+    v = float(x)
+    near = {
+        "sigmoid": lambda: 1 / (1 + math.exp(-v)),
+        "tanh": lambda: math.tanh(v),
+        "softplus": lambda: math.log1p(math.exp(v)),
+        "silu": lambda: v / (1 + math.exp(-v)),
+        "elu": lambda: v if v >= 0 else math.expm1(v),
+        "exp": lambda: math.exp(v),
+        "gelu": lambda: v * math.erfc(-v / math.sqrt(2)) / 2,
+        "sin": lambda: math.sin(v),
+        "cos": lambda: math.cos(v),
+    }[name]()
+    number = FUNCTIONS[name](rational(x))
+    previous = None
+    for digits in (30, 60):
+        bounds = number.bounds(Arithmetic.of(digits))
+        assert bounds is not None
+        assert bounds[0] <= bounds[1]
+        assert abs(float(bounds[0]) - near) <= 1e-11 * max(1.0, abs(near))
+        if previous is not None:
+            assert previous[0] <= bounds[1]
+            assert bounds[0] <= previous[1]
+            assert bounds[1] - bounds[0] <= Fraction(1, 10**30)
+        previous = bounds
+
+
+@given(SMALL)
+def test_sine_and_cosine_lie_on_the_circle(x: Fraction) -> None:
+    sine, cosine = FUNCTIONS["sin"](rational(x)), FUNCTIONS["cos"](rational(x))
+    total = (sine * sine + cosine * cosine).bounds(Arithmetic.of(50))
+    assert total is not None
+    assert total[0] <= 1 <= total[1]
+    assert total[1] - total[0] < Fraction(1, 10**40)
+
+
+def test_pi_has_its_digits() -> None:
+    low, high = Arithmetic.of(60).pi()
+    text = "3.1415926535897932384626433832795028841971693993751058"
+    assert str(low).startswith(text)
+    assert str(high).startswith(text)
+
+
+@given(st.fractions(Fraction(1, 1000), 1000, max_denominator=1000), st.integers(2, 5), st.integers(-4, 4).filter(bool))
+def test_powers_of_powers_are_found_exact(root: Fraction, degree: int, exponent: int) -> None:
+    assert power(rational(root**degree), Fraction(exponent, degree)).exact == root**exponent
+
+
+@given(st.fractions(Fraction(1, 1000), 1000, max_denominator=1000))
+def test_square_roots_are_decided_by_squares(x: Fraction) -> None:
+    root = FUNCTIONS["sqrt"](rational(x))
+    for bound in (Fraction(math.isqrt(int(x))), Fraction(math.isqrt(int(x)) + 1), x):
+        expected = (x > bound * bound) - (x < bound * bound)
+        assert root.compare(bound) == expected
+
+
+ALGEBRAIC = [
+    ("exp", Fraction(0), Fraction(1)),
+    ("log", Fraction(1), Fraction(0)),
+    ("log2", Fraction(1, 8), Fraction(-3)),
+    ("log2", Fraction(4096), Fraction(12)),
+    ("sqrt", Fraction(9, 4), Fraction(3, 2)),
+    ("rsqrt", Fraction(9, 4), Fraction(2, 3)),
+    ("rsqr", Fraction(2), Fraction(1, 4)),
+    ("sigmoid", Fraction(0), HALF),
+    ("tanh", Fraction(0), Fraction(0)),
+    ("gelu", Fraction(0), Fraction(0)),
+    ("sin", Fraction(0), Fraction(0)),
+    ("cos", Fraction(0), Fraction(1)),
+    ("round", Fraction(-5, 2), Fraction(-2)),
+    ("floor", Fraction(-5, 2), Fraction(-3)),
+    ("ceil", Fraction(-5, 2), Fraction(-2)),
+    ("sign", Fraction(-5, 2), Fraction(-1)),
+    ("abs", Fraction(-5, 2), Fraction(5, 2)),
+    ("elu", Fraction(5, 2), Fraction(5, 2)),
+    ("relu", Fraction(-1), Fraction(0)),
+    ("rcp", Fraction(-4), Fraction(-1, 4)),
+]
+
+
+@pytest.mark.parametrize(("name", "x", "value"), ALGEBRAIC)
+def test_rational_points_are_decided_by_algebra(name: str, x: Fraction, value: Fraction) -> None:
+    assert FUNCTIONS[name](rational(x)).exact == value
+
+
+def test_a_tie_of_the_sigmoid_rounds_up() -> None:
+    assert code(FUNCTIONS["sigmoid"](rational(0)), LinearQuantizer.linear(Fraction(0), Fraction(1), 8)) == 128
+
+
+def test_limits_have_the_code_of_the_end() -> None:
+    quantizer = LinearQuantizer.linear(Fraction(-4), Fraction(4), 8)
+    assert code(FUNCTIONS["log"](rational(0)), quantizer) == 0
+    assert code(-FUNCTIONS["log"](rational(0)), quantizer) == 255
+
+
+@pytest.mark.parametrize(("name", "x"), [("log", -1), ("sqrt", -1), ("rsqrt", 0), ("rcp", 0), ("log2", -3)])
+def test_what_has_no_value_is_undefined(name: str, x: int) -> None:
+    with pytest.raises(Undefined):
+        FUNCTIONS[name](rational(x))
+    with pytest.raises(Undefined):
+        FUNCTIONS["exp"](FUNCTIONS["log"](rational(0)) + rational(1))
+
+
+def test_a_hidden_integer_is_refused_not_guessed() -> None:
+    three = FUNCTIONS["exp"](FUNCTIONS["log"](rational(3)))
+    assert three.exact is None
+    with pytest.raises(Undecided):
+        floor(three)
+    with pytest.raises(Undecided):
+        three.compare(Fraction(3))
+    assert three.compare(Fraction(2)) == 1
+
+
+@given(SMALL, st.integers(2, 16))
+def test_codes_of_rationals_are_those_of_the_quantiser(x: Fraction, bits: int) -> None:
+    quantizer = LinearQuantizer.linear(Fraction(-3), Fraction(5, 2), bits)
+    expected = math.floor((min(max(x, Fraction(-3)), Fraction(5, 2)) + 3) / Fraction(11, 2) * (2**bits - 1) + HALF)
+    assert code(rational(x), quantizer) == expected
+    # The same number, not known to be rational, at no tie.
+    hidden = rational(x) + FUNCTIONS["sqrt"](rational(2)) * rational(Fraction(1, 10**30))
+    assert abs(code(hidden, quantizer) - expected) <= 1
