@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import cvm.lowering.elementwise
 import cvm.lowering.linear
+import cvm.lowering.logic
 import cvm.lowering.normalization
 import cvm.lowering.reduce
 import cvm.lowering.shape
@@ -20,10 +21,12 @@ import cvm.lowering.softmax  # noqa: F401  (the imports enter the rules)
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.context import RULES, Coded, Lowering, Result, code_form
+from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
+from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_codes
 from cvm.lowering.requantize import requantize
 from cvm.program.model import Exactness, Output, Program, Provenance
+from cvm.quantization.exact import quantize_rationals
 
 __all__ = ["RULES", "lower"]
 
@@ -62,6 +65,14 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
     tensor = lowering.graph.tensors[name]
     quantizer = tensor.quantizer
     shape = tensor.shape or (1,)
+    if isinstance(result, LinearForm) and not result.terms:
+        result = constant_of(result)
+    if isinstance(result, Known):
+        if quantizer is not None:
+            result = known_codes(quantize_rationals(result.rationals().broadcast(shape), quantizer), quantizer)
+        lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
+        lowering.known[name] = result
+        return
     if isinstance(result, Coded):
         value = result.value
         lowering.report.append(Exactness(name, value, result.bound, note=result.note))

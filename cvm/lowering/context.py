@@ -12,7 +12,18 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, Term
+from cvm.lowering.form import (
+    Form,
+    Known,
+    LinearForm,
+    Shape,
+    TableForm,
+    code_form,
+    known_codes,
+    scale_and_offset,
+)
+from cvm.lowering.table import Operand as FormOperand
+from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer
@@ -31,7 +42,7 @@ class Coded:
         self.note = note
 
 
-Result: TypeAlias = "LinearForm | SurdForm | Coded"
+Result: TypeAlias = "Form | Known | Coded"
 Rule: TypeAlias = "Callable[[Lowering, GraphOperation], Sequence[Result]]"
 
 RULES: dict[str, Rule] = {}
@@ -68,36 +79,53 @@ class Lowering:
             raise self.unsupported(operation, f"{parameter} must be a tensor here, not a literal")
         return self.graph.tensors[operand]
 
-    def constant(self, operation: GraphOperation, parameter: str) -> Known:
-        """An operand whose contents are known when compiling: a variable, a constant or a literal."""
-        operand = operation.inputs[parameter]
+    def operand(self, operation: GraphOperation, parameter: str) -> FormOperand:
+        """What an operand has become; a literal is a constant."""
+        return self.operand_of(operation.inputs[parameter], operation, parameter)
+
+    def operand_of(self, operand: Operand, operation: GraphOperation, parameter: str) -> FormOperand:
+        """As `operand`, for one that stands in an array."""
         if isinstance(operand, str):
-            if operand not in self.known:
-                raise self.unsupported(operation, f"{parameter} must be constant, but {operand!r} is computed")
-            return self.known[operand]
+            return self.forms[operand] if operand in self.forms else self.known[operand]
         if isinstance(operand, tuple):
             raise self.unsupported(operation, f"{parameter} must be one tensor, not an array")
         value = Fraction(operand)
         codes = np.array([value.numerator], dtype=object)
         return Known(codes, Rationals.scalar(Fraction(1, value.denominator), 1), Rationals.scalar(0, 1))
 
+    def constant(self, operation: GraphOperation, parameter: str) -> Known:
+        """An operand whose contents are known when compiling: a variable, a constant or a literal."""
+        operand = self.operand(operation, parameter)
+        if not isinstance(operand, Known):
+            name = operation.inputs[parameter]
+            raise self.unsupported(operation, f"{parameter} must be constant, but {name!r} is computed")
+        return operand
+
     def linear(self, operation: GraphOperation, parameter: str) -> LinearForm:
-        """An operand as a linear form without a pending clamp; a constant is a form without terms."""
+        """An operand as a linear form without a pending clamp; a constant is a form without terms.
+
+        Raises `Unsupported` (``lowering.unquantized``) where no linear form of int32 tensors is exact.
+        """
         return self.linear_of(operation.inputs[parameter], operation, parameter)
 
     def linear_of(self, operand: Operand, operation: GraphOperation, parameter: str) -> LinearForm:
         """As `linear`, for an operand that stands in an array."""
-        if isinstance(operand, str) and operand in self.forms:
-            form = self.forms[operand]
-            if isinstance(form, LinearForm) and not form.clamped:
-                return form
-            raise self.needs_quantization(operation, operand)
-        if isinstance(operand, str):
-            known = self.known[operand]
-            return LinearForm(known.shape, (), known.rationals())
-        if isinstance(operand, tuple):
-            raise self.unsupported(operation, f"{parameter} must be one tensor, not an array")
-        return LinearForm((1,), (), Rationals.scalar(Fraction(operand), 1))
+        found = self.operand_of(operand, operation, parameter)
+        if isinstance(found, Known):
+            return LinearForm(found.shape, (), found.rationals())
+        if isinstance(found, LinearForm) and not found.clamped:
+            return found
+        name = str(operand)
+        if not isinstance(found, TableForm):
+            try:
+                found = tabulate(self, operation, [found], lambda x: x, found.shape)
+            except Unsupported:
+                raise self.needs_quantization(operation, name) from None
+        form = lattice(self, found, name)
+        if form is None:
+            raise self.needs_quantization(operation, name)
+        self.forms[name] = form
+        return form
 
     def single(self, operation: GraphOperation, parameter: str) -> tuple[str, Rationals, Rationals, LinearForm]:
         """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""
@@ -194,7 +222,7 @@ class Lowering:
         except CvmError as error:
             raise error.at(tensor=tensor.name) from None
         self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
-        return Known(codes, *_scale_and_offset(quantizer, len(known.shape)))
+        return known_codes(codes, quantizer)
 
 
 def _located(tensor: GraphTensor) -> Location:
@@ -202,24 +230,11 @@ def _located(tensor: GraphTensor) -> Location:
     return Location(at.file, at.line, at.column, tensor.name)
 
 
-def code_form(value: str, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
-    """What a tensor of codes stands for: scale * code + offset."""
-    scale, offset = _scale_and_offset(quantizer, len(shape))
-    return LinearForm(shape, (Term(value, scale),), offset)
-
-
-def _scale_and_offset(quantizer: LinearQuantizer, rank: int) -> tuple[Rationals, Rationals]:
-    extents = [1] * rank
-    if quantizer.axis is not None:
-        extents[quantizer.axis] = len(quantizer.scale)
-    return Rationals.of(quantizer.scale, extents), Rationals.of(quantizer.offset, extents)
-
-
 def _stored(data: TensorData, shape: Shape) -> Known:
     """Stored contents as exact numbers: codes of their own quantiser, integers, or floats over a power of two."""
     values, rank = data.values.reshape(shape), len(shape)
     if data.quantizer is not None:
-        return Known(values.astype(np.int64), *_scale_and_offset(data.quantizer, rank))
+        return Known(values.astype(np.int64), *scale_and_offset(data.quantizer, rank))
     zero = Rationals.scalar(0, rank)
     if values.dtype.kind in "iub":
         return Known(values.astype(object), Rationals.scalar(1, rank), zero)

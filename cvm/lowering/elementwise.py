@@ -1,4 +1,8 @@
-"""Element-wise operations (NNEF 1.0.1 section 4.2) and relu (section 4.9.1)."""
+"""Element-wise operations (NNEF 1.0.1 section 4.2) and activation functions (section 4.9.1).
+
+What is linear rewrites the form. Clamps stay pending until a quantiser takes them in. Everything else is a table over
+the codes of the operands (`cvm.lowering.table`).
+"""
 
 from __future__ import annotations
 
@@ -6,93 +10,225 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from cvm.graph import GraphOperation
-from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.form import LinearForm, Term
-from cvm.quantization.rationals import Rationals
+import numpy as np
 
-__all__ = ["expanded", "sum_of"]
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.form import Known, LinearForm, SurdForm, Term
+from cvm.lowering.operands import by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.table import Operand
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import FUNCTIONS, Real, power, rational
+
+__all__ = ["sum_of_operands"]
 
 
 @rule("copy")
 def copy(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The same real numbers; a quantiser of the result applies anew."""
-    return [lowering.linear(operation, "x")]
+    return [lowering.operand(operation, "x")]
 
 
 @rule("neg")
 def neg(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """-x."""
-    return [_scaled(lowering.linear(operation, "x"), lambda factor: -factor)]
+    x = lowering.operand(operation, "x")
+    if isinstance(x, LinearForm) and not x.clamped:
+        return [scaled(x, lambda factor: -factor)]
+    return [function(lowering, operation, ["x"], lambda v: -v)]
 
 
-@rule("add")
-def add(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """X + y, broadcast from the first dimension on."""
-    return [_added(lowering, operation, lowering.linear(operation, "x"), lowering.linear(operation, "y"))]
+@rule("add", "sub")
+def add_or_sub(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X + y or x - y, broadcast from the first dimension on."""
+    add = operation.name == "add"
+    return [by_form(lowering, operation, sum_of_operands, lambda x, y: x + y if add else x - y)]
 
 
-@rule("sub")
-def sub(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """X - y, broadcast from the first dimension on."""
-    minuend, subtrahend = lowering.linear(operation, "x"), lowering.linear(operation, "y")
-    return [_added(lowering, operation, minuend, _scaled(subtrahend, lambda factor: -factor))]
+def sum_of_operands(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+    """X + y for an addition, x - y for any other operation, as a linear form."""
+    x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
+    if operation.name != "add":
+        y = scaled(y, lambda factor: -factor)
+    shape = lowering.output_shape(operation)
+    return sum_of(linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape))
+
+
+@rule("add_n")
+def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of an array of tensors of one shape."""
+    parts = operation.inputs["x"]
+    if not isinstance(parts, tuple):
+        raise lowering.unsupported(operation, "x must be an array of tensors")
+    total = lowering.linear_of(parts[0], operation, "x")
+    for part in parts[1:]:
+        total = sum_of(total, lowering.linear_of(part, operation, "x"))
+    return [total]
 
 
 @rule("mul", "div")
 def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """X * y or x / y where one factor, or the divisor, is constant: a scaling."""
+    """X * y or x / y. With a constant factor or divisor a scaling; a product of two sums is the sum of products."""
+    function: Callable[[Real, Real], Real] = (
+        (lambda x, y: x * y) if operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
+    )
+    return [by_form(lowering, operation, _product, function)]
+
+
+def _product(lowering: Lowering, operation: GraphOperation) -> LinearForm | None:
     x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
     if y.terms and not x.terms and operation.name == "mul":
         x, y = y, x
-    if y.terms:
-        raise lowering.unsupported(operation, "one operand must be constant (for div: the divisor)")
-    if operation.name == "div" and not y.constant.numerators.all():
-        raise lowering.unsupported(operation, "the divisor holds a zero")
     shape = lowering.output_shape(operation)
-    x, y = expanded(lowering, operation, x, shape), expanded(lowering, operation, y, shape)
-    scale = y.constant if operation.name == "mul" else Rationals.scalar(1, len(shape)) / y.constant
-    return [_scaled(x, lambda factor: factor * scale)]
+    x, y = linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape)
+    if not y.terms:
+        if operation.name == "div" and not y.constant.numerators.all():
+            raise lowering.unsupported(operation, "the divisor holds a zero")
+        scale = y.constant if operation.name == "mul" else Rationals.scalar(1, len(shape)) / y.constant
+        return scaled(x, lambda factor: factor * scale)
+    return _product_of_terms(lowering, operation, x, y) if operation.name == "mul" else None
+
+
+def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearForm, y: LinearForm) -> LinearForm | None:
+    """The product of two forms of one term each, by the product of their integers, moved so that zero is 0."""
+    if len(x.terms) != 1 or len(y.terms) != 1 or not (_uniform(x) and _uniform(y)):
+        return None
+    x, y = _around_zero(lowering, operation, x), _around_zero(lowering, operation, y)
+    (a,), (b,) = x.terms, y.terms
+    if lowering.builder.range(a.value).magnitude() * lowering.builder.range(b.value).magnitude() > 2**31 - 1:
+        return None
+    value = lowering.emit(operation, "broadcast_mul", a.value, b.value)
+    terms = [Term(value, a.factor * b.factor)]
+    if not y.constant.is_zero():
+        terms.append(Term(a.value, a.factor * y.constant))
+    if not x.constant.is_zero():
+        terms.append(Term(b.value, b.factor * x.constant))
+    product = LinearForm(x.shape, (terms[0],), x.constant * y.constant)
+    zero = Rationals.scalar(0, x.rank)
+    for term in terms[1:]:
+        product = sum_of(product, LinearForm(x.shape, (term,), zero))
+    return product
+
+
+def _uniform(form: LinearForm) -> bool:
+    return form.terms[0].factor.uniform and form.constant.uniform
+
+
+def _around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The same form in an integer whose 0 is the code nearest to zero."""
+    (term,) = form.terms
+    scale, constant = term.factor.item(), form.constant.item()
+    zero = round_fraction(-constant / scale, "half_up")
+    if zero == 0:
+        return form
+    shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")
+    value = lowering.emit(operation, "broadcast_sub", term.value, shift)
+    rest = Rationals.scalar(constant + scale * zero, form.rank)
+    return LinearForm(form.shape, (Term(value, term.factor),), rest)
+
+
+@rule("pow")
+def pow_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """x^y by table."""
+    return [function(lowering, operation, ["x", "y"], _power)]
+
+
+def _power(x: Real, y: Real) -> Real:
+    if y.exact is not None:
+        return power(x, y.exact)
+    return FUNCTIONS["exp"](y * FUNCTIONS["log"](x))
 
 
 @rule("relu")
 def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(x, 0): a clamp, which the quantiser of the result takes in."""
-    return [lowering.linear(operation, "x").at_least(Fraction(0))]
+    x = lowering.operand(operation, "x")
+    if isinstance(x, LinearForm):
+        return [x.at_least(Fraction(0))]
+    return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
 
 
-def expanded(lowering: Lowering, operation: GraphOperation, form: LinearForm, shape: tuple[int, ...]) -> LinearForm:
-    """The form as an operand of a result of ``shape``: trailing dimensions of extent 1 are added, values stay small."""
-    rank = len(shape)
-    if form.rank == rank:
-        return replace(form, shape=shape)
-    tail = (1,) * (rank - form.rank)
-
-    def widen(items: Rationals) -> Rationals:
-        return items.moved(lambda array: array.reshape(array.shape + tail))
-
-    terms = []
-    for term in form.terms:
-        target = (*lowering.builder.shape(term.value), *tail)
-        value = lowering.emit(operation, "reshape", term.value, target_shape=target)
-        terms.append(Term(value, widen(term.factor)))
-    return replace(form, shape=shape, terms=tuple(terms), constant=widen(form.constant))
+@rule("clamp")
+def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
+    x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
+    if isinstance(x, LinearForm) and not x.clamped and _one_number(a) and _one_number(b):
+        low, high = (_number(bound) for bound in (a, b))
+        return [replace(x, lower=low, upper=max(low, high))]
+    return [function(lowering, operation, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]
 
 
-def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
-    """The sum of two forms of one shape; terms in one value become one."""
-    terms = {term.value: term.factor for term in first.terms}
-    for term in second.terms:
-        terms[term.value] = terms[term.value] + term.factor if term.value in terms else term.factor
-    merged = tuple(Term(value, factor) for value, factor in terms.items())
-    return LinearForm(first.shape, merged, first.constant + second.constant)
+def _one_number(operand: Operand) -> bool:
+    return isinstance(operand, Known) and operand.codes.size == 1
 
 
-def _added(lowering: Lowering, operation: GraphOperation, x: LinearForm, y: LinearForm) -> LinearForm:
-    shape = lowering.output_shape(operation)
-    return sum_of(expanded(lowering, operation, x, shape), expanded(lowering, operation, y, shape))
+def _number(operand: Operand) -> Fraction:
+    assert isinstance(operand, Known)
+    return operand.rationals().item()
 
 
-def _scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearForm:
-    terms = tuple(Term(term.value, scale(term.factor)) for term in form.terms)
-    return replace(form, terms=terms, constant=scale(form.constant))
+@rule("min", "max")
+def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The lesser or the greater; a quantiser is monotone, so that the codes of the operands are compared instead."""
+    greatest = operation.name == "max"
+    quantizer = lowering.quantizer(operation)
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if quantizer is None or not all(isinstance(operand, LinearForm | SurdForm | Known) for operand in operands):
+        return [function(lowering, operation, ["x", "y"], _max if greatest else _min)]
+    codes = [codes(lowering, operation, name, quantizer) for name in ("x", "y")]
+    if not greatest:
+        codes = [lowering.emit(operation, "negative", value) for value in codes]
+    value = lowering.emit(operation, "broadcast_max", *codes)
+    if not greatest:
+        value = lowering.emit(operation, "negative", value)
+    return [Coded(value, note=f"{operation.name} of codes")]
+
+
+def _min(x: Real, y: Real) -> Real:
+    return x if _less(x, y) else y
+
+
+def _max(x: Real, y: Real) -> Real:
+    return y if _less(x, y) else x
+
+
+def _less(x: Real, y: Real) -> bool:
+    """X < y. The difference of two equal irrational numbers is undecided, never guessed."""
+    if y.exact is not None:
+        return x.compare(y.exact) < 0
+    if x.exact is not None:
+        return y.compare(x.exact) > 0
+    return (x - y).sign < 0
+
+
+# Functions by table
+
+
+@rule("prelu", "leaky_relu")
+def prelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Alpha * x where x < 0, else x."""
+    if operation.name == "prelu":
+        return [function(lowering, operation, ["x", "alpha"], _prelu)]
+    slope = rational(Fraction(operation.attributes["alpha"]))  # type: ignore[arg-type]
+    return [function(lowering, operation, ["x"], lambda x: _prelu(x, slope))]
+
+
+def _prelu(x: Real, alpha: Real) -> Real:
+    return alpha * x if x.sign < 0 else x
+
+
+def _enter_functions() -> None:
+    """Every function of one number that has no rule of its own is a table."""
+
+    def enter(name: str, real: Callable[[Real], Real]) -> None:
+        @rule(name)
+        def by_table(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+            return [function(lowering, operation, ["x"], real)]
+
+    for name, real in FUNCTIONS.items():
+        if name not in ("copy", "neg", "relu"):
+            enter(name, real)
+
+
+_enter_functions()

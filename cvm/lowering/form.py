@@ -3,7 +3,8 @@
 A `LinearForm` is sum_i factor_i * X_i + constant, clamped to [lower, upper] where given; X_i are values of the program,
 factors and constants exact rationals per tensor, channel or position. Everything linear only rewrites the form; nothing
 is emitted until a tensor that carries a quantiser is reached, and then it is one ``requantize``. A `SurdForm` is what
-batch normalisation makes of a form with one term. A `Known` tensor is constant.
+batch normalisation makes of a form with one term, a `TableForm` what any other function makes of values with few
+codes. A `Known` tensor is constant.
 """
 
 from __future__ import annotations
@@ -15,10 +16,25 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real
 
-__all__ = ["Form", "Known", "LinearForm", "Shape", "SurdForm", "Term"]
+__all__ = [
+    "Form",
+    "Known",
+    "LinearForm",
+    "Shape",
+    "SurdForm",
+    "TableForm",
+    "Term",
+    "code_form",
+    "constant_of",
+    "known_codes",
+    "nearest_zero",
+    "scale_and_offset",
+]
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -69,6 +85,15 @@ class SurdForm:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class TableForm:
+    """numbers[X]: one value of the program, with elements in [0, len(numbers)), says which real number stands where."""
+
+    shape: Shape
+    value: str
+    numbers: tuple[Real, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Known:
     """A constant tensor: scale * codes + offset, with integer ``codes`` of full extent."""
 
@@ -100,6 +125,10 @@ class Known:
         return self.codes.astype(object) - zero, rest.reduced()
 
 
+Form: TypeAlias = LinearForm | SurdForm | TableForm
+"""What a computed tensor is."""
+
+
 def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
     """round(-offset / scale): the integer nearest to the code of zero, per item."""
     quotient = -offset / scale
@@ -107,4 +136,27 @@ def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
     return np.array(items, dtype=object).reshape(quotient.shape)
 
 
-Form: TypeAlias = LinearForm | SurdForm
+def code_form(value: str, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
+    """What a tensor of codes stands for: scale * code + offset."""
+    scale, offset = scale_and_offset(quantizer, len(shape))
+    return LinearForm(shape, (Term(value, scale),), offset)
+
+
+def scale_and_offset(quantizer: LinearQuantizer, rank: int) -> tuple[Rationals, Rationals]:
+    """Scale and offset of a quantiser as coefficients of a tensor of that rank."""
+    extents = [1] * rank
+    if quantizer.axis is not None:
+        extents[quantizer.axis] = len(quantizer.scale)
+    return Rationals.of(quantizer.scale, extents), Rationals.of(quantizer.offset, extents)
+
+
+def known_codes(codes: npt.NDArray[Any], quantizer: LinearQuantizer) -> Known:
+    """The constant tensor that codes of a quantiser stand for."""
+    return Known(codes, *scale_and_offset(quantizer, codes.ndim))
+
+
+def constant_of(form: LinearForm) -> Known:
+    """A form without terms as a constant tensor of its shape."""
+    values = form.constant.broadcast(form.shape)
+    scale = Rationals.scalar(Fraction(1, values.denominator), form.rank)
+    return Known(values.numerators, scale, Rationals.scalar(0, form.rank))

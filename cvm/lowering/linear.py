@@ -8,8 +8,8 @@ import numpy as np
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.elementwise import expanded, sum_of
 from cvm.lowering.form import Known, LinearForm, Term
+from cvm.lowering.operands import linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -21,7 +21,7 @@ def linear(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     product = _product(lowering, operation, "input", lowering.constant(operation, "filter"))
     bias = lowering.constant(operation, "bias")
     form = LinearForm(bias.shape, (), bias.rationals())
-    return [sum_of(product, expanded(lowering, operation, form, product.shape))]
+    return [sum_of(product, linear_operand(lowering, operation, form, product.shape))]
 
 
 @rule("matmul")

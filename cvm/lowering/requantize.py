@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
 from cvm.lowering.context import Lowering
-from cvm.lowering.form import LinearForm, SurdForm
+from cvm.lowering.form import Form, LinearForm, SurdForm, TableForm
+from cvm.lowering.table import quantize_table
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
@@ -30,15 +31,17 @@ Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
 
 
-def requantize(
-    lowering: Lowering, form: LinearForm | SurdForm, quantizer: LinearQuantizer, name: str, location: Location
-) -> str:
+def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name: str, location: Location) -> str:
     """Emit the codes of ``form`` under ``quantizer`` as the value ``name``; returns the value that holds them.
 
     Raises `Unsupported` (``lowering.unprovable``) where no exact fixed-point form fits 64 bits.
     """
     if quantizer.rounding != "half_up":
         raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
+    if isinstance(form, TableForm):
+        value = quantize_table(lowering, form, quantizer, name, location)
+        lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
+        return value
     if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
         return form.terms[0].value
     lo, hi = _code_bounds(form, quantizer, location)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.elementwise import expanded, sum_of
 from cvm.lowering.form import LinearForm, Shape, Term
+from cvm.lowering.operands import linear_operand, sum_of
 from cvm.lowering.windows import Axis, axes_of
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
@@ -70,7 +70,7 @@ def conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     terms = tuple(Term(total, factor) for total, factor in zip(sums, factors, strict=True))
     shape = lowering.output_shape(operation)
     result = LinearForm(shape, terms, border)
-    bias = expanded(lowering, operation, _bias(lowering, operation), shape)
+    bias = linear_operand(lowering, operation, _bias(lowering, operation), shape)
     return [sum_of(result, bias)]
 
 

@@ -1,0 +1,133 @@
+"""Operands of element-wise operations: their rank, their sums and multiples, their codes, functions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Lowering
+from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
+from cvm.lowering.requantize import requantize
+from cvm.lowering.table import Operand, folded, tabulate
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import quantize_rationals
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real
+
+__all__ = ["by_form", "codes", "codes_of", "expanded", "full_value", "function", "linear_operand", "scaled", "sum_of"]
+
+
+def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, shape: Shape) -> Operand:
+    """An operand of a result of ``shape``, in its rank: trailing dimensions of extent 1 are added."""
+    if isinstance(operand, LinearForm):
+        return linear_operand(lowering, operation, operand, shape)
+    tail = (1,) * (len(shape) - len(operand.shape))
+    if not tail:
+        return operand
+
+    def widen(items: Rationals) -> Rationals:
+        return items.moved(lambda array: array.reshape(array.shape + tail))
+
+    if isinstance(operand, Known):
+        return Known(operand.codes.reshape(operand.shape + tail), widen(operand.scale), widen(operand.offset))
+    value = lowering.emit(operation, "reshape", operand.value, target_shape=operand.shape + tail)
+    if isinstance(operand, TableForm):
+        return TableForm(operand.shape + tail, value, operand.numbers)
+    parts = (widen(item) for item in (operand.slope, operand.origin, operand.offset, operand.radicand))
+    return SurdForm(operand.shape + tail, value, *parts)
+
+
+def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearForm, shape: Shape) -> LinearForm:
+    """`expanded` for a linear form; its shape becomes that of the result."""
+    tail = (1,) * (len(shape) - form.rank)
+    if not tail:
+        return replace(form, shape=shape)
+
+    def widen(items: Rationals) -> Rationals:
+        return items.moved(lambda array: array.reshape(array.shape + tail))
+
+    terms = []
+    for term in form.terms:
+        target = (*lowering.builder.shape(term.value), *tail)
+        value = lowering.emit(operation, "reshape", term.value, target_shape=target)
+        terms.append(Term(value, widen(term.factor)))
+    return replace(form, shape=shape, terms=tuple(terms), constant=widen(form.constant))
+
+
+def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
+    """The sum of two forms of one shape; terms in one value become one."""
+    terms = {term.value: term.factor for term in first.terms}
+    for term in second.terms:
+        terms[term.value] = terms[term.value] + term.factor if term.value in terms else term.factor
+    merged = tuple(Term(value, factor) for value, factor in terms.items())
+    return LinearForm(first.shape, merged, first.constant + second.constant)
+
+
+def scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearForm:
+    """The form with every coefficient scaled."""
+    terms = tuple(Term(term.value, scale(term.factor)) for term in form.terms)
+    return replace(form, terms=terms, constant=scale(form.constant))
+
+
+def function(
+    lowering: Lowering, operation: GraphOperation, parameters: list[str], real: Callable[..., Real]
+) -> Form | Known:
+    """A function of the operands, element by element."""
+    shape = lowering.output_shape(operation)
+    operands = [expanded(lowering, operation, lowering.operand(operation, name), shape) for name in parameters]
+    known = [operand for operand in operands if isinstance(operand, Known)]
+    if len(known) == len(operands):
+        return folded(lowering, operation, known, real, shape, lowering.quantizer(operation))
+    return tabulate(lowering, operation, operands, real, shape)
+
+
+def by_form(
+    lowering: Lowering,
+    operation: GraphOperation,
+    linear: Callable[[Lowering, GraphOperation], LinearForm | None],
+    real: Callable[[Real, Real], Real],
+) -> Form | Known:
+    """By linear forms where both operands have one, else by table."""
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if all(isinstance(operand, Known) or is_linear(operand) for operand in operands):
+        form = linear(lowering, operation)
+        if form is not None:
+            return form
+    return function(lowering, operation, ["x", "y"], real)
+
+
+def is_linear(operand: Operand) -> bool:
+    return isinstance(operand, LinearForm) and not operand.clamped
+
+
+def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantizer: LinearQuantizer) -> str:
+    """An operand's codes under the quantiser of the result."""
+    shape = lowering.output_shape(operation)
+    operand = expanded(lowering, operation, lowering.operand(operation, parameter), shape)
+    if isinstance(operand, Known):
+        codes = quantize_rationals(operand.rationals(), quantizer)
+        return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.{parameter}")
+    return codes_of(lowering, operation, operand, quantizer, parameter)
+
+
+def codes_of(
+    lowering: Lowering, operation: GraphOperation, form: Form | Known, quantizer: LinearQuantizer, what: str
+) -> str:
+    """The codes of a form on the way to a tensor of the document, ``what`` being what they are to it."""
+    assert not isinstance(form, Known)
+    reported = len(lowering.report)
+    name = f"{operation.outputs[0]}.{what}"
+    value = requantize(lowering, form, quantizer, name, lowering.location(operation))
+    del lowering.report[reported:]  # the report is about tensors of the document
+    return value
+
+
+def full_value(lowering: Lowering, operation: GraphOperation, value: str, shape: Shape) -> str:
+    """The value broadcast to its full extent."""
+    if lowering.builder.shape(value) == shape:
+        return value
+    zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
+    return lowering.emit(operation, "broadcast_add", value, zeros)

@@ -1,0 +1,228 @@
+"""Functions by table: any function of operands that have few codes together, exactly.
+
+The operands' values (program tensors) are combined into one index, which says for each element which codes its operands
+have and, where coefficients differ from channel to channel, which channel it is in. The table holds a real number per
+index; it becomes integers when a quantiser is reached (one ``cvm_lut``), or when all its numbers are multiples of one
+rational.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location, Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
+
+if TYPE_CHECKING:
+    from cvm.lowering.context import Lowering
+
+__all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
+
+MOST_ENTRIES = 2**18
+"""Entries of one table: two operands of 8 bits, or one of 16, in up to four variants."""
+
+Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """How one operand's number follows from codes ``xs`` of its values and coefficients that depend on the position."""
+
+    values: tuple[str, ...]
+    coefficients: tuple[Rationals, ...]
+    number: Callable[[Sequence[int], Sequence[Fraction]], Real]
+
+
+def _source(operand: Operand) -> _Source:
+    if isinstance(operand, Known):
+        return _Source((), (operand.rationals(),), lambda xs, c: rational(c[0]))
+    if isinstance(operand, TableForm):
+        numbers = operand.numbers
+        return _Source((operand.value,), (), lambda xs, c: numbers[xs[0]])
+    if isinstance(operand, SurdForm):
+        return _Source(
+            (operand.value,),
+            (operand.slope, operand.origin, operand.offset, operand.radicand),
+            lambda xs, c: rational(c[2]) + rational(c[0] * xs[0] + c[1]) * power(rational(c[3]), Fraction(-1, 2)),
+        )
+    lower, upper = operand.lower, operand.upper
+
+    def clamped_sum(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
+        total = sum((factor * x for factor, x in zip(c[:-1], xs, strict=True)), c[-1])
+        total = total if upper is None else min(total, upper)
+        return rational(total if lower is None else max(total, lower))
+
+    values = tuple(term.value for term in operand.terms)
+    return _Source(values, (*(term.factor for term in operand.terms), operand.constant), clamped_sum)
+
+
+def tabulate(
+    lowering: Lowering,
+    operation: GraphOperation,
+    operands: Sequence[Operand],
+    function: Callable[..., Real],
+    shape: Shape,
+) -> TableForm:
+    """``function`` of the operands, element by element; they are broadcast to ``shape`` and have its rank.
+
+    Raises `Unsupported` where the operands have too many codes together (``lowering.unquantized``), or where the
+    function has no value for a code (``lowering.undefined``).
+    """
+    sources = [_source(operand) for operand in operands]
+    values = list(dict.fromkeys(value for source in sources for value in source.values))
+    spans = [lowering.builder.range(value).hull() for value in values]
+    keys, where = _variants([coefficient for source in sources for coefficient in source.coefficients], len(shape))
+    entries = len(keys) * math.prod(hi - lo + 1 for lo, hi in spans)
+    if not values or entries > MOST_ENTRIES:
+        raise Unsupported(
+            "lowering.unquantized",
+            f"{operation.name} is lowered by a table, for operands of at most {MOST_ENTRIES} combinations of codes; "
+            f"here there are {entries}: give the operands quantisers of fewer bits",
+            lowering.location(operation),
+        )
+    numbers = []
+    for key in keys:
+        for codes in product(*(range(lo, hi + 1) for lo, hi in spans)):
+            held = dict(zip(values, codes, strict=True))
+            numbers.append(_entry(lowering, operation, sources, key, held, function))
+    return TableForm(shape, _index(lowering, operation, values, spans, where, shape), tuple(numbers))
+
+
+def _entry(
+    lowering: Lowering, operation: GraphOperation, sources: Sequence[_Source], key: Sequence[Fraction],
+    held: dict[str, int], function: Callable[..., Real],
+) -> Real:  # fmt: skip
+    rest = iter(key)
+    arguments = []
+    for source in sources:
+        coefficients = [next(rest) for _ in source.coefficients]
+        arguments.append(source.number([held[value] for value in source.values], coefficients))
+    try:
+        return function(*arguments)
+    except (Undefined, Undecided) as error:
+        at = ", ".join(f"{value} = {item}" for value, item in held.items())
+        what = "undefined" if isinstance(error, Undefined) else "undecided"
+        raise Unsupported(
+            f"lowering.{what}", f"{operation.name} at the codes {at}: {error}", lowering.location(operation)
+        ) from None
+
+
+def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[Any]]:
+    """The distinct combinations of coefficients, and which of them serves which position."""
+    if not coefficients:
+        return [()], np.zeros((1,) * rank, np.int64)
+    whole = np.broadcast_shapes((1,) * rank, *(item.shape for item in coefficients))
+    columns = [item.broadcast(whole).fractions() for item in coefficients]
+    index: dict[tuple[Fraction, ...], int] = {}
+    where = np.array([index.setdefault(key, len(index)) for key in zip(*columns, strict=True)], np.int64)
+    return list(index), where.reshape(whole)
+
+
+def _index(
+    lowering: Lowering, operation: GraphOperation, values: Sequence[str], spans: Sequence[tuple[int, int]],
+    where: npt.NDArray[Any], shape: Shape,
+) -> str:  # fmt: skip
+    """One value with elements in [0, entries): the place of the codes in a table with one run per variant."""
+    builder = lowering.builder
+    steps = [math.prod(hi - lo + 1 for lo, hi in spans[i + 1 :]) for i in range(len(spans))]
+    run = math.prod(hi - lo + 1 for lo, hi in spans)
+    start = where * run - sum(lo * step for (lo, _), step in zip(spans, steps, strict=True))
+    if len(values) == 1 and not start.any() and builder.shape(values[0]) == shape:
+        return values[0]
+    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+    terms = [values[i] for i in order]
+    if builder.shape(terms[0]) != shape:
+        zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
+        terms[0] = lowering.emit(operation, "broadcast_add", terms[0], zeros)
+    rank = len(shape)
+    parameters = [
+        *(builder.parameter(np.full((1,) * rank, steps[i], np.int64), name="step") for i in order),
+        builder.parameter(start.astype(np.int64), name="start"),
+        builder.parameter(np.zeros((1,) * rank, np.int64), name="shift"),
+    ]
+    last = int(where.max() + 1) * run - 1
+    return lowering.emit(operation, "requantize", *terms, *parameters, rounding="half_up", lo=0, hi=last)
+
+
+def quantize_table(
+    lowering: Lowering, form: TableForm, quantizer: LinearQuantizer, name: str, location: Location
+) -> str:
+    """Emit the codes of a table's numbers under ``quantizer`` as the value ``name``."""
+    try:
+        tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(len(quantizer.scale))]
+    except (Undefined, Undecided) as error:
+        what = "undefined" if isinstance(error, Undefined) else "undecided"
+        raise Unsupported(f"lowering.{what}", f"a code of {name!r} cannot be decided: {error}", location) from None
+    builder, value = lowering.builder, form.value
+    if quantizer.axis is not None:
+        offsets = [1] * len(form.shape)
+        offsets[quantizer.axis] = len(quantizer.scale)
+        start = (np.arange(len(quantizer.scale)) * len(form.numbers)).reshape(offsets)
+        (value,) = builder.add(
+            "broadcast_add", (value, builder.constant(start, f"{name}.channel")), name=f"{name}.index"
+        )
+    table = builder.constant(np.array([item for items in tables for item in items], np.int64), name=f"{name}.table")
+    (codes,) = builder.add("cvm_lut", (table, value), name=name)
+    return codes
+
+
+def folded(
+    lowering: Lowering,
+    operation: GraphOperation,
+    operands: Sequence[Known],
+    function: Callable[..., Real],
+    shape: Shape,
+    quantizer: LinearQuantizer | None,
+) -> Known:
+    """``function`` of constants. Without a quantiser its results must be rational.
+
+    Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``, ``lowering.unquantized``).
+    """
+    sources = [_source(operand) for operand in operands]
+    keys, where = _variants([item for source in sources for item in source.coefficients], len(shape))
+    numbers = [_entry(lowering, operation, sources, key, {}, function) for key in keys]
+    where = np.broadcast_to(where, shape)
+    if quantizer is not None:
+        channel = np.zeros(shape, np.int64) if quantizer.axis is None else np.indices(shape)[quantizer.axis]
+        pairs = zip(where.ravel().tolist(), channel.ravel().tolist(), strict=True)
+        codes = np.array([code(numbers[i], quantizer, c) for i, c in pairs], np.int64).reshape(shape)
+        return known_codes(codes, quantizer)
+    exact = [number.exact for number in numbers if number.exact is not None]
+    if len(exact) < len(numbers):
+        message = f"{operation.name} gives irrational constants: give {operation.outputs[0]!r} a quantiser"
+        raise Unsupported("lowering.unquantized", message, lowering.location(operation))
+    values = Rationals.of(exact, (len(exact),)).moved(lambda items: items[where])
+    rank = len(shape)
+    scale = Rationals.scalar(Fraction(1, values.denominator), rank)
+    return Known(values.numerators, scale, Rationals.scalar(0, rank))
+
+
+def lattice(lowering: Lowering, form: TableForm, name: str) -> LinearForm | None:
+    """The table as a linear form of one integer tensor, if its numbers are equally spaced rationals that fit int32."""
+    numbers = [number.exact for number in form.numbers if number.exact is not None]
+    if len(numbers) < len(form.numbers):
+        return None
+    first = numbers[0]
+    denominator = math.lcm(*(number.denominator for number in numbers))
+    steps = [int((number - first) * denominator) for number in numbers]
+    divisor = math.gcd(*steps) or 1
+    items = np.array([step // divisor for step in steps], dtype=object)
+    if max(abs(item) for item in items.tolist()) > 2**31 - 1:
+        return None
+    table = lowering.builder.constant(items.astype(np.int64), name=f"{name}.table")
+    (value,) = lowering.builder.add("cvm_lut", (table, form.value), name=f"{name}.cvm_lut")
+    rank = len(form.shape)
+    term = Term(value, Rationals.scalar(Fraction(divisor, denominator), rank))
+    return LinearForm(form.shape, (term,), Rationals.scalar(first, rank))
