@@ -173,17 +173,20 @@ class Op(ABC):
                 f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {first['msg']}{found}", location
             ) from None
 
+    def check_arity(self, count: int, location: Location | None = None) -> None:
+        """Require a possible number of inputs. Raises `Invalid` with code ``ops.<op>.arity``."""
+        least, largest = self.arity()
+        if count < least or (largest is not None and count > largest):
+            expected = f"{least}" if largest == least else f"{least} to {largest or 'any number'}"
+            raise Invalid(f"ops.{self.name}.arity", f"{self.name} takes {expected} inputs, found {count}", location)
+
     def infer(self, call: Call, location: Location | None = None) -> tuple[Shape, ...]:
         """Output shapes, for input shapes of any rank and extents and attributes that `parse` gave.
 
         Raises `Invalid` with code ``ops.<op>.arity``, ``ops.<op>.shape`` (an input that no tensor can be) or
         ``ops.<op>.C<n>``, the violated rule; nothing else.
         """
-        least, largest = self.arity()
-        count = len(call.shapes)
-        if count < least or (largest is not None and count > largest):
-            expected = f"{least}" if largest == least else f"{least} to {largest or 'any number'}"
-            raise Invalid(f"ops.{self.name}.arity", f"{self.name} takes {expected} inputs, found {count}", location)
+        self.check_arity(len(call.shapes), location)
         for index, shape in enumerate(call.shapes):
             if not 1 <= len(shape) <= MAX_RANK or min(shape) < 1:
                 raise Invalid(

@@ -91,6 +91,7 @@ class Scope:
         """
         declaration = ops.get(op, location)
         typed = declaration.parse(attributes, location)
+        declaration.check_arity(len(inputs), location)
         kinds = declaration.input_kinds(len(inputs))
         for place, name in enumerate(inputs):
             self.read(name, kinds[place] if place < len(kinds) else None, location)

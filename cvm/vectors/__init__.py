@@ -1,0 +1,28 @@
+"""Test vectors: reading them, and running them against executors of ours or any external program.
+
+``spec_vectors/README.md`` says what a vector is and what the protocol of external programs is, byte for byte.
+"""
+
+from cvm.vectors.answer import Answer, Runner
+from cvm.vectors.check import Difference, Report, Tally, check
+from cvm.vectors.command import CommandRunner
+from cvm.vectors.format import OpCase, ProgramCase, Run, VectorFile, VectorTensor, decode, encode
+from cvm.vectors.own import ExecutorRunner
+
+__all__ = [
+    "Answer",
+    "CommandRunner",
+    "Difference",
+    "ExecutorRunner",
+    "OpCase",
+    "ProgramCase",
+    "Report",
+    "Run",
+    "Runner",
+    "Tally",
+    "VectorFile",
+    "VectorTensor",
+    "check",
+    "decode",
+    "encode",
+]

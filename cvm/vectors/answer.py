@@ -1,0 +1,41 @@
+"""What is asked of an implementation, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from cvm.vectors.format import OpCase, ProgramCase, VectorTensor
+
+__all__ = ["UNSUPPORTED", "VERDICTS", "Answer", "Runner"]
+
+UNSUPPORTED = "unsupported"
+VERDICTS = ("value", "invalid", "malformed", "limit", UNSUPPORTED, "error")
+"""The verdicts of vectors; ``unsupported``, which skips the case; ``error``, which never matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one case. What is empty was not said, and is not compared, but for outputs of a value."""
+
+    verdict: str
+    code: str = ""
+    message: str = ""
+    outputs: tuple[VectorTensor, ...] = ()
+    digest: str = ""
+    runs: tuple[Mapping[str, VectorTensor], ...] = ()
+
+
+class Runner(Protocol):
+    """An implementation under test. It answers every case; it never raises for what a case contains."""
+
+    @property
+    def name(self) -> str:
+        """What is under test, for reports."""
+
+    def op(self, case: OpCase) -> Answer:
+        """Apply an op to the case's inputs, each taken as a constant."""
+
+    def program(self, case: ProgramCase) -> Answer:
+        """Load a program and run it for all the case's runs, in order, from its initial state."""

@@ -1,0 +1,85 @@
+"""The executors of this project under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
+from cvm.executors import create, initial_state
+from cvm.program import Output, ProgramBuilder, decode, verify
+from cvm.vectors.answer import UNSUPPORTED, Answer
+from cvm.vectors.format import OpCase, ProgramCase, VectorTensor
+
+__all__ = ["ExecutorRunner"]
+
+_VERDICTS: dict[type[CvmError], str] = {Invalid: "invalid", LimitExceeded: "limit", Malformed: "malformed"}
+
+
+class ExecutorRunner:
+    """The executor called ``name``, behind the builder, the codec and the verifier, as programs meet it.
+
+    An op is applied twice: to its inputs as constants and, where the verifier admits it, to the same tensors as inputs
+    of a program with the least intervals that hold them, since an executor may choose another method then. Both
+    results must be the same. FORMAL reads no intervals: it is asked once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def op(self, case: OpCase) -> Answer:
+        """See `Runner.op`."""
+        return _answered(lambda: self._op(case))
+
+    def program(self, case: ProgramCase) -> Answer:
+        """See `Runner.program`."""
+        return _answered(lambda: self._program(case))
+
+    def _op(self, case: OpCase) -> Answer:
+        outputs = self._applied(case, constant=True)
+        if self.name == "formal":
+            return Answer("value", outputs=outputs)
+        try:
+            again = self._applied(case, constant=False)
+        except CvmError:  # the intervals of inputs prove less than the values of constants
+            return Answer("value", outputs=outputs)
+        if again != outputs:
+            return Answer("error", message="another result for inputs of the same values", outputs=again)
+        return Answer("value", outputs=outputs)
+
+    def _applied(self, case: OpCase, constant: bool) -> tuple[VectorTensor, ...]:
+        builder, feeds, names = ProgramBuilder(), {}, []
+        for place, tensor in enumerate(case.inputs):
+            array = tensor.array()
+            if tensor.dtype == "int64":
+                names.append(builder.parameter(array))
+            elif constant:
+                names.append(builder.constant(array))
+            else:
+                name = builder.input(f"x{place}", array.shape, int(array.min()), int(array.max()))
+                feeds[name] = array
+                names.append(name)
+        results = builder.add(case.op, names, case.attributes)
+        executor = create(self.name, verify(builder.build([Output(result, result) for result in results])))
+        values = executor.run(feeds, {}).values
+        return tuple(VectorTensor.of(values[result]) for result in results)
+
+    def _program(self, case: ProgramCase) -> Answer:
+        verified = verify(decode(case.program))
+        executor = create(self.name, verified)
+        state, runs = initial_state(verified.program), []
+        for run in case.runs:
+            feeds = {name: tensor.array() for name, tensor in run.inputs.items()}
+            result = executor.run(feeds, state, capture="all")
+            state = result.state
+            runs.append({name: VectorTensor.of(array) for name, array in result.values.items()})
+        return Answer("value", digest=verified.program.digest, runs=tuple(runs))
+
+
+def _answered(ask: Callable[[], Answer]) -> Answer:
+    """The answer, with every exception as one: a refusal as its verdict, anything else as an error."""
+    try:
+        return ask()
+    except CvmError as error:
+        return Answer(_VERDICTS.get(type(error), UNSUPPORTED), error.code, error.message)
+    except Exception as error:
+        return Answer("error", message=f"{type(error).__name__}: {error}")

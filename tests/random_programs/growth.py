@@ -1,0 +1,173 @@
+"""A program that grows node by node: values to choose from, and ways to make any value fit an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cvm.ops.ranges import INT32_MAX
+from cvm.program import ProgramBuilder
+
+T = TypeVar("T")
+Shape = tuple[int, ...]
+
+LARGEST = 60
+"""Elements of a tensor that ops are applied to; results may be a few times larger."""
+
+
+class Growth:
+    """A builder, what it holds, and the draw of hypothesis. ``latest`` is the value that the next node reads first."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[T]], T]) -> None:
+        self.draw: Any = draw
+        self.builder = ProgramBuilder()
+        self.random = Random(draw(st.integers(0, 2**32 - 1)))
+        self.values: list[str] = []
+        self.ops: list[str] = []
+        self.depth: dict[str, int] = {}
+
+    # What hypothesis decides.
+
+    def number(self, lo: int, hi: int) -> int:
+        return self.draw(st.integers(lo, hi))
+
+    def chance(self) -> bool:
+        return self.draw(st.booleans())
+
+    def choice(self, items: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(items))
+
+    def shape(self, rank: int | None = None) -> Shape:
+        """Small extents; few of them above 1 in a high rank."""
+        rank = rank or self.choice((1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8))
+        wide = min(rank, 3)
+        extents = [self.number(1, 4) if place < wide else self.number(1, 2 if rank < 6 else 1) for place in range(rank)]
+        self.random.shuffle(extents)
+        return tuple(extents)
+
+    # Elements: half of them from the ends of the interval.
+
+    def elements(self, shape: Shape, lo: int, hi: int) -> np.ndarray:
+        edges = [edge for edge in (lo, hi, 0, 1, -1) if lo <= edge <= hi]
+        pick = self.random
+        items = [pick.choice(edges) if pick.random() < 0.5 else pick.randint(lo, hi) for _ in range(prod(shape))]
+        return np.array(items, np.int64).reshape(shape)
+
+    def interval(self) -> tuple[int, int]:
+        """Of one to 31 bits, and around zero, above or below it."""
+        largest = 2 ** self.number(0, 31) - 1
+        return self.choice(
+            ((-largest, largest), (0, largest), (-largest, 0), (-largest - 1, largest), (largest, largest))
+        )
+
+    # Sources.
+
+    def source(self, shape: Shape, limit: int = INT32_MAX) -> str:
+        """A new input or constant with elements up to ``limit``."""
+        lo, hi = (max(-limit, min(bound, limit)) for bound in self.interval())
+        if self.chance():
+            return self.kept(self.builder.input(f"x{len(self.values)}", shape, lo, hi), 0)
+        return self.kept(self.builder.constant(self.elements(shape, lo, hi)), 0)
+
+    def constant(self, items: Any) -> str:
+        return self.builder.constant(np.asarray(items))
+
+    def kept(self, name: str, depth: int) -> str:
+        self.depth.setdefault(name, depth)
+        if name not in self.values:
+            self.values.append(name)
+        return name
+
+    # Values.
+
+    @property
+    def latest(self) -> str:
+        return self.values[-1]
+
+    def shape_of(self, name: str) -> Shape:
+        return self.builder.shape(name)
+
+    def magnitude(self, name: str) -> int:
+        return self.builder.range(name).magnitude()
+
+    def add(self, op: str, inputs: Sequence[str], **attributes: Any) -> tuple[str, ...]:
+        """Apply an op; its results are values from now on."""
+        names = self.builder.add(op, inputs, attributes)
+        self.ops.append(op)
+        depth = 1 + max(self.depth.get(name, 0) for name in inputs)
+        for name in names:
+            self.kept(name, depth)
+        return names
+
+    def one(self, op: str, *inputs: str, **attributes: Any) -> str:
+        (name,) = self.add(op, inputs, **attributes)
+        return name
+
+    def operand(self) -> str:
+        """Mostly the latest value, so that programs are deep; cut down where it is large."""
+        name = self.latest if self.number(0, 3) else self.choice(self.values)
+        return self.small(name)
+
+    def small(self, name: str) -> str:
+        """A value of not too many elements: itself, or its first elements along every axis."""
+        if prod(self.shape_of(name)) <= LARGEST:
+            return name
+        end = []
+        for extent in self.shape_of(name):
+            room = max(1, LARGEST // (2 * prod(end)))
+            end.append(min(extent, room))
+        return self.one("slice", name, begin=(), end=tuple(end), strides=())
+
+    def adapted(self, name: str, shape: Shape) -> str:
+        """A value of that shape: the same elements where their number fits, else elements at drawn places."""
+        if self.shape_of(name) == shape:
+            return name
+        count = prod(self.shape_of(name))
+        if count == prod(shape):
+            return self.one("reshape", name, target_shape=shape)
+        places = np.array([self.random.randint(-1, count) for _ in range(prod(shape))]).reshape(shape)
+        return self.one("take", name, self.constant(places))
+
+    def ranked(self, rank: int) -> str:
+        """An operand of that rank."""
+        name = self.operand()
+        shape = self.shape_of(name)
+        return name if len(shape) == rank else self.adapted(name, self.shape(rank))
+
+    def like(self, shape: Shape) -> str:
+        """Another operand of that shape: a value that has it, or an adapted one, or a new one."""
+        same = [name for name in self.values if self.shape_of(name) == shape]
+        kind = self.number(0, 3)
+        if kind == 0 or (kind == 1 and not same):
+            return self.source(shape)
+        return self.choice(same) if kind == 1 else self.adapted(self.small(self.choice(self.values)), shape)
+
+    def broadcastable(self, shape: Shape) -> Shape:
+        """A shape that broadcasts with ``shape``; where extents are 1 it may grow them."""
+        kept = shape[self.number(0, len(shape) - 1) :] if self.chance() else shape
+        room = max(1, LARGEST // prod(shape))
+        grown = tuple(
+            1 if not self.number(0, 2) else self.number(1, min(3, room)) if extent == 1 else extent for extent in kept
+        )
+        return grown if prod(np.broadcast_shapes(shape, grown)) <= 4 * LARGEST else kept
+
+    def limited(self, name: str, bits: int) -> str:
+        """A value of magnitude below 2^bits: itself, or cut or scaled by one of the ops that can."""
+        bound = 2**bits - 1
+        if self.magnitude(name) <= bound:
+            return name
+        way = self.number(0, 3)
+        if way == 0 or bits == 0:
+            return self.one("clip", name, a_min=-bound, a_max=bound)
+        if way == 1:
+            return self.one("cvm_clip", name, precision=bits + 1)
+        shift = max(1, self.magnitude(name).bit_length() - bits)
+        if way == 2:
+            return self.one("cvm_right_shift", name, precision=bits + 1, shift_bit=shift)
+        m, c, s = (self.builder.parameter([item]) for item in (1, 0, shift))
+        return self.one("requantize", name, m, c, s, rounding="half_even", lo=-bound, hi=bound)

@@ -1,0 +1,199 @@
+"""A consumer of the test vectors that uses nothing of the project: plain Python, no third-party package.
+
+With a folder (default: spec_vectors) it runs what it implements and prints what passed and what is skipped;
+with --serve it is an external program of the protocol (spec_vectors/README.md).
+It verifies nothing, and skips what it has not: the vision ops, upsampling, whole programs, cases without a value.
+"""
+
+# One page, to be read in one go.
+# fmt: off
+import sys
+from itertools import product, zip_longest
+from math import prod
+from pathlib import Path
+from struct import pack, unpack
+
+LONG = {0xC4: ("binary", 1), 0xC5: ("binary", 2), 0xC6: ("binary", 4), 0xD9: ("text", 1), 0xDA: ("text", 2),
+        0xDB: ("text", 4), 0xDC: ("array", 2), 0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4)}
+
+def read(b, i=0):
+    """The msgpack item at place i, and the place after it."""
+    t, i = b[i], i + 1
+    if t < 0x80 or t >= 0xE0:
+        return t - 256 * (t >= 0xE0), i
+    if t in (0xC2, 0xC3):
+        return t == 0xC3, i
+    if 0xCC <= t <= 0xD3:
+        return int.from_bytes(b[i : i + (1 << t % 4)], "big", signed=t >= 0xD0), i + (1 << t % 4)
+    kind, size = LONG.get(t) or ("map" if t < 0x90 else "array" if t < 0xA0 else "text", 0)
+    n, i = int.from_bytes(b[i : i + size], "big") if size else t & (31 if t >= 0xA0 else 15), i + size
+    if kind in ("text", "binary"):
+        return b[i : i + n].decode() if kind == "text" else b[i : i + n], i + n
+    items = []
+    for _ in range(2 * n if kind == "map" else n):
+        item, i = read(b, i)
+        items.append(item)
+    return dict(zip(items[::2], items[1::2], strict=True)) if kind == "map" else items, i
+
+def write(x):
+    """An item as msgpack, always in its longest form."""
+    if isinstance(x, int):
+        return b"\xd3" + pack(">q", x)
+    if isinstance(x, str | bytes):
+        data = x.encode() if isinstance(x, str) else x
+        return (b"\xdb" if isinstance(x, str) else b"\xc6") + pack(">I", len(data)) + data
+    items = x if isinstance(x, list) else [part for pair in x.items() for part in pair]
+    return (b"\xdd" if isinstance(x, list) else b"\xdf") + pack(">I", len(x)) + b"".join(map(write, items))
+
+class Tensor:
+    """A shape, and the elements by index, made by a rule."""
+
+    def __init__(self, shape, rule):
+        self.shape = list(shape)
+        self.at = {d: rule(d) for d in product(*map(range, self.shape))}
+
+    def __getitem__(self, d):
+        return self.at[tuple(d)]
+
+def tensor(shape, items):
+    stream = iter(items)
+    return Tensor(shape, lambda d: next(stream))
+
+def shaped(x, shape):
+    return tensor(shape, x.at.values())
+
+def each(f):
+    """An op on elements, with shapes aligned at the right."""
+    def op(*xs, **a):
+        n = max(len(x.shape) for x in xs)
+        shape = [max(e) for e in zip_longest(*(x.shape[::-1] for x in xs), fillvalue=1)][::-1]
+        own = [lambda d, x=x: x[[i % e for i, e in zip(d[n - len(x.shape) :], x.shape, strict=True)]] for x in xs]
+        return Tensor(shape, lambda d: f(*(element(d) for element in own), **a))
+
+    return op
+
+def cut(v, precision):
+    return max(1 - 2 ** (precision - 1), min(v, 2 ** (precision - 1) - 1))
+
+def real(x, axes):
+    return [k % len(x.shape) for k in axes]
+
+def other(x, gone):
+    return [n for k, n in enumerate(x.shape) if k not in gone] or [1]
+
+def pick(x, *places):
+    return Tensor(map(len, places), lambda d: x[[at[i] for at, i in zip(places, d, strict=True)]])
+
+def reduce(f, x, axes, keepdims, exclude):
+    gone = {k for k in range(len(x.shape)) if not axes or (k in real(x, axes)) != exclude}
+    groups = {}
+    for d, v in x.at.items():
+        groups.setdefault(tuple(0 if k in gone else i for k, i in enumerate(d)), []).append(v)
+    shape = [1 if k in gone else n for k, n in enumerate(x.shape)] if keepdims else other(x, gone)
+    return tensor(shape, map(f, groups.values()))
+
+def conv2d(x, w, b=None, *, padding, stride, dilation, groups):
+    (n, _, *size), (oc, ic, *k) = x.shape, w.shape
+    out = [(size[a] + 2 * padding[a] - dilation[a] * (k[a] - 1) - 1) // stride[a] + 1 for a in (0, 1)]
+    def rule(d):
+        total = b[d[1],] if b else 0
+        for c, *tap in product(range(ic), range(k[0]), range(k[1])):
+            place = (d[2 + a] * stride[a] - padding[a] + tap[a] * dilation[a] for a in (0, 1))
+            total += x.at.get((d[0], d[1] // (oc // groups) * ic + c, *place), 0) * w[d[1], c, *tap]
+        return total
+
+    return Tensor([n, oc, *out], rule)
+
+def max_pool2d(x, pool_size, padding, strides, ceil_mode):
+    rest = [x.shape[2 + a] + 2 * padding[a] - pool_size[a] + ceil_mode * (strides[a] - 1) for a in (0, 1)]
+    def rule(d):
+        spans = (range(f := d[2 + a] * strides[a] - padding[a], f + pool_size[a]) for a in (0, 1))
+        return max(x.at[place] for place in product(d[:1], d[1:2], *spans) if place in x.at)
+
+    return Tensor([*x.shape[:2], *(rest[a] // strides[a] + 1 for a in (0, 1))], rule)
+
+def requantize(*v, rounding, lo, hi):
+    n, p = len(v) // 2 - 1, 1 << v[-1]
+    total = sum(v[i] * v[n + i] for i in range(n)) + v[-2]
+    found = {"half_up": (2 * total + p) // (2 * p), "toward_zero": abs(total) // p * (1 if total > 0 else -1),
+             "half_even": total // p + (2 * (total % p) + total // p % 2 > p)}
+    return max(lo, min(found[rounding], hi))
+
+def cuts(x, begin, end, strides):
+    for n, b, e, s in zip_longest(x.shape, begin, end, strides):
+        low, high = (0, n) if (s or 1) > 0 else (-1, n - 1)
+        ends = (0 if b is None else b, n if e is None else e)
+        yield range(*(max(low, min(v + n * (v < 0), high)) for v in ends), s or 1)
+
+def concatenate(*xs, axis):
+    k, parts = axis % len(xs[0].shape), [(x, i) for x in xs for i in range(x.shape[axis])]
+    shape = [*xs[0].shape[:k], len(parts), *xs[0].shape[k + 1 :]]
+    return Tensor(shape, lambda d: parts[d[k]][0][*d[:k], parts[d[k]][1], *d[k + 1 :]])
+
+def take(x, i, axis=None):
+    x, axis = (shaped(x, [len(x.at)]), 0) if axis is None else (x, axis)
+    k, m, last = axis % len(x.shape), len(i.shape), x.shape[axis] - 1
+    at = Tensor(i.shape, lambda d: max(0, min(i[d], last)))
+    return Tensor([*x.shape[:k], *i.shape, *x.shape[k + 1 :]], lambda d: x[*d[:k], at[d[k : k + m]], *d[k + m :]])
+
+def transpose(x, axes):
+    to = real(x, axes) or [*range(len(x.shape))][::-1]
+    return Tensor([x.shape[k] for k in to], lambda d: x[[d[to.index(k)] for k in range(len(d))]])
+
+OPS = {
+    "sum": lambda x, **a: reduce(sum, x, **a), "max": lambda x, **a: reduce(max, x, **a), "broadcast_max": each(max),
+    "broadcast_add": each(lambda a, b: a + b), "elemwise_add": each(lambda a, b: a + b), "abs": each(abs),
+    "broadcast_sub": each(lambda a, b: a - b), "elemwise_sub": each(lambda a, b: a - b), "negative": each(lambda x: -x),
+    "broadcast_mul": each(lambda a, b: a * b), "relu": each(lambda x: max(x, 0)), "cvm_clip": each(cut),
+    "broadcast_div": each(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0),
+    "broadcast_greater": each(lambda a, b: int(a > b)), "cvm_precision": each(lambda x: max(1, x.bit_length())),
+    "clip": each(lambda x, a_min, a_max: max(a_min, min(x, a_max))), "requantize": each(requantize),
+    "cvm_right_shift": each(lambda x, precision, shift_bit: cut((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
+    "cvm_left_shift": each(lambda x, precision, shift_bit: cut(x << shift_bit, precision)),
+    "conv2d": conv2d, "max_pool2d": max_pool2d, "take": take, "cvm_lut": take, "concatenate": concatenate,
+    "tile": lambda x, reps: pick(shaped(x, (n := [1] * (len(reps) - len(x.shape)) + x.shape)), *(
+        [*range(e)] * t for e, t in zip(n, [1] * (len(n) - len(reps)) + reps, strict=True))),
+    "transpose": transpose, "slice": lambda x, **a: pick(x, *cuts(x, **a)),
+    "dense": lambda x, w, b=None: Tensor([x.shape[0], w.shape[0]], lambda d: (b[d[1:]] if b else 0) + sum(
+        x[d[0], k] * w[d[1], k] for k in range(x.shape[1]))),
+    "repeat": lambda x, axis, repeats: pick(x, *(
+        [i // repeats for i in range(n * repeats)] if [k] == real(x, [axis]) else range(n)
+        for k, n in enumerate(x.shape))),
+    "slice_like": lambda x, like, axes: pick(x, *(
+        range(like.shape[k] if k in (real(x, axes) or range(len(like.shape))) else n) for k, n in enumerate(x.shape))),
+    "expand_dims": lambda x, axis, num_newaxis: shaped(
+        x, [*x.shape[: axis % (k := len(x.shape) + 1)], *[1] * num_newaxis, *x.shape[axis % k :]]),
+    "flatten": lambda x: shaped(x, [len(x.at)]), "reshape": lambda x, target_shape: shaped(x, target_shape),
+    "squeeze": lambda x, axes: shaped(x, other(x, real(x, axes) or [k for k, n in enumerate(x.shape) if n == 1])),
+    "where": lambda c, a, b: Tensor(a.shape, lambda d: (a if c[d[: len(c.shape)]] else b)[d]),
+}
+
+def answer(op, case):
+    inputs = [tensor(n, unpack(f"<{prod(n)}{'iq'[t == 'int64']}", data)) for t, n, data in case["inputs"]]
+    y = OPS[op](*inputs, **case["attributes"])
+    return [["int32", y.shape, pack(f"<{len(y.at)}i", *y.at.values())]]
+
+def serve(source, sink):
+    while header := source.read(4):
+        q, _ = read(source.read(unpack("<I", header)[0]))
+        try:
+            said = {"verdict": "value", "outputs": answer(q["op"], q)}
+        except Exception:
+            said = {"verdict": "unsupported"}
+        frame = write({"id": q["id"], **said})
+        sink.write(pack("<I", len(frame)) + frame)
+        sink.flush()
+
+def main(folder):
+    wrong = []
+    for path in sorted(Path(folder).rglob("*.msgpack")):
+        (_, _, header, cases), _ = read(path.read_bytes())
+        values = [case for case in cases if case["verdict"] == "value" and header.get("op") in OPS]
+        failed = [case["id"] for case in values if answer(header["op"], case) != case["outputs"]]
+        wrong += failed
+        print(f"{path.stem}: {len(values) - len(failed)} passed, {len(cases) - len(values)} skipped, failed: {failed}")
+    return bool(wrong)
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:] or [str(Path(__file__).parents[1] / "spec_vectors")]
+    sys.exit(serve(sys.stdin.buffer, sys.stdout.buffer) if arguments == ["--serve"] else main(*arguments))
