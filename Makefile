@@ -1,0 +1,62 @@
+# `make help` lists what there is. Everything is installed into $(VENV); nothing else on the machine is touched.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | column -t -s '#' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.installed ## compile, run and check the model that comes with cvm
+	@$(BIN)/cvm demo
+
+.PHONY: test
+test: $(VENV)/.installed-test ## the tests (arguments for pytest: ARGS=...)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+.PHONY: test-long
+test-long: $(VENV)/.installed-test ## the suites that take minutes
+	@$(BIN)/python -m pytest -n auto -m long $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, stale pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/lint_formal.py
+	$(BIN)/python tools/lint_imports.py
+	$(BIN)/python tools/generate_ops_page.py --check
+	$(BIN)/python tools/generate_cli_page.py --check
+
+.PHONY: docs
+docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
+	$(BIN)/python tools/generate_ops_page.py
+	$(BIN)/python tools/generate_cli_page.py
+	$(BIN)/python tools/run_readme.py --write
+
+.PHONY: vectors
+vectors: $(VENV)/.installed ## write the test vectors
+	$(BIN)/python tools/make_vectors.py
+
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "cvm needs Python 3.11 or later: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test

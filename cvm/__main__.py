@@ -1,0 +1,7 @@
+"""``python -m cvm`` is the command ``cvm``."""
+
+import sys
+
+from cvm.cli import main
+
+sys.exit(main())

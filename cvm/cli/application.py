@@ -1,0 +1,138 @@
+"""All commands in one application, and what every one of them has in common: how it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from cvm.cli import check, compile, demo, doctor, inspect, nnef, ops, run, vectors
+from cvm.cli.declaration import Command, Group
+from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
+from cvm.errors import CvmError, LimitExceeded
+
+__all__ = ["COMMANDS", "EXIT_CODES", "application", "execute"]
+
+EXIT_CODES = (
+    (0, "fine"),
+    (1, "a comparison failed"),
+    (2, "wrong usage of the command line"),
+    (3, "a model or data that cannot be read, is malformed or invalid, or needs what cvm does not support"),
+    (4, "a limit is exceeded"),
+    (5, "a claim cannot be recomputed (for commands that verify one)"),
+    (BUG, "a bug in cvm"),
+    (INTERRUPTED, "interrupted"),
+)
+"""What every command returns."""
+
+_HELP = """Deterministic, integer-only neural networks: the same bytes on every machine.
+
+Results go to stdout, everything else to stderr; with --json a result is one JSON document, also on failure.
+
+\b
+Examples:
+  cvm demo
+  cvm compile model/ -o model.cvm
+  cvm run model.cvm -i image=photo.npy -o result.npz
+  cvm check model.cvm -i photo.npy
+"""
+
+COMMANDS: Mapping[str, Command | Group] = {
+    "compile": compile.COMMAND,
+    "run": run.COMMAND,
+    "check": check.COMMAND,
+    "inspect": inspect.COMMAND,
+    "ops": ops.COMMAND,
+    "nnef": nnef.GROUP,
+    "vectors": vectors.GROUP,
+    "demo": demo.COMMAND,
+    "doctor": doctor.COMMAND,
+}
+"""All commands, in the order of the help."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"cvm {version('cvm')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def application() -> typer.Typer:
+    """The application with all commands."""
+    listed = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
+    app = _group(_HELP, f"\b\nExit codes:\n{listed}")
+    app.callback()(_root)
+    for name, entry in COMMANDS.items():
+        if isinstance(entry, Group):
+            group = _group(entry.summary)
+            for subname, command in entry.commands.items():
+                group.command(subname, epilog=command.epilog)(command.function)
+            group.callback()(_nothing)  # a group of one command is a group as well
+            app.add_typer(group, name=name)
+        else:
+            app.command(name, epilog=entry.epilog)(entry.function)
+    return app
+
+
+def _group(summary: str, epilog: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        help=summary, epilog=epilog, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+
+
+def _nothing() -> None:
+    pass
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; every way to end becomes an exit code, and no exception leaves."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    as_json = "--json" in words
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    return _outcome(words, as_json)
+
+
+def _outcome(words: list[str], as_json: bool) -> int:
+    try:
+        code = _code(get_command(application()).main(words, prog_name="cvm", standalone_mode=False))
+        return report_interruption(as_json) if code == INTERRUPTED else code
+    except CvmError as error:
+        return report_error(error, _command(words), as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return report_interruption(as_json)
+    except MemoryError:
+        return report_error(LimitExceeded("limit.memory", "memory is exhausted"), _command(words), as_json)
+    except (BrokenPipeError, SystemExit):
+        # Only a pipe that breaks while a help text is written makes the library call sys.exit.
+        return 0
+    except Exception as error:
+        # Errors of usage have no common base over the versions of Typer, but all of them can say what is wrong.
+        if hasattr(error, "format_message"):
+            return report_error(Usage(error.format_message()), _command(words), as_json)
+        return report_bug(error, words, as_json)
+
+
+def _command(words: list[str]) -> str:
+    """The command of a command line, as far as it is one."""
+    entry = COMMANDS.get(words[0])
+    named = words[:2] if isinstance(entry, Group) and words[1:] and words[1] in entry.commands else words[:1]
+    return " ".join(["cvm", *named]) if entry is not None else "cvm"
+
+
+def _code(outcome: Any) -> int:
+    return outcome if isinstance(outcome, int) else 0

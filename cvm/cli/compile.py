@@ -1,0 +1,128 @@
+"""``cvm compile``: an NNEF model to an integer program, with what was proven about every tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cvm.cli.declaration import Command
+from cvm.cli.failures import Usage
+from cvm.cli.options import Json
+from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.program.model import Exactness
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["COMMAND", "report"]
+
+
+def command(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An NNEF model: a folder, an archive (.tgz) or a document.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="OUT.cvm", help="The program file to write."),
+    ] = None,
+    quant: Annotated[
+        Path | None,
+        typer.Option("--quant", metavar="FILE", help="Quantisation information in place of the model's graph.quant."),
+    ] = None,
+    no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Compile an NNEF model to an integer program.
+
+    Every tensor is reported as exact, or with the proven bound on its difference from the document's meaning, in
+    codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
+    that these leave unused (headroom).
+    """
+    import cvm
+    from cvm.program.verifier import verify
+
+    if quant is not None and no_quant:
+        raise Usage("--quant and --no-quant exclude each other")
+    with working("compiling"):
+        verified = verify(cvm.compile(model, False if no_quant else quant))
+    document = report(verified)
+    if output is not None:
+        data = verified.program.to_bytes()
+        write_file(output, data)
+        document["file"] = {"path": str(output), "bytes": len(data)}
+    return show(document, lambda console: _render(console, document), as_json)
+
+
+def report(verified: VerifiedProgram) -> dict[str, Any]:
+    """What was proven, as a document."""
+    program = verified.program
+    tensors = [_tensor(item, verified) for item in program.provenance.exactness]
+    return {
+        "digest": program.digest,
+        "gas": verified.gas,
+        "nodes": len(program.nodes),
+        "constant_bytes": sum(len(constant.data) for constant in program.constants),
+        "tensors": tensors,
+        "exact": all(tensor["exact"] for tensor in tensors),
+    }
+
+
+def _tensor(item: Exactness, verified: VerifiedProgram) -> dict[str, Any]:
+    interval = verified.ranges[item.value].hull() if item.value in verified.ranges else None
+    return {
+        "tensor": item.tensor,
+        "value": item.value or None,
+        "exact": item.bound == 0,
+        "bound": str(item.bound),
+        "interval": interval,
+        "headroom": None if interval is None else headroom(interval, 32),
+        "accumulator": item.accumulator,
+        "accumulator_headroom": None if item.accumulator is None else headroom(item.accumulator, 64),
+        "note": item.note,
+    }
+
+
+def _render(console: Console, document: dict[str, Any]) -> None:
+    headings = ("tensor", "meaning", "int32 interval", "headroom>", "int64 sum", "headroom>", "how")
+    table(
+        console,
+        headings,
+        (
+            (
+                item["tensor"],
+                meaning(item["bound"]),
+                _interval(item["interval"]),
+                _optional(item["headroom"]),
+                _interval(item["accumulator"]),
+                _optional(item["accumulator_headroom"]),
+                item["note"],
+            )
+            for item in document["tensors"]
+        ),
+    )
+    kinds = Counter(item["exact"] for item in document["tensors"])
+    say(console)
+    say(console, f"{kinds[True]} tensors exact, {kinds[False]} with a proven bound")
+    say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
+    say(console, f"gas     {document['gas']} (provisional)")
+    say(console, f"digest  {document['digest']}")
+    if "file" in document:
+        say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
+def _interval(interval: tuple[int, int] | None) -> str:
+    return "" if interval is None else f"[{interval[0]}, {interval[1]}]"
+
+
+def _optional(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+COMMAND = Command(
+    command, ("cvm compile model/ -o model.cvm", "cvm compile model.tgz -o model.cvm --quant calibrated.quant")
+)

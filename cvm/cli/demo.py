@@ -1,0 +1,116 @@
+"""``cvm demo``: compile, run and check the model that comes with cvm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cvm.cli.check import agreement_document
+from cvm.cli.compile import report
+from cvm.cli.declaration import Command
+from cvm.cli.options import Json
+from cvm.cli.output import meaning, progress, say, show
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.arrays import Array
+
+__all__ = ["COMMAND"]
+
+_CHECKED = 5
+"""Images that FORMAL computes as well."""
+_SHOWN = 4
+_SHADES = " .:-=+*#%@"
+
+_T = TypeVar("_T")
+
+
+def command(as_json: Json = False) -> int:
+    """Compile a digit classifier, run it on 40 test images, and check two executors against each other.
+
+    The exit code is 1 if the executors differ on any tensor.
+    """
+    import cvm
+    from cvm.agreement import compare
+    from cvm.arrays import read_npz
+    from cvm.demo import IMAGES, MODEL
+    from cvm.executors import create
+    from cvm.inputs import arrange
+    from cvm.program.verifier import verify
+
+    seconds: dict[str, float] = {}
+    verified = _timed(seconds, "compile", lambda: verify(cvm.compile(MODEL)))
+    session = cvm.Session(verified)
+    images, labels = read_npz(IMAGES, "image"), read_npz(IMAGES, "label")
+    result = _timed(seconds, "run", lambda: session.run({"image": images}))
+    predictions = result["probs"].argmax(axis=1)
+
+    names = list(dict.fromkeys(["formal", "numpy", session.executor]))
+    _, samples = arrange(verified.program, {"image": images[:_CHECKED]})
+    with progress("checking", _CHECKED) as advance:
+        made = [create(name, verified) for name in names]
+        agreement = _timed(seconds, "check", lambda: compare(verified.program, made, samples, advance))
+
+    proven = report(verified)
+    document = {
+        "model": MODEL.name,
+        "executor": session.executor,
+        "images": len(labels),
+        "correct": int((predictions == labels).sum()),
+        "predictions": predictions.tolist(),
+        "labels": labels.tolist(),
+        "tensors": {
+            "exact": sum(tensor["exact"] for tensor in proven["tensors"]),
+            "bounded": [tensor for tensor in proven["tensors"] if not tensor["exact"]],
+        },
+        "nodes": proven["nodes"],
+        "constant_bytes": proven["constant_bytes"],
+        "agreement": agreement_document(names, agreement),
+        "gas": proven["gas"],
+        "digest": proven["digest"],
+        "seconds": {what: round(taken, 3) for what, taken in seconds.items()},
+    }
+    code = 0 if agreement.difference is None else 1
+    return show(document, lambda console: _render(console, document, images), as_json, code)
+
+
+def _timed(seconds: dict[str, float], what: str, action: Callable[[], _T]) -> _T:
+    start = time.perf_counter()
+    result = action()
+    seconds[what] = time.perf_counter() - start
+    return result
+
+
+def _render(console: Console, document: dict[str, Any], images: Array) -> None:
+    from cvm.cli.check import render
+
+    seconds = document["seconds"]
+    say(console, f"A LeNet for digits of 8 x 8 pixels, 8-bit quantised NNEF: {document['model']}\n")
+    for line in _pictures(images[:_SHOWN]):
+        say(console, line)
+    told = zip(document["predictions"][:_SHOWN], document["labels"][:_SHOWN], strict=True)
+    say(console, "   ".join(f"predicted {said}, is {true}".ljust(16) for said, true in told) + "\n")
+    bounded = document["tensors"]["bounded"]
+    bounds = "".join(f"; {item['tensor']} {meaning(item['bound'])}" for item in bounded)
+    size = f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants"
+    exact = f"{document['tensors']['exact']} tensors exact{bounds}"
+    say(console, f"COMPILED {size} in {seconds['compile']:.1f} s; {exact}")
+    right = f"{document['correct']} of {document['images']} test images right"
+    say(console, f"RAN      {right}, on {document['executor']} in {seconds['run']:.2f} s")
+    render(console, document["agreement"])
+    say(console, f"GAS      {document['gas']} per image (provisional)")
+    say(console, f"DIGEST   {document['digest']}")
+
+
+def _pictures(images: Array) -> list[str]:
+    """Images side by side, a pixel as two characters, darker the more ink it has."""
+    lines = []
+    for row in range(images.shape[2]):
+        pixels = [[_SHADES[round(float(pixel) * (len(_SHADES) - 1))] for pixel in image[0, row]] for image in images]
+        lines.append("   ".join("".join(shade * 2 for shade in line) for line in pixels).rstrip())
+    return lines
+
+
+COMMAND = Command(command, ("cvm demo",))

@@ -1,0 +1,67 @@
+"""How a command says that it failed: one paragraph on stderr and, under ``--json``, one document on stdout."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+
+from cvm.cli.output import print_document, printable
+from cvm.errors import CvmError
+
+__all__ = ["BUG", "INTERRUPTED", "Usage", "report_bug", "report_error", "report_interruption"]
+
+BUG = 70
+INTERRUPTED = 130
+
+
+class Usage(CvmError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__("usage", message)
+
+
+def report_error(error: CvmError, command: str, as_json: bool) -> int:
+    """Say what a user can mend; returns the exit code of the error. ``command`` is the one to ask for help."""
+    hint = f"\nTry '{command} --help'." if isinstance(error, Usage) else ""
+    print(f"cvm: {printable(str(error))}{hint}", file=sys.stderr)
+    if as_json:
+        print_document({"error": error.to_json()})
+    return error.exit_code
+
+
+def report_interruption(as_json: bool) -> int:
+    """Say that the command was interrupted."""
+    print("cvm: interrupted", file=sys.stderr)
+    if as_json:
+        print_document({"error": {"class": "Interrupted", "code": "interrupted", "message": "", "location": {}}})
+    return INTERRUPTED
+
+
+def report_bug(error: Exception, words: Sequence[str], as_json: bool) -> int:
+    """Ask for a bug report; the traceback is for those who ask for it with CVM_DEBUG=1."""
+    from importlib.metadata import version
+
+    import numpy
+
+    if os.environ.get("CVM_DEBUG") == "1":
+        traceback.print_exception(error)
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{what} ({os.path.basename(place.filename)}:{place.lineno})"
+    print(
+        f"cvm: this is a bug in cvm, not in your input: {printable(message)}. Please report it with the command, "
+        f"'{printable(shlex.join(['cvm', *words]))}', the files that it read, and these versions: "
+        f"cvm {version('cvm')}, Python {platform.python_version()}, NumPy {numpy.__version__}, "
+        f"{platform.system()} {platform.machine()}. With CVM_DEBUG=1 it shows where it happened.",
+        file=sys.stderr,
+    )
+    if as_json:
+        print_document({"error": {"class": "Bug", "code": "bug", "message": message, "location": {}}})
+    return BUG

@@ -1,0 +1,129 @@
+"""Inputs from the command line: ``-i [NAME=]FILE[:MEMBER]``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cvm.arrays import Array, kind_of, npz_members, read_npy, read_npz
+from cvm.cli.failures import Usage
+from cvm.errors import CvmError, Invalid, Location
+
+if TYPE_CHECKING:
+    from cvm.program.model import Input, Program
+
+__all__ = ["read_inputs"]
+
+
+def read_inputs(specs: Sequence[str], program: Program) -> dict[str, Array]:
+    """The arrays of all ``-i`` options by the name of the input. Raises `Usage` where it is not clear whose one is."""
+    arrays: dict[str, Array] = {}
+    for spec in specs:
+        for name, array in _read(spec, program).items():
+            if name in arrays:
+                raise Usage(f"the input {name!r} is given twice")
+            arrays[name] = array
+    missing = [item.value.name for item in program.inputs if item.value.name not in arrays]
+    if missing:
+        listed = ", ".join(f"{item.value.name} {list(item.value.shape)}" for item in program.inputs)
+        raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}")
+    return arrays
+
+
+def _read(spec: str, program: Program) -> dict[str, Array]:
+    name, file, member = _parts(spec)
+    path = Path(file)
+    try:
+        kind = kind_of(path)
+        if kind == "npz":
+            return _from_archive(path, name, member, program)
+        if member is not None:
+            raise Usage(f"{file} holds one array: there is no member {member!r} in it")
+        chosen = name if name is not None else _only_input(spec, program)
+        return {chosen: read_npy(path) if kind == "npy" else _from_tensor_file(path, _input(chosen, program))}
+    except CvmError as error:
+        raise error.at(file=file) from None
+
+
+def _parts(spec: str) -> tuple[str | None, str, str | None]:
+    """NAME, FILE and MEMBER. What exists as a file is FILE, even with ``=`` or ``:`` in its name."""
+    name: str | None = None
+    member: str | None = None
+    file = spec
+    if "=" in file and not Path(file).exists():
+        name, file = file.split("=", 1)
+    if ":" in file and not Path(file).exists():
+        file, member = file.rsplit(":", 1)
+    if name == "" or not file or member == "":
+        raise Usage(f"expected -i [NAME=]FILE[:MEMBER], found {spec!r}")
+    return name, file, member
+
+
+def _only_input(spec: str, program: Program) -> str:
+    names = [item.value.name for item in program.inputs]
+    if len(names) != 1:
+        raise Usage(f"say which input {spec} is: -i NAME={spec}; the inputs are {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def _from_archive(path: Path, name: str | None, member: str | None, program: Program) -> dict[str, Array]:
+    members = npz_members(path)
+    inputs = [item.value.name for item in program.inputs]
+    if name is None and member is None:
+        if len(members) == 1 and len(inputs) == 1:
+            return {inputs[0]: read_npz(path, members[0])}
+        return {each: read_npz(path, each) for each in _known(path, members, inputs)}
+    if member is None:
+        member = name if name in members else (members[0] if len(members) == 1 else None)
+        if member is None:
+            raise Usage(f"say which array: -i {name}={path}:MEMBER; there are {', '.join(members) or 'none'}")
+    if name is None:
+        name = member if member in inputs else _only_input(f"{path}:{member}", program)
+    return {name: read_npz(path, member)}
+
+
+def _known(path: Path, members: Sequence[str], inputs: Sequence[str]) -> Sequence[str]:
+    for member in members:
+        if member not in inputs:
+            listed = ", ".join(inputs) or "none"
+            raise Usage(f"{path} holds {member!r}, which is no input ({listed}): name the array, -i {path}:MEMBER")
+    return members
+
+
+def _input(name: str, program: Program) -> Input | None:
+    return next((item for item in program.inputs if item.value.name == name), None)
+
+
+def _from_tensor_file(path: Path, item: Input | None) -> Array:
+    """The array in an NNEF tensor file: codes where its items are codes of the input's quantiser, else real numbers."""
+    from cvm.frontends.nnef.tensor_file import ItemType, read_tensor
+    from cvm.limits import DEFAULT
+    from cvm.program.files import read_bytes
+
+    try:
+        stored = read_tensor(read_bytes(path, DEFAULT.archive_bytes, "bytes of a tensor file"))
+    except OSError as error:
+        raise Invalid("array.unreadable", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
+    values, quantizer = stored.data.values, None if item is None else item.quantizer
+    if stored.data.quantizer is not None:
+        return values if stored.data.quantizer == quantizer else _requantized(stored.data, item)
+    if stored.header.item in (ItemType.INTEGER, ItemType.SIGNED) and quantizer is not None:
+        return _requantized(stored.data, item)
+    return values
+
+
+def _requantized(data: Any, item: Input | None) -> Array:
+    """Stored numbers that are not codes of the input's quantiser, as such codes, rounded once from the exact number."""
+    from fractions import Fraction
+
+    from cvm.quantization.exact import quantize_rationals
+    from cvm.quantization.rationals import Rationals
+
+    if item is None or item.quantizer is None or (data.quantizer is not None and not data.quantizer.per_tensor):
+        message = "the file holds codes of its own quantiser, and the input takes plain integers"
+        raise Invalid("input.real", message, Location(tensor=item.value.name if item is not None else None))
+    stored = data.quantizer
+    scale, offset = (Fraction(1), Fraction(0)) if stored is None else (stored.scale[0], stored.offset[0])
+    exact = Rationals.of((offset + scale * int(code) for code in data.values.ravel().tolist()), data.values.shape)
+    return quantize_rationals(exact, item.quantizer)

@@ -1,0 +1,150 @@
+"""``cvm inspect``: what a program is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cvm.cli.declaration import Command
+from cvm.cli.options import Json, Model
+from cvm.cli.output import headroom, say, show, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.program.model import Node, Value
+    from cvm.program.verifier import VerifiedProgram
+    from cvm.quantization import LinearQuantizer
+
+__all__ = ["COMMAND", "describe"]
+
+
+def command(program: Model, as_json: Json = False) -> int:
+    """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
+
+    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
+    """
+    from cvm.cli.models import open_program
+
+    document = describe(open_program(program))
+    return show(document, lambda console: _render(console, document), as_json)
+
+
+def describe(verified: VerifiedProgram) -> dict[str, Any]:
+    """A verified program as a document."""
+    from cvm import ops
+    from cvm.cli.models import macs
+
+    program = verified.program
+    counts = macs(verified)
+    nodes = [
+        _node(node, ops.get(node.op).gas(call), count)
+        for node, call, count in zip(program.nodes, verified.calls, counts, strict=True)
+    ]
+    return {
+        "digest": program.digest,
+        "op_set": program.op_set,
+        "limits": program.limits,
+        "inputs": [_value(item.value) | {"quantizer": _quantizer(item.quantizer)} for item in program.inputs],
+        "outputs": [
+            {
+                "name": item.name,
+                "value": item.value,
+                "shape": list(verified.shapes[item.value]),
+                "interval": list(verified.ranges[item.value].hull()),
+                "quantizer": _quantizer(item.quantizer),
+            }
+            for item in program.outputs
+        ],
+        "state": [_value(item.value) | {"initial": item.initial, "update": item.update} for item in program.state],
+        "nodes": nodes,
+        "constants": {
+            "count": len(program.constants),
+            "bytes": sum(len(constant.data) for constant in program.constants),
+        },
+        "macs": sum(counts),
+        "gas": verified.gas,
+        "provenance": {
+            "tool": program.provenance.tool,
+            "source": program.provenance.source,
+            "source_digest": program.provenance.source_digest,
+        },
+    }
+
+
+def _value(value: Value) -> dict[str, Any]:
+    interval = [value.lo, value.hi]
+    return {
+        "name": value.name,
+        "shape": list(value.shape),
+        "interval": interval,
+        "headroom": headroom(interval, 32),
+    }
+
+
+def _node(node: Node, gas: int, count: int) -> dict[str, Any]:
+    return {
+        "op": node.op,
+        "inputs": list(node.inputs),
+        "outputs": [_value(value) for value in node.outputs],
+        "attributes": {
+            name: list(value) if isinstance(value, tuple) else value for name, value in node.attributes.items()
+        },
+        "gas": gas,
+        "macs": count,
+    }
+
+
+def _quantizer(quantizer: LinearQuantizer | None) -> dict[str, Any] | None:
+    if quantizer is None:
+        return None
+    return {
+        "scale": list(map(str, quantizer.scale)),
+        "offset": list(map(str, quantizer.offset)),
+        "lo": quantizer.lo,
+        "hi": quantizer.hi,
+        "axis": quantizer.axis,
+        "rounding": quantizer.rounding,
+    }
+
+
+def _render(console: Console, document: dict[str, Any]) -> None:
+    ends = [("input", item["name"], item) for item in document["inputs"]]
+    ends += [("state", item["name"], item) for item in document["state"]]
+    ends += [("output", item["name"], item) for item in document["outputs"]]
+    rows = ((kind, name, item["shape"], item["interval"], _meaning(item)) for kind, name, item in ends)
+    table(console, ("", "name", "shape", "codes", "meaning"), rows)
+    say(console)
+    headings = ("op", "output", "shape", "interval", "headroom>", "macs>", "gas>")
+    table(
+        console,
+        headings,
+        (
+            (node["op"], value["name"], value["shape"], value["interval"], value["headroom"], node["macs"], node["gas"])
+            for node in document["nodes"]
+            for value in node["outputs"]
+        ),
+    )
+    say(console)
+    constants = document["constants"]
+    say(console, f"{len(document['nodes'])} nodes; {constants['count']} constants of {constants['bytes']} bytes")
+    say(console, f"macs    {document['macs']}")
+    say(console, f"gas     {document['gas']} (provisional)")
+    say(console, f"digest  {document['digest']}")
+
+
+def _meaning(item: dict[str, Any]) -> str:
+    quantizer = item.get("quantizer")
+    if quantizer is None:
+        return "integers"
+    if quantizer["axis"] is not None:
+        return f"{len(quantizer['scale'])} scales along axis {quantizer['axis']}"
+    return f"{quantizer['offset'][0]} + q * {quantizer['scale'][0]}"
+
+
+COMMAND = Command(
+    command,
+    (
+        "cvm inspect model.cvm",
+        "cvm inspect model/ --json",
+    ),
+)

@@ -1,0 +1,54 @@
+"""PROGRAM on the command line: a program file, or a model that is compiled on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cvm.errors import Invalid, Location
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["macs", "open_program"]
+
+_MAGIC = b"\x93\xabcvm-program"
+
+
+def open_program(path: Path) -> VerifiedProgram:
+    """The verified program in a file, or that of an NNEF model."""
+    from cvm.api import compile
+    from cvm.program.files import load_verified
+    from cvm.program.verifier import verify
+
+    try:
+        if path.suffix == ".cvm" or _is_program(path):
+            return load_verified(path)
+        return verify(compile(path))
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("program.unreadable", message, Location(str(path))) from None
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a regular file begins as a program does."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def macs(verified: VerifiedProgram) -> list[int]:
+    """Multiplications of elements with weights, node by node: those of conv2d and dense."""
+    counts = []
+    for node, call in zip(verified.program.nodes, verified.calls, strict=True):
+        outputs = 1
+        for extent in node.outputs[0].shape:
+            outputs *= extent
+        terms = 0
+        if node.op in ("conv2d", "dense"):
+            terms = 1
+            for extent in call.shapes[1][1:]:
+                terms *= extent
+        counts.append(outputs * terms)
+    return counts

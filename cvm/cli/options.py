@@ -1,0 +1,44 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+__all__ = ["Cycles", "ExecutorName", "Inputs", "Json", "Model", "Threads"]
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+
+Model: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PROGRAM", help="A program file, or an NNEF model (folder, archive or document) to compile on the way."
+    ),
+]
+
+Inputs: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="[NAME=]FILE[:MEMBER]",
+        help="An input: a .npy file, a member of a .npz file, or an NNEF .dat file. NAME may be left out where it is "
+        "clear; a .npz file without NAME and MEMBER gives all inputs by their names. Integers are codes, floats are "
+        "real numbers. May be repeated.",
+    ),
+]
+
+Cycles: TypeAlias = Annotated[
+    bool,
+    typer.Option("--cycles", help="Inputs have a cycle axis, before the tensor's axes: state is kept along it."),
+]
+
+ExecutorName: TypeAlias = Annotated[
+    str | None, typer.Option("--executor", metavar="NAME", help="The executor; see `cvm doctor`.")
+]
+
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Threads for the executor; the bytes are the same.")
+]

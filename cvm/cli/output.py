@@ -1,0 +1,152 @@
+"""What commands print: one document, or tables and lines for people; and progress, on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cvm.errors import Invalid, Location
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "VERSION",
+    "headroom",
+    "meaning",
+    "print_document",
+    "printable",
+    "progress",
+    "say",
+    "show",
+    "table",
+    "working",
+    "write_file",
+]
+
+VERSION = 1
+"""The version of all documents that commands print under ``--json``."""
+
+_WIDTH = 10_000
+"""Columns of a table that is not printed to a terminal: no line is broken that a program may read."""
+
+
+_NAMES = 2
+"""The first columns of a table hold names, which are not broken."""
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible, so that no file can send commands to a terminal."""
+    return "".join(
+        character if character == "\n" or unicodedata.category(character)[0] != "C" else repr(character)[1:-1]
+        for character in text
+    )
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """Print one JSON document, on one line, if anybody reads it."""
+    with _unless_abandoned():
+        sys.stdout.write(json.dumps({"version": VERSION, **document}, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+
+def show(document: Mapping[str, Any], render: Callable[[Console], None], as_json: bool, code: int = 0) -> int:
+    """Print a result, as a document or for people. Returns ``code``, also if the reader does not want all of it."""
+    if as_json:
+        print_document(document)
+        return code
+    with _unless_abandoned():
+        render(_console(sys.stdout))
+        sys.stdout.flush()
+    return code
+
+
+@contextmanager
+def _unless_abandoned() -> Iterator[None]:
+    """Where nobody reads stdout any more, write nothing more to it; Python would try to, at its end."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _console(stream: Any) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else _WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def say(console: Console, text: str = "") -> None:
+    """Print a line."""
+    console.print(printable(text))
+
+
+def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table. A heading that ends in ``>`` is that of a column aligned to the right; all may be empty."""
+    from rich import box
+    from rich.table import Table
+
+    ruled = box.SIMPLE_HEAD if console.is_terminal and any(headings) else None
+    grid = Table(box=ruled, pad_edge=False, header_style="bold", show_header=any(headings))
+    for place, heading in enumerate(headings):
+        justify: Literal["left", "right"] = "right" if heading.endswith(">") else "left"
+        grid.add_column(heading.removesuffix(">"), justify=justify, overflow="fold", no_wrap=place < _NAMES)
+    for row in rows:
+        grid.add_row(*(printable(str(cell)) for cell in row))
+    with console.capture() as capture:
+        console.print(grid, soft_wrap=False)
+    lines = capture.get().splitlines()
+    console.file.write("".join(f"{line.rstrip()}\n" for line in lines if line.strip()))
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Something that moves on stderr, where that is a terminal, as long as the block runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with _console(sys.stderr).status(what):
+        yield
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, where that is a terminal; gives the function to call with the number of steps done."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=_console(sys.stderr), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def meaning(bound: str) -> str:
+    """A proven bound, a rational number of codes, for people."""
+    codes = float(Fraction(bound))
+    return "exact" if codes == 0 else f"within {codes:.3g} code{'' if codes == 1 else 's'}"
+
+
+def headroom(interval: Sequence[int], width: int) -> int:
+    """The bits that an interval leaves unused of a signed integer of ``width`` bits."""
+    return width - 1 - max(abs(interval[0]), abs(interval[1])).bit_length()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a result, whole or not at all. Raises `Invalid` (``output.unwritable``)."""
+    from cvm.program.files import write_atomically
+
+    try:
+        write_atomically(path, data)
+    except (OSError, ValueError) as error:  # ValueError: a path without a last part
+        message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise Invalid("output.unwritable", message, Location(str(path))) from None

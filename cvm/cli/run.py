@@ -1,0 +1,118 @@
+"""``cvm run``: run a program on inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cvm.cli.declaration import Command
+from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.output import say, show, table, working, write_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.session import Result, Session
+
+__all__ = ["COMMAND", "tensors_document"]
+
+_SHOWN = 4096
+"""Elements of an output up to which its codes stand in the document."""
+_PRINTED = 12
+
+
+def command(
+    program: Model,
+    inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")
+    ] = None,
+    executor: ExecutorName = None,
+    threads: Threads = None,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="Write the int32 codes of outputs, not the real numbers they stand for.")
+    ] = False,
+    capture: Annotated[
+        str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
+    ] = None,
+    cycles: Cycles = False,
+    as_json: Json = False,
+) -> int:
+    """Run a program, or a model compiled on the way.
+
+    The results are written as arrays of float64, or int32 for what has no quantiser, by the names of the outputs. An
+    array with a leading batch axis, or N in place of a leading 1, gives outputs stacked alike.
+    """
+    from cvm.arrays import npz_bytes
+    from cvm.cli.feeds import read_inputs
+    from cvm.cli.models import open_program
+    from cvm.session import Session
+
+    captured = None if capture is None else "all" if capture == "all" else capture.split(",")
+    with working("running"):
+        verified = open_program(program)
+        session = Session(verified, executor, threads)
+        result = session.run(read_inputs(inputs, verified.program), captured, cycles)
+    document = {
+        "digest": verified.program.digest,
+        "executor": session.executor,
+        "gas": verified.gas,
+        "outputs": tensors_document(session, result),
+        "captured": sorted(set(result) - {item.name for item in verified.program.outputs}),
+    }
+    if output is not None:
+        data = npz_bytes({name: result[name] if codes else _real(result, name) for name in result})
+        write_file(output, data)
+        document["file"] = {"path": str(output), "bytes": len(data)}
+    return show(document, lambda console: _render(console, document), as_json)
+
+
+def tensors_document(session: Session, result: Result) -> list[dict[str, Any]]:
+    """The outputs of a run: what they are, and their roots, which are equal exactly when all their codes are."""
+    from cvm.program.commitments import tensor_root
+
+    return [
+        {
+            "name": item.name,
+            "shape": list(result[item.name].shape),
+            "root": tensor_root(result[item.name]).hex(),
+            "codes": result[item.name].tolist() if result[item.name].size <= _SHOWN else None,
+        }
+        for item in session.program.outputs
+    ]
+
+
+def _real(result: Result, name: str) -> Any:
+    return result.real(name) if result.has_real(name) else result[name]
+
+
+def _render(console: Console, document: dict[str, Any]) -> None:
+    rows = ((item["name"], item["shape"], _codes(item["codes"]), item["root"]) for item in document["outputs"])
+    table(console, ("output", "shape", "codes", "root"), rows)
+    say(console)
+    say(console, f"executor  {document['executor']}")
+    say(console, f"gas       {document['gas']} per run (provisional)")
+    say(console, f"digest    {document['digest']}")
+    if "file" in document:
+        say(console, f"wrote     {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
+def _codes(nested: Any) -> str:
+    """The first codes of an output, flat."""
+    if nested is None:
+        return "..."
+    flat = [nested]
+    while isinstance(flat[0], list):
+        flat = [item for row in flat for item in row]
+    return " ".join(map(str, flat[:_PRINTED])) + (" ..." if len(flat) > _PRINTED else "")
+
+
+COMMAND = Command(
+    command,
+    (
+        "cvm run model.cvm -i photo.npy -o result.npz",
+        "cvm run model.cvm -i left=a.npy -i right=b.npz:right -o result.npz --codes --capture all",
+    ),
+)

@@ -1,0 +1,65 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import cvm
+from cvm.demo import IMAGES, MODEL
+from cvm.errors import CvmError
+
+HEAVY = ("lark", "rich", "typer", "llvmlite", "pydantic", "numpy", "msgpack")
+
+
+def test_importing_cvm_imports_nothing_heavy():
+    code = "import sys, json, cvm; cvm.errors.CvmError; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert not [name for name in HEAVY if name in loaded]
+
+
+@pytest.mark.parametrize(
+    ("use", "unused"),
+    [
+        ("cvm.Session", ("lark", "rich", "typer", "llvmlite")),
+        ("cvm.run_op('abs', [[1]])", ("lark", "rich", "typer", "llvmlite")),
+        (f"cvm.compile({str(MODEL)!r})", ("rich", "typer", "llvmlite")),
+    ],
+)
+def test_a_part_imports_only_what_it_uses(use, unused):
+    code = f"import sys, json, cvm; {use}; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert not [name for name in unused if name in loaded]
+
+
+def test_all_names_are_there():
+    for name in cvm.__all__:
+        assert getattr(cvm, name) is not None
+        assert name in dir(cvm)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cvm.nothing  # noqa: B018
+
+
+def test_from_a_model_to_probabilities(tmp_path):
+    from cvm.arrays import read_npz
+
+    program = cvm.compile(MODEL)
+    program.save(tmp_path / "digits.cvm")
+    loaded = cvm.load(tmp_path / "digits.cvm")
+    assert loaded.digest == program.digest
+    assert [item.value.name for item in loaded.inputs] == ["image"]
+    assert [item.name for item in loaded.outputs] == ["probs"]
+    images, labels = read_npz(IMAGES, "image"), read_npz(IMAGES, "label")
+    result = cvm.Session(loaded).run({"image": images})
+    assert result["probs"].shape == (40, 10)
+    assert (result["probs"].argmax(axis=1) == labels).all()
+    assert (abs(result.real("probs").sum(axis=1) - 1) < 0.02).all()
+
+
+def test_what_cannot_be_read_is_an_error_of_cvm(tmp_path):
+    with pytest.raises(CvmError, match=r"nothing.nnef: cannot be read"):
+        cvm.compile(tmp_path / "nothing.nnef")
+    (tmp_path / "text.cvm").write_text("version 1.0;")
+    with pytest.raises(CvmError, match=r"text.cvm"):
+        cvm.load(tmp_path / "text.cvm")
+    with pytest.raises(FileNotFoundError):
+        cvm.load(tmp_path / "nothing.cvm")

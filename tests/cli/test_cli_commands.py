@@ -1,0 +1,392 @@
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cvm.cli.application import COMMANDS
+from cvm.cli.declaration import Group
+from cvm.demo import IMAGES, MODEL
+from cvm.executors import EXECUTORS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ALL_COMMANDS = [
+    [name, *sub]
+    for name, entry in COMMANDS.items()
+    for sub in ([[sub] for sub in entry.commands] if isinstance(entry, Group) else [[]])
+]
+
+
+def structure(value):
+    """A document with its values replaced by their types; lists by their first item."""
+    if isinstance(value, dict):
+        return {key: structure(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [structure(item) for item in value[:1]]
+    return type(value).__name__
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=" ".join)
+def test_help_shows_examples(cvm, command):
+    outcome = cvm(*command, "--help")
+    assert outcome.code == 0
+    assert f"Usage: cvm {' '.join(command)}" in outcome.out
+    assert "Example" in outcome.out
+    assert f"\n    cvm {' '.join(command)}" in outcome.out
+    assert "--json" in outcome.out
+
+
+def test_help_of_all_shows_examples_and_exit_codes(cvm):
+    for arguments in (["--help"], []):
+        outcome = cvm(*arguments)
+        assert outcome.code == 0
+        assert "    cvm demo\n" in outcome.out
+        assert "    130  interrupted\n" in outcome.out
+
+
+def test_version(cvm):
+    assert cvm("--version").out == "cvm 0.1.0\n"
+
+
+INTERVAL = ["int"]
+QUANTIZER = {"scale": ["str"], "offset": ["str"], "lo": "int", "hi": "int", "axis": "NoneType", "rounding": "str"}
+
+
+def test_compile_reports_every_tensor(cvm, files):
+    outcome = cvm("compile", MODEL, "-o", "digits.cvm", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    assert structure(document) == {
+        "version": "int",
+        "digest": "str",
+        "gas": "int",
+        "nodes": "int",
+        "constant_bytes": "int",
+        "tensors": [
+            {
+                "tensor": "str",
+                "value": "str",
+                "exact": "bool",
+                "bound": "str",
+                "interval": INTERVAL,
+                "headroom": "int",
+                "accumulator": "NoneType",
+                "accumulator_headroom": "NoneType",
+                "note": "str",
+            }
+        ],
+        "exact": "bool",
+        "file": {"path": "str", "bytes": "int"},
+    }
+    tensors = {item["tensor"]: item for item in document["tensors"]}
+    assert len(tensors) == 30
+    for item in tensors.values():
+        if item["accumulator"] is not None:
+            lo, hi = item["accumulator"]
+            assert -(2 ** (63 - item["accumulator_headroom"])) < lo <= hi < 2 ** (63 - item["accumulator_headroom"])
+    text = cvm("compile", MODEL).out
+    assert document["digest"] in text
+    assert f"gas     {document['gas']} (provisional)" in text
+    for name in tensors:
+        assert f"\n{name} " in text
+    inspected = cvm("inspect", "digits.cvm", "--json").document
+    assert inspected["digest"] == document["digest"]
+    assert inspected["macs"] == 94848
+
+
+def test_compile_takes_another_quantisation_file_or_none(cvm, files):
+    (files / "empty.quant").write_text("")
+    for options in (["--no-quant"], ["--quant", "empty.quant"]):
+        outcome = cvm("compile", MODEL, *options)
+        assert outcome.code == 3
+        assert "image" in outcome.err
+        assert "needs a quantiser" in outcome.err
+    (files / "same.quant").write_bytes((MODEL / "graph.quant").read_bytes())
+    same = cvm("compile", MODEL, "--quant", "same.quant", "--json").document
+    assert same["digest"] == cvm("compile", MODEL, "--json").document["digest"]
+
+
+def test_run_writes_real_numbers_or_codes(cvm, files):
+    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "-o", "out.npz", "--json")
+    assert outcome.code == 0
+    assert structure(outcome.document) == {
+        "version": "int",
+        "digest": "str",
+        "executor": "str",
+        "gas": "int",
+        "outputs": [{"name": "str", "shape": ["int"], "root": "str", "codes": [[["int"]]]}],
+        "captured": [],
+        "file": {"path": "str", "bytes": "int"},
+    }
+    codes = np.arange(12).reshape(2, 2, 3)
+    with np.load("out.npz") as written:
+        assert written["y"].dtype == np.float64
+        assert np.array_equal(written["y"], (255 - codes) / 255)
+        assert written["total"].dtype == np.int32
+    assert cvm("run", "negated.cvm", "-i", "reals.npy", "-o", "codes.npz", "--codes", "--capture", "all").code == 0
+    with np.load("codes.npz") as written:
+        assert sorted(written) == ["difference", "image", "total", "y"]
+        assert written["y"].dtype == np.int32
+        assert np.array_equal(written["image"], codes)
+
+
+@pytest.mark.parametrize("executor", sorted(EXECUTORS))
+def test_run_gives_the_same_bytes_on_every_executor(cvm, files, executor):
+    outcome = cvm(
+        "run", "negated.cvm", "-i", "reals.npy", "-o", f"{executor}.npz", "--executor", executor, "--threads", 2
+    )
+    assert outcome.code == 0
+    assert cvm("run", "negated.cvm", "-i", "reals.npy", "-o", "default.npz").code == 0
+    assert (files / f"{executor}.npz").read_bytes() == (files / "default.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        ["codes.npy"],
+        ["image=codes.npy"],
+        ["image.npz"],
+        ["image.npz:image"],
+        ["image=image.npz"],
+        ["image=image.npz:image"],
+        ["other.npz:image"],
+        ["image=other.npz"],
+        ["with=and:colon.npy"],
+    ],
+)
+def test_an_input_can_be_named_in_several_ways(cvm, files, inputs):
+    (files / "with=and:colon.npy").write_bytes((files / "codes.npy").read_bytes())
+    arguments = [word for name in inputs for word in ("-i", name)]
+    document = cvm("run", "negated.cvm", *arguments, "--json").document
+    assert document["outputs"][0]["codes"] == (255 - np.arange(12).reshape(2, 2, 3)).tolist()
+
+
+def test_several_inputs_come_from_one_or_several_files(cvm, files):
+    np.save("b.npy", np.arange(4))
+    one = cvm("run", "pair.cvm", "-i", "inputs.npz", "--json").document
+    two = cvm("run", "pair.cvm", "-i", "b=b.npy", "-i", "inputs.npz:a", "--json").document
+    assert one == two
+    assert one["outputs"][0]["codes"] == [[0, 1, 2, 3]]
+
+
+def test_nnef_tensor_files_are_inputs(cvm, files):
+    from cvm.frontends.nnef import TensorHeader, write_tensor  # noqa: F401 - says what the reader is for
+
+    cases = {
+        "real.dat": (np.array([0.0, 1.0, 0.5, 0.2, 0.4, 0.6], "<f4").tobytes(), 32, 0, b""),
+        "own.dat": (bytes([0, 255, 128, 51, 102, 153]), 8, 0x10, np.array([0, 1], "<f4").tobytes()),
+        "half.dat": (bytes([0, 255, 128, 51, 102, 153]), 8, 0x10, np.array([0, 2], "<f4").tobytes()),
+        "codes.dat": (bytes([0, 255, 128, 51, 102, 153]), 8, 0x02, b""),
+        "whole.dat": (bytes([0, 1, 0, 1, 1, 0]), 8, 0x01, b""),
+    }
+    expected = {
+        "real.dat": [0, 255, 128, 51, 102, 153],
+        "own.dat": [0, 255, 128, 51, 102, 153],
+        "half.dat": [0, 255, 255, 102, 204, 255],
+        "codes.dat": [0, 255, 128, 51, 102, 153],
+        "whole.dat": [0, 255, 0, 255, 255, 0],
+    }
+    for name, (data, bits, code, parameters) in cases.items():
+        header = b"N\xef\1\0" + len(data).to_bytes(4, "little") + b"\3\0\0\0"
+        header += b"".join(extent.to_bytes(4, "little") for extent in (1, 2, 3, 0, 0, 0, 0, 0))
+        header += bits.to_bytes(4, "little") + code.to_bytes(4, "little") + parameters.ljust(32, b"\0")
+        (files / name).write_bytes(header.ljust(128, b"\0") + data)
+        outcome = cvm("run", "negated.cvm", "-i", name, "--capture", "image", "-o", "o.npz", "--codes", "--json")
+        assert outcome.code == 0, outcome.err
+        with np.load("o.npz") as written:
+            assert written["image"].ravel().tolist() == expected[name], name
+
+
+def test_run_with_cycles(cvm, files):
+    document = cvm("run", "counter.cvm", "-i", "steps.npy", "--cycles", "--json").document
+    assert document["outputs"][0]["codes"] == [[[101, 202]], [[104, 206]]]
+    document = cvm("run", "counter.cvm", "-i", "steps.npy", "--json").document
+    assert document["outputs"][0]["codes"] == [[[101, 202]], [[103, 204]]]
+
+
+def test_run_compiles_a_model_on_the_way(cvm, files):
+    document = cvm("run", MODEL, "-i", f"{IMAGES}:image", "--json").document
+    assert len(document["outputs"][0]["codes"]) == 40
+
+
+def test_check_compares_every_tensor(cvm, files):
+    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--json")
+    assert outcome.code == 0
+    assert outcome.document == {
+        "version": 1,
+        "agree": True,
+        "executors": ["formal", "numpy"],
+        "sample": None,
+        "runs": 2,
+        "tensors": 3,
+        "elements": 26,
+        "difference": None,
+        "digest": cvm("inspect", "negated.cvm", "--json").document["digest"],
+    }
+    assert cvm("check", "negated.cvm", "-i", "codes.npy").out == (
+        "AGREE    formal, numpy: 2 runs, 3 tensors each, 26 elements\n"
+    )
+
+
+def test_check_samples_elements_of_large_programs(cvm, files):
+    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--sample", 2, "--json").document
+    assert document["agree"]
+    assert document["sample"] == 2
+    assert 0 < document["elements"] <= 2 * (2 + 1)
+    assert cvm("check", "counter.cvm", "-i", "steps.npy", "--cycles", "--sample", 9).code == 0
+
+
+def test_inspect_says_what_a_program_is(cvm, files):
+    document = cvm("inspect", "channels.cvm", "--json").document
+    quantizer = QUANTIZER | {"axis": "int"}
+    assert structure(document) == {
+        "version": "int",
+        "digest": "str",
+        "op_set": "int",
+        "limits": "str",
+        "inputs": [{"name": "str", "shape": ["int"], "interval": INTERVAL, "headroom": "int", "quantizer": quantizer}],
+        "outputs": [{"name": "str", "value": "str", "shape": ["int"], "interval": INTERVAL, "quantizer": quantizer}],
+        "state": [],
+        "nodes": [
+            {
+                "op": "str",
+                "inputs": ["str"],
+                "outputs": [{"name": "str", "shape": ["int"], "interval": INTERVAL, "headroom": "int"}],
+                "attributes": {"a_min": "int", "a_max": "int"},
+                "gas": "int",
+                "macs": "int",
+            }
+        ],
+        "constants": {"count": "int", "bytes": "int"},
+        "macs": "int",
+        "gas": "int",
+        "provenance": {"tool": "str", "source": "str", "source_digest": "str"},
+    }
+    assert document["inputs"][0]["quantizer"]["scale"] == ["1/10", "1/7", "3"]
+    assert document["nodes"][0]["outputs"][0]["headroom"] == 23
+    text = cvm("inspect", "counter.cvm").out
+    assert "state   memory" in text
+    assert document["digest"] in cvm("inspect", "channels.cvm").out
+
+
+def test_ops_lists_the_catalogue_and_shows_one(cvm):
+    from cvm.ops import REGISTRY
+
+    document = cvm("ops", "--json").document
+    assert [entry["name"] for entry in document["ops"]] == list(REGISTRY)
+    assert [entry["name"] for entry in cvm("ops", "conv2d", "--json").document["ops"]] == ["conv2d"]
+    text = cvm("ops", "conv2d").out
+    for word in ("dilation", "groups", "C1"):
+        assert word in text
+
+
+def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
+    (files / "bad.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n  y = relo(x);\n}\n"
+    )
+    outcome = cvm("nnef", "check", MODEL, "bad.nnef", "--json")
+    assert outcome.code == 3
+    good, bad = outcome.document["results"]
+    assert list(good) == ["path", "valid", "class", "section", "line", "column", "message", "shapes"]
+    assert good["valid"]
+    assert good["path"] == str(MODEL)
+    assert good["shapes"]["probs"] == [1, 10]
+    assert not bad["valid"]
+    assert bad["line"] == 5
+    assert "relo" in bad["message"]
+    assert cvm("nnef", "check", MODEL).code == 0
+    text = cvm("nnef", "check", MODEL, "bad.nnef").out
+    assert "invalid  bad.nnef:5:" in text
+
+
+def test_nnef_flatten_prints_a_document_that_is_valid(cvm, files):
+    flat = cvm("nnef", "flatten", MODEL).out
+    (files / "flat.nnef").write_text(flat)
+    assert cvm("nnef", "flatten", "flat.nnef").out == flat
+    assert cvm("nnef", "flatten", MODEL, "--json").document == {"version": 1, "text": flat}
+
+
+def test_demo_tells_the_whole_story(cvm):
+    outcome = cvm("demo", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    assert structure(document) == {
+        "version": "int",
+        "model": "str",
+        "executor": "str",
+        "images": "int",
+        "correct": "int",
+        "predictions": ["int"],
+        "labels": ["int"],
+        "tensors": {
+            "exact": "int",
+            "bounded": structure(cvm("compile", MODEL, "--json").document["tensors"][-1:]),
+        },
+        "nodes": "int",
+        "constant_bytes": "int",
+        "agreement": {
+            "agree": "bool",
+            "executors": ["str"],
+            "sample": "NoneType",
+            "runs": "int",
+            "tensors": "int",
+            "elements": "int",
+            "difference": "NoneType",
+        },
+        "gas": "int",
+        "digest": "str",
+        "seconds": {"compile": "float", "run": "float", "check": "float"},
+    }
+    assert document["images"] == document["correct"] == 40
+    text = cvm("demo").out
+    assert "predicted 7, is 7" in text
+    assert document["digest"] in text
+    assert "AGREE" in text
+    assert "##@@" in text
+
+
+def test_doctor_says_what_there_is_and_tests_it(cvm):
+    outcome = cvm("doctor", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    assert document["ok"]
+    assert {item["name"] for item in document["executors"]} == set(EXECUTORS)
+    assert sum(item["default"] for item in document["executors"]) == 1
+    assert {item["executor"] for item in document["self_test"]} == set(EXECUTORS) - {"formal"}
+    assert all(item["agrees"] for item in document["self_test"])
+    assert document["versions"]["numpy"] == np.__version__
+    assert np.__version__ in cvm("doctor").out
+
+
+def test_documents_have_no_floats_but_seconds(cvm, files):
+    def floats(value):
+        if isinstance(value, dict):
+            return [item for key, entry in value.items() if key != "seconds" for item in floats(entry)]
+        if isinstance(value, list):
+            return [item for entry in value for item in floats(entry)]
+        return [value] if isinstance(value, float) else []
+
+    for arguments in (["compile", MODEL], ["inspect", MODEL], ["demo"], ["check", "negated.cvm", "-i", "codes.npy"]):
+        assert floats(json.loads(cvm(*arguments, "--json").out)) == []
+
+
+def test_vectors_check_runs_vectors_on_executors_and_programs(cvm, files):
+    (files / "vectors").mkdir()
+    shutil.copy(ROOT / "spec_vectors" / "ops" / "elemwise" / "abs.msgpack", "vectors")
+    consumer = shlex.join([sys.executable, str(ROOT / "tools" / "consume_vectors.py"), "--serve"])
+    for source in (["--executor", "numpy"], ["--command", consumer]):
+        outcome = cvm("vectors", "check", "vectors", *source, "--json")
+        assert outcome.code == 0
+        (tally,) = outcome.document["ops"]
+        assert tally["op"] == "abs"
+        assert tally["failed"] == 0
+        assert tally["passed"] + tally["skipped"] == tally["cases"] > 0
+    assert "PASSED: " in cvm("vectors", "check", "vectors", "--executor", "formal").out
+    failed = cvm("vectors", "check", "vectors", "--command", "false")
+    assert failed.code == 1
+    assert "FAILED: " in failed.out
+    assert "first difference: abs, case " in failed.out

@@ -1,0 +1,37 @@
+import re
+from pathlib import Path
+
+from cvm.cli.application import COMMANDS
+from cvm.cli.declaration import Group
+from tools import generate_cli_page, run_readme
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_code_block_runs_and_prints_what_the_page_says():
+    assert run_readme.difference(PAGE, run_readme.expected(PAGE)) == ""
+
+
+def test_a_wrong_output_or_table_would_be_found():
+    for right, wrong in (("AGREE ", "DIFFER "), ("`conv2d` ", ""), ("| 130 |", "| 131 |")):
+        assert right in PAGE
+        assert run_readme.difference(PAGE.replace(right, wrong, 1), PAGE) != ""
+    assert run_readme.difference(PAGE, re.sub(r"in \d+\.\d+ s", "in 123.4 s", PAGE)) == ""
+
+
+def test_every_link_of_the_page_leads_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+        assert (ROOT / target).is_file(), target
+
+
+def test_every_make_target_of_the_page_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+)`", PAGE)) <= targets
+
+
+def test_the_page_of_the_command_line_is_what_the_declarations_say():
+    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate_cli_page.page()
+    for name, entry in COMMANDS.items():
+        for sub in entry.commands if isinstance(entry, Group) else [""]:
+            assert f"## cvm {name} {sub}".strip() in generate_cli_page.page()

@@ -1,0 +1,88 @@
+"""Write docs/cli.md from the declarations of the commands; with --check, fail when the page is stale instead."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_type_hints
+
+from typer.models import ArgumentInfo, OptionInfo
+
+from cvm.cli.application import COMMANDS, EXIT_CODES
+from cvm.cli.declaration import Command, Group
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+
+INTRODUCTION = """\
+# The command line
+
+Generated from the declarations in `cvm/cli` by `tools/generate_cli_page.py`; do not edit.
+
+Results go to stdout, everything else to stderr. With `--json` the result is one JSON document on one line, with the
+key `version` (now 1); a command that fails prints `{"version": 1, "error": {"class", "code", "message", "location"}}`,
+where `code` is stable and `location` has those of `file`, `line`, `column`, `tensor` and `op` that are known. Files are
+written whole or not at all.
+
+| exit code | |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [INTRODUCTION + "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES)]
+    for name, entry in COMMANDS.items():
+        if isinstance(entry, Group):
+            for subname, command in entry.commands.items():
+                lines += section(f"cvm {name} {subname}", command)
+        else:
+            lines += section(f"cvm {name}", entry)
+    return "\n".join(lines)
+
+
+def section(title: str, command: Command) -> Iterator[str]:
+    """One command: its synopsis, help, arguments, options and examples."""
+    rows = list(parameters(command))
+    synopsis = " ".join([title, *(row[0] for row in rows if not row[0].startswith("-")), "[OPTIONS]"])
+    yield f"## {title}\n\n```text\n{synopsis}\n```\n\n{inspect.cleandoc(command.function.__doc__ or '')}\n"
+    yield "| | default | |\n|---|---|---|"
+    for name, default, what in rows:
+        cells = (f"`{name}`".replace("|", "\\|"), default, what.replace("|", "\\|"))
+        yield "| " + " | ".join(cells) + " |"
+    examples = "\n".join(command.examples)
+    yield f"\n```text\n{examples}\n```\n"
+
+
+def parameters(command: Command) -> Iterator[tuple[str, str, str]]:
+    """Name, default and meaning of every argument and option."""
+    hints = get_type_hints(command.function, include_extras=True)
+    for name, parameter in inspect.signature(command.function).parameters.items():
+        (info,) = (item for item in hints[name].__metadata__ if isinstance(item, ArgumentInfo | OptionInfo))
+        words = [info.metavar or name.upper()]
+        if isinstance(info, OptionInfo):
+            # In an Annotated the first name of an option stands in the place of its default.
+            names = [item for item in (info.default, *(info.param_decls or ())) if isinstance(item, str)]
+            words = [", ".join(sorted(names, key=len)), *([info.metavar] if info.metavar else [])]
+        default = parameter.default
+        shown = "" if default in (None, False, []) else f"`{default}`"
+        shown = "required" if default is inspect.Parameter.empty else shown
+        yield " ".join(words), shown, str(info.help)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare only")
+    if not parser.parse_args().check:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
+        return 0
+    print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
