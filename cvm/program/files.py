@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -24,6 +25,8 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     A file of its own in the same folder is written, flushed to the disk and renamed. Raises OSError.
     """
     target = Path(path)
+    if not target.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -89,3 +89,9 @@ def test_a_link_to_a_program_loads(tmp_path):
 def test_a_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.cvm")
+
+
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_path_without_a_name_is_an_operating_system_error(path: str) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_atomically(path, b"")
