@@ -77,57 +77,6 @@ class Arithmetic:
         low, high = self.down.sqrt(x[0]).next_minus(self.down), self.up.sqrt(x[1]).next_plus(self.up)
         return max(low, _ZERO), high
 
-    def erf(self, x: Interval) -> Interval:
-        """The error function, which grows: the ends' enclosures enclose it."""
-        return self._erf(x[0])[0], self._erf(x[1])[1]
-
-    def _erf(self, x: Decimal) -> Interval:
-        if x < 0:
-            low, high = self._erf(x.copy_negate())
-            return high.copy_negate(), low.copy_negate()
-        if x * x > 3 * self.digits:
-            # 1 - erf(x) < e^(-x^2) < 10^-digits for x >= 1.
-            return self.down.subtract(_ONE, Decimal((0, (1,), -self.digits))), _ONE
-        # erf(x) = 2/sqrt(pi) * e^(-x^2) * sum of x * (2 x^2)^n / (1 * 3 * .. * (2n + 1)), all terms positive.
-        point = (x, x)
-        square = self.mul(point, point)
-        twice = self.mul((Decimal(2), Decimal(2)), square)
-        total: Interval = (_ZERO, _ZERO)
-        term, n = point, 0
-        while term[1] > Decimal((0, (1,), -self.digits - 5)) or 2 * n + 1 < 2 * twice[1]:
-            total = self.add(total, term)
-            n += 1
-            divisor = Decimal(2 * n + 1)
-            ratio = self.mul(term, twice)
-            term = self.down.divide(ratio[0], divisor), self.up.divide(ratio[1], divisor)
-        # From here on each term is less than half of the one before, 2 x^2 / (2n + 3) < 1/2: the rest is at most twice
-        # this one.
-        total = total[0], self.up.add(total[1], self.up.multiply(Decimal(2), term[1]))
-        scale = self.div((Decimal(2), Decimal(2)), self.sqrt(self.pi()) or self.pi())
-        assert scale is not None
-        return self.mul(scale, self.mul(self.exp(self.neg(square)), total))
-
-    @lru_cache(maxsize=8)  # noqa: B019 - there are few precisions, and they live as long as the program
-    def pi(self) -> Interval:
-        """Pi = 16 arctan(1/5) - 4 arctan(1/239)."""
-        first, second = self._arctan_inverse(5), self._arctan_inverse(239)
-        sixteen, four = (Decimal(16), Decimal(16)), (Decimal(4), Decimal(4))
-        return self.add(self.mul(sixteen, first), self.neg(self.mul(four, second)))
-
-    def _arctan_inverse(self, n: int) -> Interval:
-        """arctan(1/n): an alternating series of falling terms, enclosed by its last two partial sums."""
-        one, square = Decimal(1), Decimal(n * n)
-        power = self.down.divide(one, Decimal(n)), self.up.divide(one, Decimal(n))
-        total: Interval = (_ZERO, _ZERO)
-        k = 0
-        while power[1] > Decimal((0, (1,), -self.digits - 5)):
-            divisor = Decimal(2 * k + 1)
-            term = self.down.divide(power[0], divisor), self.up.divide(power[1], divisor)
-            total = self.add(total, term if k % 2 == 0 else self.neg(term))
-            power = self.down.divide(power[0], square), self.up.divide(power[1], square)
-            k += 1
-        return self.add(total, (power[1].copy_negate(), power[1]))
-
     def sin(self, x: Interval) -> Interval:
         """Sin x, by the Taylor series at the middle of the interval; sin changes by no more than its argument."""
         middle = self.down.divide(self.down.add(x[0], x[1]), Decimal(2))

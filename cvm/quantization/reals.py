@@ -1,8 +1,8 @@
 """Real numbers that can be compared with every rational: what tables of functions are made of.
 
 A `Real` is an exact rational, or an enclosure to any number of digits. Functions decide their rational points by
-algebra (exp(0), log2 of powers of two, square roots of squares, ..); by the theorems of Lindemann, Weierstrass and
-Siegel there are no others among rational arguments, so that refining the enclosure of anything else ends. Where
+algebra (exp(0), log2 of powers of two, square roots of squares, ..); by the theorem of Lindemann and Weierstrass there
+are no others among rational arguments, so that refining the enclosure of anything else ends. Where
 functions are composed, no theorem is claimed: if a comparison is still open at `MOST_DIGITS` digits it is refused, and
 never guessed.
 """
@@ -19,7 +19,7 @@ from cvm.quantization.enclosures import Arithmetic, Interval
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.quantizer import LinearQuantizer
 
-__all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "erf", "exp", "floor", "power", "rational", "rounded"]
+__all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "exp", "floor", "power", "rational", "rounded"]
 
 START_DIGITS = 25
 MOST_DIGITS = 3_200
@@ -256,11 +256,6 @@ def softplus(x: Real) -> Real:
     return log(exp(x) + rational(1))
 
 
-def erf(x: Real) -> Real:
-    """The error function; rational at 0 alone."""
-    return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.erf(v), x)
-
-
 def sin(x: Real) -> Real:
     """Sin x; rational at 0 alone."""
     return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.sin(v), x)
@@ -276,12 +271,9 @@ def _absolute(x: Real) -> Real:
     return x if x.sign >= 0 else -x
 
 
-def _half_of_normal(x: Real) -> Real:
-    """X * (1 + erf(x / sqrt 2)) / 2."""
-    if x.exact == 0:
-        return x
-    inner = x / power(rational(2), Fraction(1, 2))
-    return x * (rational(1) + erf(inner)) * rational(Fraction(1, 2))
+def _gelu(x: Real) -> Real:
+    """X * sigmoid(1.702 x), as the Khronos tools define it."""
+    return x * sigmoid(rational(Fraction("1.702")) * x)
 
 
 def _reciprocal(x: Real) -> Real:
@@ -316,7 +308,7 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "softplus": softplus,
         "elu": _elu,
         "relu": lambda x: x if x.sign > 0 else rational(0),
-        "gelu": _half_of_normal,
+        "gelu": _gelu,
         "silu": lambda x: x * sigmoid(x),
         "sin": sin,
         "cos": cos,
