@@ -98,3 +98,34 @@ class Arithmetic:
         rest = self.up.add(max(abs(term[0]), abs(term[1])), radius)
         low, high = self.down.subtract(total[0], rest), self.up.add(total[1], rest)
         return max(low, _ONE.copy_negate()), min(high, _ONE)
+
+    def atan(self, x: Interval) -> Interval:
+        """Arctan x, which grows: the ends' enclosures enclose it."""
+        return self._atan(x[0])[0], self._atan(x[1])[1]
+
+    def _atan(self, x: Decimal) -> Interval:
+        """Arctan x = 2 arctan(x / (1 + sqrt(1 + x^2))), again and again until the series is short."""
+        point: Interval = (x, x)
+        one = (_ONE, _ONE)
+        halvings = 0
+        while max(abs(point[0]), abs(point[1])) > Decimal("0.01"):
+            root = self.sqrt(self.add(one, self.mul(point, point)))
+            reduced = None if root is None else self.div(point, self.add(one, root))
+            assert reduced is not None, "1 + sqrt(1 + x^2) is at least 2"
+            point = reduced
+            halvings += 1
+        return self.mul((Decimal(2**halvings), Decimal(2**halvings)), self._atan_series(point))
+
+    def _atan_series(self, x: Interval) -> Interval:
+        """X - x^3/3 + x^5/5 - .. for |x| <= 0.01: the terms alternate and fall, the rest is at most the next one."""
+        square = self.neg(self.mul(x, x))
+        total: Interval = (_ZERO, _ZERO)
+        power = x
+        k = 0
+        while max(abs(power[0]), abs(power[1])) > Decimal((0, (1,), -self.digits - 5)):
+            divisor = Decimal(2 * k + 1)
+            total = self.add(total, (self.down.divide(power[0], divisor), self.up.divide(power[1], divisor)))
+            power = self.mul(power, square)
+            k += 1
+        rest = max(abs(power[0]), abs(power[1]))
+        return self.add(total, (rest.copy_negate(), rest))

@@ -23,6 +23,7 @@ __all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "exp", "floor"
 
 START_DIGITS = 25
 MOST_DIGITS = 3_200
+_HALF = Fraction(1, 2)
 
 Enclosure = Callable[[Arithmetic], Interval | None]
 
@@ -267,6 +268,70 @@ def cos(x: Real) -> Real:
     return rational(1) - rational(2) * half * half
 
 
+def tan(x: Real) -> Real:
+    """Sin x / cos x; rational at 0 alone."""
+    return x if x.exact == 0 else sin(x) / cos(x)
+
+
+def atan(x: Real) -> Real:
+    """The arc tangent; rational at 0 alone."""
+    return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.atan(v), x)
+
+
+def _one_minus_square(x: Real) -> Real:
+    """1 - x^2, for the functions that are defined from -1 to 1."""
+    rest = rational(1) - x * x
+    if rest.sign < 0:
+        raise Undefined("a number beyond -1 .. 1")
+    return rest
+
+
+def asin(x: Real) -> Real:
+    """arctan(x / sqrt(1 - x^2)); +-pi/2 = +-2 arctan 1 at the ends."""
+    rest = _one_minus_square(x)
+    if rest.exact == 0:
+        return x * rational(2) * atan(rational(1))
+    return atan(x / power(rest, _HALF))
+
+
+def acos(x: Real) -> Real:
+    """pi/2 - arcsin x; rational at 1 alone."""
+    return rational(0) if x.exact == 1 else rational(2) * atan(rational(1)) - asin(x)
+
+
+def sinh(x: Real) -> Real:
+    """(e^x - e^-x) / 2."""
+    return (exp(x) - exp(-x)) * rational(_HALF)
+
+
+def cosh(x: Real) -> Real:
+    """(e^x + e^-x) / 2."""
+    return (exp(x) + exp(-x)) * rational(_HALF)
+
+
+def asinh(x: Real) -> Real:
+    """ln(x + sqrt(x^2 + 1)), odd, so that nothing cancels; rational at 0 alone."""
+    if x.exact == 0:
+        return x
+    if x.sign < 0:
+        return -asinh(-x)
+    return log(x + power(x * x + rational(1), _HALF))
+
+
+def acosh(x: Real) -> Real:
+    """ln(x + sqrt(x^2 - 1)) for x >= 1; rational at 1 alone."""
+    if x.compare(Fraction(1)) < 0:
+        raise Undefined("a number below 1")
+    return log(x + power(x * x - rational(1), _HALF))
+
+
+def atanh(x: Real) -> Real:
+    """ln((1 + x) / (1 - x)) / 2; infinite at the ends."""
+    if _one_minus_square(x).exact == 0:
+        return Real(infinite=x.sign)
+    return log((rational(1) + x) / (rational(1) - x)) * rational(_HALF)
+
+
 def _absolute(x: Real) -> Real:
     return x if x.sign >= 0 else -x
 
@@ -312,6 +377,15 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "silu": lambda x: x * sigmoid(x),
         "sin": sin,
         "cos": cos,
+        "tan": tan,
+        "asin": asin,
+        "acos": acos,
+        "atan": atan,
+        "sinh": sinh,
+        "cosh": cosh,
+        "asinh": asinh,
+        "acosh": acosh,
+        "atanh": atanh,
     }
 )
 """The functions of one number, by the names that they have as operations of NNEF and of the Khronos dialect."""

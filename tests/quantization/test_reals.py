@@ -111,6 +111,33 @@ def test_rational_points_are_decided_by_algebra(name: str, x: Fraction, value: F
     assert FUNCTIONS[name](rational(x)).exact == value
 
 
+UNIT = st.fractions(-1, 1, max_denominator=10**4)
+
+
+@given(UNIT, st.sampled_from(["asin", "acos", "atan", "tan", "sinh", "cosh", "asinh", "atanh", "acosh"]))
+def test_further_functions_near_the_c_library(x: Fraction, name: str) -> None:
+    if name == "acosh":
+        x = x + 2
+    if name == "atanh" and abs(x) == 1:
+        assert FUNCTIONS[name](rational(x)).infinite == x
+        return
+    bounds = FUNCTIONS[name](rational(x)).bounds(Arithmetic.of(40))
+    assert bounds is not None
+    near = getattr(math, name)(float(x))
+    assert bounds[0] <= bounds[1]
+    assert abs(float(bounds[0]) - near) < 1e-9 * max(1.0, abs(near))
+    assert bounds[1] - bounds[0] < Fraction(1, 10**25)
+
+
+@given(st.fractions(-50, 50, max_denominator=1000))
+def test_the_arc_tangent_inverts_the_tangent(x: Fraction) -> None:
+    angle = FUNCTIONS["atan"](rational(x))
+    back = FUNCTIONS["tan"](angle).bounds(Arithmetic.of(60))
+    assert back is not None
+    assert back[0] <= x <= back[1]
+    assert back[1] - back[0] < Fraction(1, 10**40)
+
+
 def test_a_tie_of_the_sigmoid_rounds_up() -> None:
     assert code(FUNCTIONS["sigmoid"](rational(0)), LinearQuantizer.linear(Fraction(0), Fraction(1), 8)) == 128
 
@@ -121,7 +148,10 @@ def test_limits_have_the_code_of_the_end() -> None:
     assert code(-FUNCTIONS["log"](rational(0)), quantizer) == 255
 
 
-@pytest.mark.parametrize(("name", "x"), [("log", -1), ("sqrt", -1), ("rsqrt", 0), ("rcp", 0), ("log2", -3)])
+@pytest.mark.parametrize(
+    ("name", "x"),
+    [("log", -1), ("sqrt", -1), ("rsqrt", 0), ("rcp", 0), ("log2", -3), ("asin", 2), ("acos", -2), ("acosh", 0)],
+)
 def test_what_has_no_value_is_undefined(name: str, x: int) -> None:
     with pytest.raises(Undefined):
         FUNCTIONS[name](rational(x))
