@@ -176,10 +176,10 @@ def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     operands = [lowering.operand(operation, name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(operand, LinearForm | SurdForm | Known) for operand in operands):
         return [function(lowering, operation, ["x", "y"], _max if greatest else _min)]
-    codes = [codes(lowering, operation, name, quantizer) for name in ("x", "y")]
+    sides = [codes(lowering, operation, name, quantizer) for name in ("x", "y")]
     if not greatest:
-        codes = [lowering.emit(operation, "negative", value) for value in codes]
-    value = lowering.emit(operation, "broadcast_max", *codes)
+        sides = [lowering.emit(operation, "negative", value) for value in sides]
+    value = lowering.emit(operation, "broadcast_max", *sides)
     if not greatest:
         value = lowering.emit(operation, "negative", value)
     return [Coded(value, note=f"{operation.name} of codes")]

@@ -233,6 +233,8 @@ def _rational_power(x: Fraction, exponent: Fraction) -> Real:
 
 def _root(n: int, degree: int) -> int | None:
     """The integer whose power is n, if there is one."""
+    if n > 1 and degree >= n.bit_length():
+        return None  # 2^degree exceeds n
     low, high = 0, 1 << (n.bit_length() // degree + 1)
     while low < high:
         middle = (low + high) // 2
