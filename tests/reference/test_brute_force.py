@@ -51,7 +51,9 @@ def reals(array: Floats) -> brute.Reals:
 BORDERS = ["constant", "replicate", "reflect", "reflect-even"]
 
 
-def windows(rank: int, *, automatic: bool = True) -> st.SearchStrategy[tuple[tuple[int, ...], brute.Window, str]]:
+def windows(
+    rank: int, *, automatic: bool = True, reverse: bool = False
+) -> st.SearchStrategy[tuple[tuple[int, ...], brute.Window, str]]:
     """Extents, a window that fits, and its text; every reflection stays within the input."""
 
     @st.composite
@@ -61,9 +63,9 @@ def windows(rank: int, *, automatic: bool = True) -> st.SearchStrategy[tuple[tup
 
         extents, size, stride, dilation = items(1, 5 - rank // 2), items(1, 3), items(1, 3), items(1, 2)
         if automatic and draw(st.booleans()):
-            # Of forward operations: they take no padding where the text's is negative.
-            unclamped = map(brute.pads, extents, size, stride, dilation)
-            text, padding = "[]", tuple((max(before, 0), max(after, 0)) for before, after in unclamped)
+            text, padding = "[]", tuple(map(brute.pads, extents, size, stride, dilation))
+            if not reverse:  # forward operations take no padding where the text's is negative
+                padding = tuple((max(before, 0), max(after, 0)) for before, after in padding)
         else:
             padding = tuple((draw(st.integers(-1, 2)), draw(st.integers(-1, 2))) for _ in range(rank))
             text = str(list(padding))
@@ -141,7 +143,7 @@ def test_conv(data: st.DataObject, rank: int, plan: tuple[int, int, int]) -> Non
 @settings(deadline=None, max_examples=120)
 def test_deconv(data: st.DataObject, rank: int, plan: tuple[int, int, int], shaped: bool) -> None:
     groups, inputs_per_group, outputs_per_group = plan
-    upscaled, window, padding = data.draw(windows(rank))
+    upscaled, window, padding = data.draw(windows(rank, reverse=True))
     count = groups or 2
     x = data.draw(tensors(2, inputs_per_group * count, *window.outputs(upscaled)))
     w = data.draw(tensors(inputs_per_group * count, outputs_per_group, *window.size))
@@ -211,7 +213,7 @@ def test_sample(data: st.DataObject, rank: int) -> None:
 @given(st.data(), ranks)
 @settings(deadline=None, max_examples=100)
 def test_desample(data: st.DataObject, rank: int) -> None:
-    upscaled, window, padding = data.draw(windows(rank))
+    upscaled, window, padding = data.draw(windows(rank, reverse=True))
     window = replace(window, border="constant")
     x = data.draw(tensors(*window.outputs(upscaled)))
     chosen = data.draw(indices(window, x.shape))
@@ -230,7 +232,7 @@ def test_desample(data: st.DataObject, rank: int) -> None:
 @given(st.data(), ranks, st.booleans(), st.booleans())
 @settings(deadline=None, max_examples=120)
 def test_debox(data: st.DataObject, rank: int, ignore: bool, normalize: bool) -> None:
-    upscaled, window, padding = data.draw(windows(rank))
+    upscaled, window, padding = data.draw(windows(rank, reverse=True))
     window = replace(window, border="ignore") if ignore else window
     x = data.draw(tensors(*window.outputs(upscaled)))
 
