@@ -43,6 +43,17 @@ class CvmError(ValueError):
         self.code = code
         self.message = message
         self.location = location or Location()
+        self.expected: tuple[str, ...] = ()
+        """What could have stood there instead, where that is known."""
+        self.trace: tuple[Location, ...] = ()
+        """The invocations that led to the place of the error, innermost first: ``op`` is what was invoked there."""
+        self.others: tuple[CvmError, ...] = ()
+        """Independent errors that were found with this one."""
+
+    @property
+    def errors(self) -> tuple[CvmError, ...]:
+        """All independent errors that were found together, this one first."""
+        return (self, *self.others)
 
     def __str__(self) -> str:
         place = str(self.location)
@@ -52,6 +63,8 @@ class CvmError(ValueError):
         """The same error with the missing parts of its location filled in from ``parts``."""
         known = asdict(self.location)
         self.location = replace(self.location, **{k: v for k, v in parts.items() if known[k] is None})
+        for error in self.others:
+            error.at(file=parts.get("file"))
         return self
 
     def to_json(self) -> dict[str, Any]:

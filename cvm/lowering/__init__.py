@@ -21,7 +21,7 @@ import cvm.lowering.softmax  # noqa: F401  (the imports enter the rules)
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.context import RULES, Coded, Lowering, Result
+from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
 from cvm.lowering.finish import finished
 from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_codes
 from cvm.lowering.requantize import requantize
@@ -55,7 +55,7 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
                 "lowering.unquantized", "an output needs a quantiser in graph.quant: the program gives its codes",
                 replace(tensor.location, tensor=name),
             )  # fmt: skip
-        outputs.append(Output(name, lowering.values[name], tensor.quantizer))
+        outputs.append(Output(name, lowering.values[name], linear_quantizer(tensor)))
     provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
     return finished(lowering.builder.build(outputs, provenance), lowering.values)
 
@@ -63,7 +63,7 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
 def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Result) -> None:
     """Give a result its quantiser, or keep it symbolic where it has none."""
     tensor = lowering.graph.tensors[name]
-    quantizer = tensor.quantizer
+    quantizer = linear_quantizer(tensor)
     shape = tensor.shape or (1,)
     if isinstance(result, LinearForm) and not result.terms:
         result = constant_of(result)

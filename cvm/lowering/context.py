@@ -26,11 +26,11 @@ from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
+__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "linear_quantizer", "rule"]
 
 
 class Coded:
@@ -144,7 +144,7 @@ class Lowering:
 
     def quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
         """The quantiser of the operation's only result."""
-        return self.graph.tensors[operation.outputs[0]].quantizer
+        return linear_quantizer(self.graph.tensors[operation.outputs[0]])
 
     def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
         """The shape of a result in the program, where rank 0 is (1,)."""
@@ -193,15 +193,16 @@ class Lowering:
             self.known[tensor.name] = self._contents(tensor)
 
     def _external(self, tensor: GraphTensor) -> None:
-        if tensor.quantizer is None:
+        quantizer = linear_quantizer(tensor)
+        if quantizer is None:
             raise Unsupported(
                 "lowering.unquantized",
                 "an external tensor needs a quantiser in graph.quant: the program takes its codes",
                 _located(tensor),
             )
         shape = tensor.shape or (1,)
-        self.builder.input(tensor.name, shape, quantizer=tensor.quantizer)
-        self.forms[tensor.name] = code_form(tensor.name, shape, tensor.quantizer)
+        self.builder.input(tensor.name, shape, quantizer=quantizer)
+        self.forms[tensor.name] = code_form(tensor.name, shape, quantizer)
         self.values[tensor.name] = tensor.name
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
@@ -210,7 +211,7 @@ class Lowering:
             raise Invalid("lowering.contents", "the contents of a variable are needed to compile", _located(tensor))
         try:
             known = _stored(tensor.data, tensor.shape or (1,))
-            quantizer = tensor.quantizer
+            quantizer = linear_quantizer(tensor)
             if quantizer is None:
                 return known
             if tensor.data.quantizer is None:
@@ -225,6 +226,14 @@ class Lowering:
         return known_codes(codes, quantizer)
 
 
+def linear_quantizer(tensor: GraphTensor) -> LinearQuantizer | None:
+    """The quantiser of a tensor. Raises `Unsupported` for a logarithmic one."""
+    if isinstance(tensor.quantizer, LogarithmicQuantizer):
+        message = "logarithmic quantisation is not lowered to integers yet; use linear_quantize"
+        raise Unsupported("lowering.quantizer", message, _located(tensor))
+    return tensor.quantizer
+
+
 def _located(tensor: GraphTensor) -> Location:
     at = tensor.location
     return Location(at.file, at.line, at.column, tensor.name)
@@ -233,6 +242,8 @@ def _located(tensor: GraphTensor) -> Location:
 def _stored(data: TensorData, shape: Shape) -> Known:
     """Stored contents as exact numbers: codes of their own quantiser, integers, or floats over a power of two."""
     values, rank = data.values.reshape(shape), len(shape)
+    if isinstance(data.quantizer, LogarithmicQuantizer):
+        raise Unsupported("lowering.quantizer", "stored powers of two outside of float64 are not lowered yet")
     if data.quantizer is not None:
         return Known(values.astype(np.int64), *scale_and_offset(data.quantizer, rank))
     zero = Rationals.scalar(0, rank)

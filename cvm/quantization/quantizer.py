@@ -74,7 +74,7 @@ class LinearQuantizer:
         """``zero_point_linear_quantize`` of the Khronos tools: code clamp(round(x / scale) + zero_point, lo, hi).
 
         ``zero_point`` and ``scale`` hold one item, or one per index of ``axis``. Raises `Invalid` for bits outside
-        1..31 or a scale that is not positive.
+        1..32 or a scale that is not positive.
         """
         offset = tuple(-s * z for s, z in zip(scale, zero_point, strict=True))
         return LinearQuantizer(scale, offset, *_code_range(bits, signed, symmetric), axis)
@@ -90,11 +90,11 @@ class LinearQuantizer:
     ) -> LinearQuantizer:
         """``min_max_linear_quantize`` of the Khronos tools: the codes of the range, from ``minimum`` to ``maximum``.
 
-        Both hold one item, or one per index of ``axis``. Raises `Invalid` unless minimum < maximum and bits in 1..31.
+        Both hold one item, or one per index of ``axis``. Raises `Invalid` unless minimum < maximum and bits in 1..32.
         """
         if any(not low < high for low, high in zip(minimum, maximum, strict=True)):
             raise Invalid("quantization.range", "min must be less than max in every channel")
-        _require_bits(bits)
+        _require_bits(bits, _MOST_BITS)
         lo = -(2 ** (bits - 1)) + symmetric if signed else 0
         steps = 2**bits - 1 - (signed and symmetric)
         if steps < 1:
@@ -105,13 +105,17 @@ class LinearQuantizer:
         return LinearQuantizer(scale, offset, lo, lo + steps, axis)
 
 
-def _require_bits(bits: int) -> None:
-    if not 1 <= bits <= 31:
-        raise Invalid("quantization.bits", f"bits must be in 1..31, found {bits}")
+_MOST_BITS = 32
+"""Of the quantisers of the Khronos tools, which store biases as 32-bit codes."""
+
+
+def _require_bits(bits: int, most: int = 31) -> None:
+    if not 1 <= bits <= most:
+        raise Invalid("quantization.bits", f"bits must be in 1..{most}, found {bits}")
 
 
 def _code_range(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
-    _require_bits(bits)
+    _require_bits(bits, _MOST_BITS)
     if not signed:
         return 0, 2**bits - 1
     return -(2 ** (bits - 1)) + symmetric, 2 ** (bits - 1) - 1

@@ -1,35 +1,51 @@
 """The NNEF 1.0.1 front end: documents with their weights and quantisation, read, validated and flattened.
 
 * `load` reads a model into the graph that lowering starts from.
-* `check` says whether a document is valid, and which rule it breaks otherwise.
+* `check` says whether a document is valid, and which rule it breaks otherwise; `check_paths` that of many files.
+* `upgrade` makes a document of 1.0.1 of a provisional one.
 * `flatten` gives the flat text of a document.
+* `save` writes a graph as a model that `load` reads back.
 * `read_tensor` and `write_tensor` are the codec of tensor files.
+
+``dialect`` is what a reader admits: "1.0.1" what the specification has, "khronos" also what the current tools of
+Khronos add, "auto" whichever a model needs.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from cvm.frontends.nnef.container import open_container
+from cvm.frontends.nnef.declarations import compound_operations
 from cvm.frontends.nnef.faults import exhaustion
 from cvm.frontends.nnef.loader import load_graph, read_flat
 from cvm.frontends.nnef.printer import print_graph
-from cvm.frontends.nnef.report import CheckReport, check_container
+from cvm.frontends.nnef.provisional import is_provisional, upgrade_text
+from cvm.frontends.nnef.report import CheckReport, CheckReports, check_path, read_document
 from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor, write_tensor
+from cvm.frontends.nnef.values import Dialect
+from cvm.frontends.nnef.writer import save
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 
 __all__ = [
     "CheckReport",
+    "CheckReports",
+    "Dialect",
     "ItemType",
     "StoredTensor",
     "TensorHeader",
     "check",
+    "check_paths",
+    "compound_operations",
     "flatten",
     "load",
     "read_header",
     "read_tensor",
+    "save",
+    "upgrade",
     "write_tensor",
 ]
 
@@ -38,25 +54,35 @@ def load(
     path: str | os.PathLike[str],
     quant: str | os.PathLike[str] | Literal[False] | None = None,
     limits: Limits = DEFAULT,
+    *,
+    dialect: Dialect = "auto",
+    lower: Collection[str] = (),
 ) -> QuantizedGraph:
     """Read a model: a folder, a ``.tar`` or ``.tgz``, or a single document.
 
     The container's ``graph.quant`` is applied when ``quant`` is None, another file when it is a path, none when it is
-    False. Operations of NNEF 1.0.1 chapter 4 are whole, fragments of the document are expanded; every operation has all
+    False. Operations of NNEF 1.0.1 chapter 4 are whole, but for the compound ones (`compound_operations`) named in
+    ``lower``, which are expanded by their definitions; fragments of the document are expanded; every operation has all
     of its parameters, defaults resolved. Variables have their data unless the container has no tensor file at all.
 
     Raises `Malformed`, `Invalid`, `Unsupported` or `LimitExceeded`, with file, line and column.
     """
-    return load_graph(path, quant, limits)
+    return load_graph(path, quant, limits, dialect, lower)
 
 
-def flatten(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
+def flatten(
+    path: str | os.PathLike[str],
+    limits: Limits = DEFAULT,
+    *,
+    dialect: Dialect = "auto",
+    lower: Collection[str] = (),
+) -> str:
     """The flat text of a document (chapter 6): one invocation per line, every argument concrete.
 
-    Raises as `load`; weights and quantisation are not read.
+    ``lower`` as for `load`. Raises as `load`; weights and quantisation are not read.
     """
     with exhaustion(str(path)):
-        flat, _ = read_flat(open_container(path, limits, weights=False), limits)
+        flat, _ = read_flat(open_container(path, limits, weights=False), limits, dialect, lower)
         return print_graph(flat)
 
 
@@ -64,9 +90,34 @@ def check(
     path: str | os.PathLike[str],
     quant: str | os.PathLike[str] | Literal[False] | None = None,
     limits: Limits = DEFAULT,
+    *,
+    dialect: Dialect = "auto",
 ) -> CheckReport:
     """The verdict on a model (chapter 6), shapes, quantisation and headers of tensor files included.
 
-    Reads no weights and raises nothing: what is wrong stands in the report.
+    Also that on a provisional document, and on a tensor file or a quantization file by itself. Reads no weights of a
+    model and raises nothing: what is wrong, all of it that is independent, stands in the report.
     """
-    return check_container(path, quant, limits)
+    return check_path(path, quant, limits, dialect)
+
+
+def check_paths(
+    paths: Iterable[str | os.PathLike[str]],
+    quant: str | os.PathLike[str] | Literal[False] | None = None,
+    limits: Limits = DEFAULT,
+    *,
+    dialect: Dialect = "auto",
+) -> CheckReports:
+    """The verdicts on many paths, each as `check` gives it."""
+    return CheckReports(tuple(check_path(path, quant, limits, dialect) for path in paths))
+
+
+def upgrade(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
+    """The text of a document of NNEF 1.0.1 that means the same as the provisional document at ``path``.
+
+    A document that is none is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a provisional
+    document that is not valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
+    """
+    text, origin = read_document(path, limits)
+    with exhaustion(origin):
+        return upgrade_text(text, limits) if is_provisional(text) else text

@@ -5,83 +5,211 @@ Source: NNEF 1.0.1 sections 3.2 (extensions) and 3.3.2 (Assignments; Identifier 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
+from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.declarations import declare
-from cvm.frontends.nnef.faults import invalid, too_large, unsupported
-from cvm.frontends.nnef.inference import Inference
+from cvm.frontends.nnef.faults import MAX_ERRORS, collected, invalid, too_large, unsupported
+from cvm.frontends.nnef.inference import CURRENT, Inference, Tainted
 from cvm.frontends.nnef.types import ArrayType, TensorType, TupleType, Type, castable, depth_of
 from cvm.limits import DEFAULT
 
-__all__ = ["FRAGMENTS", "OPERATOR_EXPRESSIONS", "check_document"]
+__all__ = [
+    "FRAGMENTS",
+    "OPERATOR_EXPRESSIONS",
+    "Body",
+    "Findings",
+    "Survey",
+    "TooMany",
+    "check_document",
+    "check_flat",
+    "check_graph",
+    "identifiers_of",
+    "is_flat",
+    "survey",
+]
 
 FRAGMENTS = "KHR_enable_fragment_definitions"
 OPERATOR_EXPRESSIONS = "KHR_enable_operator_expressions"
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that static semantics say about a document: the declarations in force, and what is wrong.
+
+    ``unsound`` are the fragments that cannot be expanded and ``skipped`` the places of the assignments of the graph
+    that cannot be evaluated, because of one of the errors.
+    """
+
+    declarations: Mapping[str, syntax.Fragment]
+    errors: tuple[CvmError, ...]
+    unsound: frozenset[str]
+    skipped: frozenset[int]
+
+
+class TooMany(Exception):
+    """As many errors have been found as are reported."""
+
+
+class Findings(list[CvmError]):
+    """The errors found so far, at most `MAX_ERRORS`."""
+
+    def add(self, error: CvmError) -> None:
+        """Keep an error and the ones that came with it."""
+        self.extend(error.errors)
+        if len(self) >= MAX_ERRORS:
+            raise TooMany
+
+
 def check_document(document: syntax.Document) -> Mapping[str, syntax.Fragment]:
     """Check all of a document that does not need values or shapes, and return all declarations in force.
 
-    Raises `Invalid` with the rule that is broken, `Unsupported` for an extension that is not known.
+    Raises `Invalid` with the rule that is broken, `Unsupported` for an extension that is not known; the error knows the
+    other independent ones (`CvmError.errors`).
     """
-    enabled = {extension.name for extension in document.extensions}
+    found = survey(document)
+    if found.errors:
+        raise collected(found.errors)
+    return found.declarations
+
+
+def survey(document: syntax.Document) -> Survey:
+    """Check all of a document that does not need values or shapes.
+
+    Each statement has at most one error, and what depends on a wrong statement has none. Without an extension that it
+    needs, or with one that nobody knows, a document has that error only.
+    """
+    findings = Findings()
+    declarations: dict[str, syntax.Fragment] = {}
+    unsound: set[str] = set()
+    skipped: set[int] = set()
+    try:
+        _check_extensions(document, findings)
+        broken = _declare(document.fragments, declarations, findings)
+        unsound |= broken
+        flat = all(extension.name != OPERATOR_EXPRESSIONS for extension in document.extensions)
+        for fragment in document.fragments:
+            if fragment.body is not None and declarations.get(fragment.name) is fragment:
+                body = Body(declarations, fragment, flat=flat, broken=broken)
+                if body.check(fragment.body, findings):
+                    unsound.add(fragment.name)
+                flat = flat and not body.needs_extension
+        graph = Body(declarations, None, flat=flat, broken=broken)
+        check_graph(document.graph, graph, findings, skipped)
+    except TooMany:
+        skipped.update(range(len(document.graph.body)))
+    return Survey(MappingProxyType(declarations), tuple(findings), frozenset(unsound), frozenset(skipped))
+
+
+def _check_extensions(document: syntax.Document, findings: Findings) -> None:
     for extension in document.extensions:
         if extension.name not in (FRAGMENTS, OPERATOR_EXPRESSIONS):
-            raise unsupported("extension.unknown", f"extension {extension.name} is not known", extension)
-    if document.fragments and FRAGMENTS not in enabled:
+            findings.add(unsupported("extension.unknown", f"extension {extension.name} is not known", extension))
+            raise TooMany
+    if document.fragments and all(extension.name != FRAGMENTS for extension in document.extensions):
         message = f"a fragment definition needs 'extension {FRAGMENTS};'"
-        raise invalid("extension.fragments", message, document.fragments[0])
-    declarations = declare(document.fragments)
-    flat = OPERATOR_EXPRESSIONS not in enabled
-    for fragment in document.fragments:
-        if fragment.body is not None:
-            _Body(declarations, fragment, flat).check(fragment.body)
-    _check_graph(document.graph, declarations, flat)
-    return declarations
+        findings.add(invalid("extension.fragments", message, document.fragments[0]))
 
 
-def _check_graph(graph: syntax.Graph, declarations: Mapping[str, syntax.Fragment], flat: bool) -> None:
-    for kind, identifiers in (("parameter", graph.parameters), ("result", graph.results)):
+def _declare(
+    fragments: Sequence[syntax.Fragment], declarations: dict[str, syntax.Fragment], findings: Findings
+) -> set[str]:
+    """Fill in the declarations in force, the first of each name; returns the names of those that are wrong."""
+    try:
+        declarations.update(declare(fragments))
+        return set()
+    except CvmError:
+        pass
+    declarations.update(declare(()))
+    own: dict[str, syntax.Fragment] = {}
+    broken: set[str] = set()
+    for fragment in fragments:
+        first = own.setdefault(fragment.name, fragment)
+        try:
+            declare([fragment] if first is fragment else [first, fragment])
+        except CvmError as error:
+            if fragment.name not in broken:
+                findings.add(error)
+            broken.add(fragment.name)
+    for name, fragment in own.items():
+        if name not in broken or name not in declarations:
+            declarations[name] = fragment
+    return broken
+
+
+def check_graph(graph: syntax.Graph, body: Body, findings: Findings, skipped: set[int]) -> None:
+    """Check the parameters, the results and all assignments of a graph; ``skipped`` are filled in."""
+    lists = (("parameter", graph.parameters), ("result", graph.results))
+    for kind, identifiers in lists:
         seen: set[str] = set()
         for identifier in identifiers:
             if identifier.name in seen:
                 message = f"{kind} {identifier.name!r} of the graph is listed twice"
-                raise invalid("identifier-usage.duplicate", message, identifier)
+                findings.add(invalid("identifier-usage.duplicate", message, identifier))
             seen.add(identifier.name)
-    body = _Body(declarations, None, flat)
-    body.check(graph.body)
-    for kind, identifiers in (("parameter", graph.parameters), ("result", graph.results)):
+    skipped |= body.check(graph.body, findings)
+    for kind, identifiers in lists:
         for identifier in identifiers:
             if identifier.name not in body.assigned:
                 message = f"{kind} {identifier.name!r} of the graph is never assigned"
-                raise invalid("identifier-usage.unassigned", message, identifier)
+                findings.add(invalid("identifier-usage.unassigned", message, identifier))
 
 
-class _Body:
+class Body:
     """The assignments of one fragment, or of the graph when ``fragment`` is None."""
 
     def __init__(
-        self, declarations: Mapping[str, syntax.Fragment], fragment: syntax.Fragment | None, flat: bool
+        self,
+        declarations: Mapping[str, syntax.Fragment],
+        fragment: syntax.Fragment | None,
+        flat: bool = False,
+        broken: set[str] | frozenset[str] = frozenset(),
+        inference: Inference | None = None,
     ) -> None:
-        self._inference = Inference(declarations, fragment)
+        self.inference = inference or Inference(declarations, fragment, CURRENT, broken)
         self._fragment = fragment
         self._flat = flat
         self._results = {} if fragment is None else {result.name: result.type for result in fragment.results}
         self._parameters = set() if fragment is None else {parameter.name for parameter in fragment.parameters}
         self.assigned: set[str] = set()
+        self.needs_extension = False
+        """Whether an operator expression was found that is not enabled; one error says so for the whole document."""
 
-    def check(self, body: tuple[syntax.Assignment, ...]) -> None:
-        for assignment in body:
-            if self._flat:
-                _check_flat(assignment)
-            type_ = self._inference.infer(assignment.value, tail=True)
-            self._assign(assignment.target, type_, assignment.value)
+    def check(self, body: tuple[syntax.Assignment, ...], findings: Findings) -> set[int]:
+        """Check all assignments; returns the places of those that are wrong or depend on something wrong."""
+        skipped = set()
+        for place, assignment in enumerate(body):
+            try:
+                self.check_assignment(assignment)
+            except (CvmError, Tainted) as error:
+                skipped.add(place)
+                for target in identifiers_of(assignment.target):
+                    self.assigned.add(target)
+                    self.inference.names[target] = None
+                if isinstance(error, CvmError):
+                    self._note(error, findings)
         if self._fragment is not None:
             for result in self._fragment.results:
                 if result.name not in self.assigned:
                     message = f"result {result.name!r} of fragment {self._fragment.name!r} is never assigned"
-                    raise invalid("identifier-usage.unassigned", message, result)
+                    findings.add(invalid("identifier-usage.unassigned", message, result))
+                    skipped.add(len(body))
+        return skipped
+
+    def _note(self, error: CvmError, findings: Findings) -> None:
+        if error.code == "nnef.extension.operator-expressions":
+            self._flat, self.needs_extension = False, True
+        findings.add(error)
+
+    def check_assignment(self, assignment: syntax.Assignment) -> None:
+        """Check one assignment and define what is on its left."""
+        if self._flat:
+            check_flat(assignment)
+        type_ = self.inference.infer(assignment.value, tail=True)
+        self._assign(assignment.target, type_, assignment.value)
 
     def _assign(self, target: syntax.Expression, type_: Type, value: syntax.Expression) -> None:
         match target, type_:
@@ -109,17 +237,27 @@ class _Body:
             message = f"identifiers of a graph must be tensors; {name!r} would be {type_}"
             raise invalid("identifier-usage.graph-tensors", message, target)
         if name in self._results:
-            declared = self._results[name]
+            declared = self.inference.declared(self._results[name], type_)
             if not castable(type_, declared):
                 raise invalid("types.result", f"result {name!r} is {declared}, found {type_}", target)
             type_ = declared
-        if not isinstance(type_, TensorType) and _invokes(value):
+        if self.inference.must_be_unpacked(type_) and _invokes(value):
             message = f"{name!r} would be {type_}; the left side must have the structure of the result"
             raise invalid("identifier-usage.structure", message, target)
         if depth_of(type_) > DEFAULT.nesting:
             raise too_large("nesting", f"the type of {name!r} is nested deeper than {DEFAULT.nesting}", target)
         self.assigned.add(name)
-        self._inference.names[name] = type_
+        self.inference.names[name] = type_
+
+
+def identifiers_of(target: syntax.Expression) -> list[str]:
+    """The identifiers on the left side of an assignment."""
+    match target:
+        case syntax.Identifier(name=name):
+            return [name]
+        case syntax.ArrayExpression(items=items) | syntax.TupleExpression(items=items):
+            return [name for child in items for name in identifiers_of(child)]
+    return []
 
 
 def _shape(target: syntax.Expression) -> str:
@@ -142,7 +280,7 @@ def _invokes(value: syntax.Expression) -> bool:
                 return False
 
 
-def _check_flat(assignment: syntax.Assignment) -> None:
+def check_flat(assignment: syntax.Assignment) -> None:
     """Section 3.2.1: without operator expressions the right side is one invocation on flat arguments."""
     value = assignment.value
     if isinstance(value, syntax.Invocation):
@@ -172,6 +310,15 @@ def _check_flat_argument(root: syntax.Expression) -> None:
                     raise invalid("lexical.plus", "a numeric literal has no plus sign in flat syntax", node)
         message = f"this expression needs 'extension {OPERATOR_EXPRESSIONS};'"
         raise invalid("extension.operator-expressions", message, node)
+
+
+def is_flat(assignment: syntax.Assignment) -> bool:
+    """Whether an assignment needs no operator expressions."""
+    try:
+        check_flat(assignment)
+    except CvmError:
+        return False
+    return True
 
 
 def _is_number(value: object) -> bool:

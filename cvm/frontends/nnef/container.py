@@ -19,7 +19,15 @@ from cvm.frontends.nnef.faults import invalid
 from cvm.frontends.nnef.tensor_file import HEADER_BYTES, read_header
 from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["DOCUMENT", "QUANTIZATION", "Container", "Member", "open_container", "read_text_file"]
+__all__ = [
+    "DOCUMENT",
+    "QUANTIZATION",
+    "Container",
+    "Member",
+    "memory_container",
+    "open_container",
+    "read_text_file",
+]
 
 DOCUMENT, QUANTIZATION = "graph.nnef", "graph.quant"
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -92,8 +100,13 @@ def _in_memory(data: bytes) -> Member:
     return Member(len(data), data[:HEADER_BYTES], lambda: data)
 
 
+def memory_container(name: str, files: Mapping[str, bytes]) -> Container:
+    """A container that has the given files; messages call it ``name``."""
+    return _Archive(name, {key: _in_memory(data) for key, data in files.items()})
+
+
 class _Archive:
-    def __init__(self, root: Path, members: Mapping[str, Member]) -> None:
+    def __init__(self, root: Path | str, members: Mapping[str, Member]) -> None:
         self._root = root
         self._members = members
 

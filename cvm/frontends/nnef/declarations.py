@@ -1,6 +1,7 @@
 """Declarations of operations: the standard library and the fragments of a document, and the rules they obey.
 
-Source: NNEF 1.0.1 section 3.3.2 (Declarations); chapter 4 for the standard library, in ``stdlib.nnef``.
+Source: NNEF 1.0.1 section 3.3.2 (Declarations); chapter 4 for the standard library, in ``stdlib.nnef``; the current
+Khronos tools for what ``khronos.nnef`` adds.
 """
 
 from __future__ import annotations
@@ -27,24 +28,60 @@ from cvm.frontends.nnef.types import (
     is_unbound,
 )
 
-__all__ = ["check_declaration", "declare", "literal_expression_type", "literal_type", "standard_library"]
+__all__ = [
+    "check_declaration",
+    "compound_operations",
+    "declare",
+    "is_library",
+    "khronos_library",
+    "literal_expression_type",
+    "literal_type",
+    "standard_library",
+]
+
+
+def _read(name: str) -> Mapping[str, syntax.Fragment]:
+    text = resources.files("cvm.frontends.nnef").joinpath(name).read_text("utf-8")
+    return {fragment.name: fragment for fragment in parse_library(text)}
 
 
 @lru_cache(maxsize=1)
 def standard_library() -> Mapping[str, syntax.Fragment]:
-    """The declarations of all operations of chapter 4, by name; none has a body."""
-    text = resources.files("cvm.frontends.nnef").joinpath("stdlib.nnef").read_text("utf-8")
-    return MappingProxyType({fragment.name: fragment for fragment in parse_library(text)})
+    """The declarations of all operations of chapter 4, by name; the compound ones have a body."""
+    return MappingProxyType(_read("stdlib.nnef"))
+
+
+@lru_cache(maxsize=1)
+def khronos_library() -> Mapping[str, syntax.Fragment]:
+    """The standard library with what the dialect "khronos" adds to it: operations, and attributes with defaults."""
+    return MappingProxyType({**standard_library(), **_read("khronos.nnef")})
+
+
+def is_library(declaration: syntax.Fragment) -> bool:
+    """Whether a declaration is of one of the libraries, not of a document."""
+    name = declaration.name
+    return khronos_library().get(name) is declaration or standard_library().get(name) is declaration
+
+
+def compound_operations() -> tuple[str, ...]:
+    """The operations of the libraries that can be expanded into others, in alphabetical order."""
+    return tuple(sorted(name for name, declared in khronos_library().items() if declared.body is not None))
 
 
 def declare(fragments: Sequence[syntax.Fragment]) -> Mapping[str, syntax.Fragment]:
-    """The standard library and a document's own fragments together, each declaration checked and unique."""
-    declarations = dict(standard_library())
+    """The libraries and a document's own fragments together, each declaration checked and unique.
+
+    A document may have a fragment of its own under a name that only the dialect "khronos" knows; it comes first. What
+    of the dialect a document uses, and whether it may, is told by `cvm.frontends.nnef.dialects`.
+    """
+    declarations = dict(khronos_library())
+    own: set[str] = set()
     for fragment in fragments:
-        if fragment.name in declarations:
-            known = "an operation of the standard" if fragment.name in standard_library() else "another fragment"
+        if fragment.name in standard_library() or fragment.name in own:
+            known = "another fragment" if fragment.name in own else "an operation of the standard"
             raise invalid("fragment-definition.duplicate", f"{fragment.name!r} is the name of {known}", fragment)
         check_declaration(fragment)
+        own.add(fragment.name)
         declarations[fragment.name] = fragment
     return MappingProxyType(declarations)
 

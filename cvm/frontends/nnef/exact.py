@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from cvm.frontends.nnef.faults import Placed, invalid, malformed, too_large, unsupported
 
-__all__ = ["NUMBER_BITS", "arithmetic", "decimal_text", "parse_number"]
+__all__ = ["NUMBER_BITS", "arithmetic", "decimal_text", "is_decimal", "number_text", "parse_number"]
 
 NUMBER_BITS = 4096
 """Bits of an integer, and of a scalar's numerator and denominator: all of float64 and far beyond it."""
@@ -133,3 +133,19 @@ def decimal_text(value: Fraction) -> str | None:
         return f"{sign}{digits}.0e-{places}"
     digits = digits.rjust(places + 1, "0")
     return f"{sign}{digits[: len(digits) - places]}.{digits[len(digits) - places :] or '0'}"
+
+
+def is_decimal(value: Fraction) -> bool:
+    """Whether a fraction has a literal of reasonable length."""
+    denominator = value.denominator
+    for prime in (2, 5):
+        while denominator % prime == 0:
+            denominator //= prime
+    return denominator == 1 and value.denominator.bit_length() <= _DIGITS
+
+
+def number_text(value: Fraction) -> str:
+    """A compile-time expression of a fraction: its literal, or a quotient of two."""
+    if is_decimal(value):
+        return decimal_text(value) or ""
+    return f"{value.numerator}.0 / {value.denominator}.0"

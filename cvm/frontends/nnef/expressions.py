@@ -14,15 +14,20 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.exact import arithmetic, decimal_text, parse_number
-from cvm.frontends.nnef.faults import invalid, too_large, unsupported
+from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
 from cvm.frontends.nnef.inference import OPERATORS
+from cvm.frontends.nnef.literals import PlainArray
 from cvm.frontends.nnef.types import DataType
 from cvm.frontends.nnef.values import Array, FlatTensor, Value, leaves
 from cvm.limits import DEFAULT, Limits
 
-__all__ = ["Environment", "Evaluator", "Operations"]
+__all__ = ["PADDED_SHAPE_OF", "Environment", "Evaluator", "Operations"]
+
+PADDED_SHAPE_OF = "shape_of at least two extents"
+"""The built-in function ``shape_of`` of the provisional specification; no text has it under this name."""
 
 _MAX_DEPTH = 240  # expressions under evaluation at one time, over all fragments; two frames of Python's stack each
 _STEPS_PER_ITEM = 16  # evaluation steps in fragments and loops, per item that the expansion limit admits
@@ -31,13 +36,21 @@ _STEPS_PER_ITEM = 16  # evaluation steps in fragments and loops, per item that t
 class Environment:
     """The names that an expression may use, and what ``?`` stands for."""
 
-    __slots__ = ("generic", "names", "repeated")
+    __slots__ = ("body", "generic", "names", "repeated")
 
-    def __init__(self, names: dict[str, Value], generic: DataType | None = None, repeated: bool = False) -> None:
+    def __init__(
+        self,
+        names: dict[str, Value],
+        generic: DataType | None = None,
+        repeated: bool = False,
+        body: object | None = None,
+    ) -> None:
         self.names = names
         self.generic = generic
         self.repeated = repeated
         """Whether this is the inside of a fragment or loop, where text is evaluated more than once."""
+        self.body = body or object()
+        """Stands for one expansion of a body; the loops in it share it."""
 
 
 class Operations(Protocol):
@@ -60,12 +73,14 @@ class Evaluator:
         self._limits = limits
         self._depth = 0
         self._steps = limits.expansion * _STEPS_PER_ITEM
+        self._body: object = None  # the one in which an expression was evaluated last
+        self._error: CvmError | None = None  # the one that an inner invocation has seen
 
     def evaluate(
         self, node: syntax.Expression, environment: Environment, lengths: tuple[int | None, ...] = ()
     ) -> Value:
         """The value of an expression; ``lengths`` are passed on to an invocation in tail position."""
-        if type(node) is syntax.Literal:
+        if type(node) is syntax.Literal or type(node) is PlainArray:
             return node.value
         if self._depth >= _MAX_DEPTH:
             message = f"fragments and expressions are nested deeper than {_MAX_DEPTH}"
@@ -75,6 +90,7 @@ class Evaluator:
             if self._steps < 0:
                 raise too_large("expansion", "fragments and loops take too many steps to expand", node)
         self._depth += 1
+        self._body = environment.body
         value: Value = _STEPS[type(node)](self, node, environment, lengths)
         self._depth -= 1
         return value
@@ -175,7 +191,7 @@ class Evaluator:
                 message = f"iterated arrays have different lengths, {len(arrays[0])} and {len(value)}"
                 raise invalid("argument-validity.lengths", message, array)
             arrays.append(value)
-        inner = Environment(dict(environment.names), environment.generic, repeated=True)
+        inner = Environment(dict(environment.names), environment.generic, repeated=True, body=environment.body)
         items: list[Value] = []
         total = 0
         for values in zip(*arrays, strict=True):
@@ -214,11 +230,10 @@ class Evaluator:
         value: Any = self.evaluate(node.argument, environment)
         match node.name:
             case "shape_of":
-                if not isinstance(value, FlatTensor):
-                    return Array()
-                if value.shape is None:
-                    raise unsupported("shapes.custom", "the shape of the result of a custom operation", node)
-                return Array(value.shape)
+                return Array(_shape_of(value, node))
+            case name if name == PADDED_SHAPE_OF:
+                shape = _shape_of(value, node)
+                return Array(shape + (1,) * (2 - len(shape)))
             case "length_of":
                 return len(value)
             case "range_of":
@@ -227,7 +242,24 @@ class Evaluator:
         return _CASTS[node.name](value, node)
 
     def _invocation(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> Value:
-        return self._operations.invoke(node, environment, lengths)
+        try:
+            value = self._operations.invoke(node, environment, lengths)
+        except CvmError as error:
+            here = (error.location.line, error.location.column) == (node.line, node.column)
+            if self._body is not environment.body and (self._error is error or not here):
+                error.trace = (*error.trace, place(node, node.name))  # found in the fragment that is invoked here
+            self._body, self._error = environment.body, error
+            raise
+        self._body = environment.body
+        return value
+
+
+def _shape_of(value: Value, node: syntax.Builtin) -> tuple[int, ...]:
+    if not isinstance(value, FlatTensor):
+        return ()
+    if value.shape is None:
+        raise unsupported("shapes.custom", "the shape of the result of a custom operation", node)
+    return value.shape
 
 
 def _is_written(node: syntax.Expression) -> bool:

@@ -1,21 +1,26 @@
 """How this front end words its errors.
 
 The code of an error is ``nnef.<class>.<rule>``; the class is one of the verdict classes below, each of which belongs
-to a section of NNEF 1.0.1. Sections of argument rules are those of their operations.
+to a section of NNEF 1.0.1 and to one of the kinds of chapter 6. Sections of argument rules are those of their
+operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Protocol
+from typing import Literal, Protocol
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Malformed, Unsupported
 
 __all__ = [
+    "KINDS",
+    "MAX_ERRORS",
     "RULE_SECTIONS",
     "SECTIONS",
+    "Kind",
+    "collected",
     "exhaustion",
     "invalid",
     "malformed",
@@ -42,6 +47,29 @@ SECTIONS = MappingProxyType(
     }
 )
 """Verdict classes and the section of NNEF 1.0.1 that each belongs to."""
+
+Kind = Literal["syntax", "semantic", "argument", "data", "limit", "unsupported", "other"]
+
+KINDS: MappingProxyType[str, Kind] = MappingProxyType(
+    {
+        "lexical": "syntax",
+        "syntax": "syntax",
+        "extension": "syntax",
+        "fragment-definition": "semantic",
+        "invocation": "semantic",
+        "types": "semantic",
+        "identifier-usage": "semantic",
+        "argument-validity": "argument",
+        "shapes": "argument",
+        "container": "data",
+        "tensor-file": "data",
+        "quantization": "data",
+    }
+)
+"""The four causes of rejection of chapter 6, by verdict class; the four classes of "semantic" are its sub-kinds."""
+
+MAX_ERRORS = 20
+"""Independent errors of one document that are reported together."""
 
 _EXPRESSIONS = {
     "types": (
@@ -80,9 +108,11 @@ def place(at: Placed | None, op: str | None = None, tensor: str | None = None) -
     return Location(line=at.line, column=at.column, op=op, tensor=tensor)
 
 
-def malformed(rule: str, message: str, at: Placed | None = None) -> Malformed:
-    """A `Malformed` error with code ``nnef.<rule>``."""
-    return Malformed(f"nnef.{rule}", message, place(at))
+def malformed(rule: str, message: str, at: Placed | None = None, expected: Sequence[str] = ()) -> Malformed:
+    """A `Malformed` error with code ``nnef.<rule>``; ``expected`` is what could have stood there."""
+    error = Malformed(f"nnef.{rule}", message, place(at))
+    error.expected = tuple(expected)
+    return error
 
 
 def invalid(rule: str, message: str, at: Placed | None = None, op: str | None = None) -> Invalid:
@@ -98,6 +128,13 @@ def unsupported(rule: str, message: str, at: Placed | None = None, op: str | Non
 def too_large(limit: str, message: str, at: Placed | None = None) -> LimitExceeded:
     """A `LimitExceeded` error with code ``limit.<limit>``."""
     return LimitExceeded(f"limit.{limit}", message, place(at))
+
+
+def collected(errors: Sequence[CvmError]) -> CvmError:
+    """Independent errors as one: the first, which knows the others."""
+    first, *others = errors
+    first.others = tuple(others)
+    return first
 
 
 def verdict_class(error: CvmError) -> str:

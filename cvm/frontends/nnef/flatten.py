@@ -1,50 +1,65 @@
 """Flattening: from a checked document to its operations with concrete arguments.
 
 Source: NNEF 1.0.1 chapter 6. Fragments of the document are expanded, operations of chapter 4 and custom operations are
-kept whole. Shapes are propagated on the way, since ``shape_of`` may ask for them.
+kept whole, but for the compound operations that the caller names. Shapes are propagated on the way, since ``shape_of``
+may ask for them. Operations of the dialect "khronos" that 1.0.1 can say are made operations of 1.0.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
-from cvm.frontends.nnef.declarations import standard_library
+from cvm.frontends.nnef.declarations import compound_operations, is_library, khronos_library
+from cvm.frontends.nnef.dialects import standard_form
 from cvm.frontends.nnef.expressions import Environment, Evaluator
 from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
 from cvm.frontends.nnef.inference import bind_arguments
 from cvm.frontends.nnef.shapes import Call, Results, infer_shapes, label_path
 from cvm.frontends.nnef.types import ArrayType, DataType, TensorType, Type, has_tensor, is_generic, substitute
-from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value, data_type
+from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value, concrete, data_type
 from cvm.limits import DEFAULT, Limits
 
 __all__ = ["concrete", "flatten_document"]
 
 
 def flatten_document(
-    document: syntax.Document, declarations: Mapping[str, syntax.Fragment], limits: Limits = DEFAULT
+    document: syntax.Document,
+    declarations: Mapping[str, syntax.Fragment],
+    limits: Limits = DEFAULT,
+    lower: Collection[str] = (),
 ) -> FlatGraph:
     """The flat form of a document that `cvm.frontends.nnef.checker.check_document` has accepted.
 
-    Raises `Invalid` for arguments and shapes, `LimitExceeded` for expansions, `Unsupported` where the shape of a custom
-    operation's result is asked for.
+    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their places in
+    the text are those of the invocation in the document. Raises `Invalid` for arguments and shapes, and for a name in
+    ``lower`` that is not a compound operation; `LimitExceeded` for expansions, `Unsupported` where the shape of a
+    custom operation's result is asked for.
     """
-    return _Flattener(document.graph, declarations, limits).run()
-
-
-def concrete(value: Value) -> Any:
-    """A value with arrays as plain tuples."""
-    return tuple(map(concrete, value)) if isinstance(value, tuple) else value
+    for name in lower:
+        if name not in compound_operations():
+            raise invalid("lower.name", f"{str(name)[:80]!r} is not a compound operation, so it cannot be expanded")
+    return _Flattener(document.graph, declarations, limits, frozenset(lower)).run()
 
 
 class _Flattener:
     """Collects the operations of one graph; `invoke` and `apply` are called by the evaluator."""
 
-    def __init__(self, graph: syntax.Graph, declarations: Mapping[str, syntax.Fragment], limits: Limits) -> None:
+    def __init__(
+        self,
+        graph: syntax.Graph,
+        declarations: Mapping[str, syntax.Fragment],
+        limits: Limits,
+        lower: frozenset[str],
+    ) -> None:
         self._graph = graph
         self._declarations = declarations
+        self._lower = lower
+        self._site: syntax.Invocation | None = None
+        """The invocation in the document, while a definition of a library is expanded."""
         self._limits = limits
         self._evaluator = Evaluator(self, limits)
         self._operations: list[FlatOperation] = []
@@ -95,7 +110,27 @@ class _Flattener:
         generic = _generic(node, declaration, arguments, environment)
         if declaration.body is None:
             return self._emit(declaration, arguments, generic, node, lengths)
+        if is_library(declaration):
+            if node.name not in self._lower:
+                return self._emit(declaration, arguments, generic, node, lengths)
+            return self._define(declaration, arguments, generic, node)
         return self._expand(declaration, arguments, generic, node)
+
+    def _define(
+        self, declaration: syntax.Fragment, names: dict[str, Value], generic: DataType | None, node: syntax.Invocation
+    ) -> Value:
+        """Expand an operation of a library; names and places in its definition mean nothing to the document."""
+        outer = self._declarations, self._site
+        self._declarations, self._site = khronos_library(), self._site or node
+        try:
+            return self._expand(declaration, names, generic, node)
+        except CvmError as error:
+            site = self._site
+            error.location = replace(error.location, line=site.line, column=site.column)
+            error.trace = ()
+            raise
+        finally:
+            self._declarations, self._site = outer
 
     def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> Value:
         """Emit the operation that an operator stands for."""
@@ -154,6 +189,7 @@ class _Flattener:
         node: syntax.Node,
         lengths: tuple[int | None, ...],
     ) -> Value:
+        node = self._site or node
         self._expanded += self._depth > 0
         if self._expanded > self._limits.expansion:
             raise too_large("expansion", f"fragments expand to more than {self._limits.expansion} operations", node)
@@ -168,6 +204,7 @@ class _Flattener:
             raise error.at(line=node.line, column=node.column, op=declaration.name) from None
         if declaration.name == "variable":
             self._check_label(arguments, generic, node)
+        plain, kept = standard_form(declaration, arguments, shapes)
         results: list[Value] = []
         for result, shape in zip(declaration.results, shapes, strict=True):
             dtype = _tensor_type(result.type, generic)
@@ -177,7 +214,7 @@ class _Flattener:
                 results.append(FlatTensor(dtype, shape, declaration.name, location))
         for value in results:
             self._unnamed.extend(value if isinstance(value, Array) else [value])  # type: ignore[list-item,arg-type]
-        self._operations.append(FlatOperation(declaration, arguments, tuple(results), generic, location))
+        self._operations.append(FlatOperation(plain, kept, tuple(results), generic, location))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _shapes(
@@ -186,7 +223,7 @@ class _Flattener:
         """Shapes of the results; None where they are not known because of a custom operation."""
         shapes: dict[str, Any] = {}
         attributes: dict[str, Any] = {}
-        known = declaration.name in standard_library()
+        known = is_library(declaration)
         for parameter in declaration.parameters:
             value = arguments[parameter.name]
             if has_tensor(parameter.type):

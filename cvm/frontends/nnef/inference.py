@@ -5,13 +5,15 @@ Everything here is static; a fragment is checked once, whether it is invoked or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.declarations import literal_expression_type, literal_type
 from cvm.frontends.nnef.faults import Placed, invalid
+from cvm.frontends.nnef.literals import PlainArray
 from cvm.frontends.nnef.types import (
     INTEGER,
     LOGICAL,
@@ -31,10 +33,28 @@ from cvm.frontends.nnef.types import (
     substitute,
 )
 
-__all__ = ["GRAPH_ONLY", "OPERATORS", "Inference", "bind_arguments"]
+__all__ = ["CURRENT", "OPERATORS", "Inference", "Language", "Tainted", "bind_arguments"]
 
-GRAPH_ONLY = frozenset({"external", "variable", "update"})
-"""Operations that a fragment must not use (section 3.3.2)."""
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """What an edition of NNEF admits, where the editions differ."""
+
+    graph_only: Collection[str]
+    """Operations that a fragment must not use."""
+    mixed_tuples: bool = False
+    """Whether a tuple may hold tensors and attributes."""
+    chaining: bool = False
+    """Whether more than a single tensor may be passed from one invocation to another."""
+
+
+CURRENT = Language(graph_only=("external", "variable", "update"))
+"""NNEF 1.0.1, section 3.3.2."""
+
+
+class Tainted(Exception):
+    """An expression depends on something that is wrong and has been reported already."""
+
 
 _SCALARS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "^": "pow"}
 _COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -87,12 +107,24 @@ def bind_arguments(
 
 
 class Inference:
-    """Types of the expressions of one body; ``names`` maps each visible identifier to its type."""
+    """Types of the expressions of one body; ``names`` maps each visible identifier to its type.
 
-    def __init__(self, declarations: Mapping[str, syntax.Fragment], fragment: syntax.Fragment | None) -> None:
+    The type is None where the definition of an identifier is wrong, and ``broken`` are the fragments whose declaration
+    is: what depends on them raises `Tainted`, so that no error is reported twice.
+    """
+
+    def __init__(
+        self,
+        declarations: Mapping[str, syntax.Fragment],
+        fragment: syntax.Fragment | None,
+        language: Language = CURRENT,
+        broken: Collection[str] = (),
+    ) -> None:
         self._declarations = declarations
         self._fragment = fragment
-        self.names: dict[str, Type] = {}
+        self._language = language
+        self._broken = broken
+        self.names: dict[str, Type | None] = {}
         if fragment is not None:
             self.names.update((parameter.name, parameter.type) for parameter in fragment.parameters)
 
@@ -107,7 +139,10 @@ class Inference:
     def _identifier(self, node: syntax.Identifier, _: bool) -> Type:
         if node.name not in self.names:
             raise invalid("identifier-usage.undefined", f"{node.name!r} is used before it is assigned", node)
-        return self.names[node.name]
+        found = self.names[node.name]
+        if found is None:
+            raise Tainted
+        return found
 
     def _literal(self, node: syntax.Literal, _: bool) -> Type:
         return literal_type(node.value)
@@ -124,7 +159,8 @@ class Inference:
 
     def _tuple(self, node: syntax.TupleExpression, _: bool) -> Type:
         items = tuple(self.infer(child) for child in node.items)
-        if any(map(has_tensor, items)) and any(map(is_attribute, items)) and not all(map(_tensor_like, items)):
+        mixed = any(map(has_tensor, items)) and any(map(is_attribute, items)) and not all(map(_tensor_like, items))
+        if mixed and not self._language.mixed_tuples:
             raise invalid("types.mixed-tuple", "a tuple mixes tensors and attributes", node)
         return TupleType(items)
 
@@ -175,11 +211,12 @@ class Inference:
         if empty:
             return ArrayType(None)
         self.names.update(items)
-        if node.condition is not None and (found := self.infer(node.condition)) != LOGICAL:
-            raise invalid("types.condition", f"a condition must be logical, found {found}", node.condition)
-        item = self.infer(node.item)
-        self.names = scope
-        return ArrayType(item)
+        try:
+            if node.condition is not None and (found := self.infer(node.condition)) != LOGICAL:
+                raise invalid("types.condition", f"a condition must be logical, found {found}", node.condition)
+            return ArrayType(self.infer(node.item))
+        finally:
+            self.names = scope
 
     def _subscript(self, node: syntax.Subscript, _: bool) -> Type:
         sequence = self.infer(node.sequence)
@@ -229,12 +266,15 @@ class Inference:
         declaration = self._declarations.get(node.name)
         if declaration is None:
             raise invalid("invocation.unknown-operation", f"there is no operation {node.name!r}", node, node.name)
-        if self._fragment is not None and node.name in GRAPH_ONLY:
+        if node.name in self._broken:
+            raise Tainted
+        if self._fragment is not None and node.name in self._language.graph_only:
             raise invalid("identifier-usage.graph-only", f"{node.name} must not be used in a fragment", node, node.name)
-        bound = bind_arguments(declaration, node)
-        types = {p.name: None if value is None else self.infer(value) for p, value in bound}
+        bound = self.bind(node, declaration)
+        types = {p.name: None if value is None else self.infer(value, self._language.chaining) for p, value in bound}
+        declaration = self.specialise(node, declaration, types)
         generic = self._generic(node, declaration, types)
-        for parameter, value in bound:
+        for parameter, (_, value) in zip(declaration.parameters, bound, strict=True):
             formal = parameter.type if generic is None else substitute(parameter.type, generic)
             found = types[parameter.name]
             at: Placed = node if value is None else value
@@ -244,11 +284,33 @@ class Inference:
                 message = f"parameter {parameter.name!r} of {node.name} is {formal}, found {found}"
                 raise invalid("types.argument", message, at, node.name)
         results = tuple(r.type if generic is None else substitute(r.type, generic) for r in declaration.results)
-        single = len(results) == 1 and isinstance(results[0], TensorType)
+        single = len(results) == 1 and (isinstance(results[0], TensorType) or self._language.chaining)
         if not tail and not single:
             message = f"{node.name} does not give a single tensor, so it cannot be used inside an expression"
             raise invalid("invocation.chaining", message, node, node.name)
         return results[0] if len(results) == 1 else TupleType(results)
+
+    def bind(
+        self, node: syntax.Invocation, declaration: syntax.Fragment
+    ) -> tuple[tuple[syntax.Parameter, syntax.Expression | None], ...]:
+        """Each formal parameter with its argument; editions may differ."""
+        return bind_arguments(declaration, node)
+
+    def specialise(
+        self, node: syntax.Invocation, declaration: syntax.Fragment, types: Mapping[str, Type | None]
+    ) -> syntax.Fragment:
+        """The declaration that an invocation with arguments of these types refers to; editions may differ."""
+        return declaration
+
+    def declared(self, type_: Type, found: Type) -> Type:
+        """The type of a declared result to which a value is assigned; editions may differ."""
+        return type_
+
+    def must_be_unpacked(self, type_: Type) -> bool:
+        """Whether a result of an invocation must be assigned to an array or a tuple of identifiers."""
+        if self._language.chaining:
+            return isinstance(type_, TupleType)
+        return not isinstance(type_, TensorType)
 
     def _generic(
         self, node: syntax.Invocation, declaration: syntax.Fragment, types: Mapping[str, Type | None]
@@ -314,6 +376,7 @@ _RULES: Mapping[type[Any], Callable[..., Type]] = MappingProxyType(
         syntax.Identifier: Inference._identifier,
         syntax.Literal: Inference._literal,
         syntax.ArrayExpression: Inference._array,
+        PlainArray: lambda _, node, __: node.type,
         syntax.TupleExpression: Inference._tuple,
         syntax.Paren: Inference._paren,
         syntax.Unary: Inference._unary,

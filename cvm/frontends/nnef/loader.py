@@ -6,10 +6,13 @@ file stores is decoded by the file's own parameters first (section 7.1).
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Literal
@@ -28,20 +31,29 @@ from cvm.frontends.nnef.container import (
     open_container,
     read_text_file,
 )
-from cvm.frontends.nnef.declarations import standard_library
+from cvm.frontends.nnef.declarations import is_library
+from cvm.frontends.nnef.dialects import required_dialect
 from cvm.frontends.nnef.faults import exhaustion, invalid, too_large, unsupported
-from cvm.frontends.nnef.flatten import concrete, flatten_document
+from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.parser import decode, parse_document
-from cvm.frontends.nnef.quantization_file import read_quantization
+from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
 from cvm.frontends.nnef.shapes import label_path
 from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor
 from cvm.frontends.nnef.types import has_tensor
-from cvm.frontends.nnef.values import FlatGraph, FlatOperation, FlatTensor, Value
+from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatOperation, FlatTensor, NeededDialect, Value, concrete
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import Limits
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
-__all__ = ["Quantization", "load_graph", "read_flat", "read_headers", "read_quantizers"]
+__all__ = [
+    "Quantization",
+    "load_graph",
+    "needed_dialect",
+    "read_flat",
+    "read_headers",
+    "read_quantizers",
+    "without_collection",
+]
 
 Quantization = str | os.PathLike[str] | Literal[False] | None
 """Which quantization file: the container's own (None), another one (a path), or none (False)."""
@@ -52,27 +64,54 @@ _DTYPES: Mapping[str, Literal["scalar", "integer", "logical"]] = MappingProxyTyp
 )
 
 
-def load_graph(path: str | os.PathLike[str], quant: Quantization, limits: Limits) -> QuantizedGraph:
+def load_graph(
+    path: str | os.PathLike[str],
+    quant: Quantization,
+    limits: Limits,
+    dialect: Dialect = "auto",
+    lower: Collection[str] = (),
+) -> QuantizedGraph:
     """See `cvm.frontends.nnef.load`."""
     with exhaustion(str(path)):
         container = open_container(path, limits)
-        flat, digest = read_flat(container, limits)
-        quantizers = read_quantizers(container, quant, flat, limits)
+        flat, digest = read_flat(container, limits, dialect, lower)
+        quantizers = read_quantizers(container, quant, flat, limits).quantizers
         headers = read_headers(container, flat, limits)
         with exhaustion(container.origin(DOCUMENT)):
             return _Builder(container, flat, quantizers, headers, limits).graph(digest)
 
 
-def read_flat(container: Container, limits: Limits) -> tuple[FlatGraph, str]:
-    """The flattened document of a container and the SHA-256 of its text."""
+def read_flat(
+    container: Container, limits: Limits, dialect: Dialect = "auto", lower: Collection[str] = ()
+) -> tuple[FlatGraph, str]:
+    """The flattened document of a container and the SHA-256 of its text.
+
+    The graph knows the dialect of the document, and the one that is allowed for the whole model.
+    """
     with exhaustion(container.origin(DOCUMENT)):
         member = container.find(DOCUMENT)
         if member is None:
             raise invalid("container.document", f"there is no {DOCUMENT}")
         data = _text(member, limits)
         document = parse_document(decode(data, limits), limits)
-        flat = flatten_document(document, check_document(document), limits)
-        return flat, hashlib.sha256(data).hexdigest()
+        needed = required_dialect(document, dialect)
+        flat = flatten_document(document, check_document(document), limits, lower)
+        return replace(flat, dialect=needed, allowed=dialect), hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Keep Python from searching what is built for reference cycles, of which trees and graphs have none.
+
+    The search is repeated as they grow, and takes a third of the time of a document of 100,000 operations.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _text(member: Member, limits: Limits) -> bytes:
@@ -81,20 +120,24 @@ def _text(member: Member, limits: Limits) -> bytes:
     return member.read()
 
 
-def read_quantizers(
-    container: Container, quant: Quantization, flat: FlatGraph, limits: Limits
-) -> Mapping[str, LinearQuantizer]:
-    """The quantisers that apply, by tensor."""
+def read_quantizers(container: Container, quant: Quantization, flat: FlatGraph, limits: Limits) -> QuantizationInfo:
+    """The quantisers that apply."""
     if quant is False:
-        return MappingProxyType({})
+        return QuantizationInfo()
     if quant is not None:
         with exhaustion(str(quant)):
-            return read_quantization(decode(read_text_file(quant, limits), limits), flat.exported, limits)
+            return read_quantization(decode(read_text_file(quant, limits), limits), flat, limits)
     with exhaustion(container.origin(QUANTIZATION)):
         member = container.find(QUANTIZATION)
         if member is None:
-            return MappingProxyType({})
-        return read_quantization(decode(_text(member, limits), limits), flat.exported, limits)
+            return QuantizationInfo()
+        return read_quantization(decode(_text(member, limits), limits), flat, limits)
+
+
+def needed_dialect(flat: FlatGraph, info: QuantizationInfo, headers: Mapping[str, TensorHeader]) -> NeededDialect:
+    """The dialect that a whole model is written in: its document, its quantisation and its tensor files."""
+    parts = {flat.dialect, info.dialect, *("khronos" if header.item.added else "1.0.1" for header in headers.values())}
+    return "khronos" if "khronos" in parts else "1.0.1"
 
 
 def _file_of(operation: FlatOperation) -> str:
@@ -121,7 +164,7 @@ def read_headers(container: Container, flat: FlatGraph, limits: Limits) -> Mappi
                     line=operation.location.line, column=operation.location.column, op="variable"
                 )
         with exhaustion(container.origin(name)):
-            header = read_header(member.head, member.size, limits)
+            header = read_header(member.head, member.size, limits, flat.allowed)
             tensor = operation.results[0]
             assert isinstance(tensor, FlatTensor)
             if header.shape != tensor.shape:
@@ -138,7 +181,7 @@ class _Builder:
         self,
         container: Container,
         flat: FlatGraph,
-        quantizers: Mapping[str, LinearQuantizer],
+        quantizers: Mapping[str, Quantizer],
         headers: Mapping[str, TensorHeader],
         limits: Limits,
     ) -> None:
@@ -153,7 +196,7 @@ class _Builder:
         tensors: dict[str, GraphTensor] = {}
         operations: list[GraphOperation] = []
         for operation in self._flat.operations:
-            if operation.name not in standard_library():
+            if not is_library(operation.declaration):
                 message = f"{operation.name} is a custom operation, whose meaning the document does not say"
                 raise unsupported("invocation.custom", message).at(
                     line=operation.location.line, column=operation.location.column, op=operation.name
@@ -214,6 +257,8 @@ class _Builder:
                 raise invalid("tensor-file.data-type", "the items of a logical variable must be 0 or 1")
             if tensor.dtype == "integer" and item not in (ItemType.INTEGER, ItemType.SIGNED):
                 raise invalid("tensor-file.data-type", f"an integer variable is stored as {item.name.lower()}")
+            if tensor.dtype == "logical":
+                return TensorData(values.astype(np.bool_))
             if stored.codes:
                 return TensorData(values, self._code_quantizer(tensor.name, values))
             return stored.data
@@ -223,6 +268,9 @@ class _Builder:
         quantizer = self._quantizers.get(name)
         if quantizer is None:
             message = f"the file holds codes, but {QUANTIZATION} does not say what they stand for"
+            raise invalid("tensor-file.codes", message)
+        if isinstance(quantizer, LogarithmicQuantizer):
+            message = f"the file holds codes of a linear quantiser, but {QUANTIZATION} has a logarithmic one"
             raise invalid("tensor-file.codes", message)
         if int(codes.min()) < quantizer.lo or int(codes.max()) > quantizer.hi:
             raise invalid("tensor-file.codes", f"a code is outside of [{quantizer.lo}, {quantizer.hi}]")
@@ -278,7 +326,7 @@ def _constant(values: tuple[Any, ...], shape: tuple[int, ...]) -> TensorData:
             array: npt.NDArray[Any] = np.array(floats, np.float64)
         else:
             denominator = math.lcm(*{value.denominator for value in values})
-            array = _integers([int(value * denominator) for value in values])
+            array = _integers([value.numerator * (denominator // value.denominator) for value in values])
             quantizer = LinearQuantizer((Fraction(1, denominator),), (Fraction(0),), -(2**63), 2**63 - 1)
     else:
         array = np.array(values, np.bool_) if isinstance(values[0], bool) else _integers(list(values))
@@ -293,7 +341,7 @@ def _float(value: Fraction) -> float | None:
         nearest = float(value)
     except OverflowError:
         return None
-    return nearest if Fraction(nearest) == value else None
+    return nearest if nearest.as_integer_ratio() == (value.numerator, value.denominator) else None
 
 
 def _integers(values: list[int]) -> npt.NDArray[np.int64]:

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.checker import FRAGMENTS, OPERATOR_EXPRESSIONS
-from cvm.frontends.nnef.declarations import standard_library
-from cvm.frontends.nnef.exact import decimal_text
+from cvm.frontends.nnef.declarations import is_library
+from cvm.frontends.nnef.exact import is_decimal, number_text
 from cvm.frontends.nnef.types import has_tensor
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value
 
@@ -23,7 +23,7 @@ def print_graph(graph: FlatGraph) -> str:
     """
     lines = [_operation(operation) for operation in graph.operations]
     extensions = []
-    customs = {o.name: o.declaration for o in graph.operations if o.name not in standard_library()}
+    customs = {o.name: o.declaration for o in graph.operations if not is_library(o.declaration)}
     if customs:
         extensions.append(FRAGMENTS)
     if any(_has_quotient(value) for operation in graph.operations for value in operation.arguments.values()):
@@ -58,8 +58,8 @@ def _value(value: Value) -> str:
             return "true" if value else "false"
         case int():
             return str(value)
-        case Fraction(numerator=numerator, denominator=denominator):
-            return decimal_text(value) or f"{numerator}.0 / {denominator}.0"
+        case Fraction():
+            return number_text(value)
         case str():
             escaped = value.replace("\\", "\\\\").replace("'", "\\'")
             return f"'{escaped}'"
@@ -71,7 +71,7 @@ def _value(value: Value) -> str:
 def _has_quotient(value: Value) -> bool:
     if isinstance(value, tuple):
         return any(map(_has_quotient, value))
-    return isinstance(value, Fraction) and decimal_text(value) is None
+    return isinstance(value, Fraction) and not is_decimal(value)
 
 
 def _declaration(fragment: syntax.Fragment) -> str:

@@ -1,53 +1,70 @@
-"""Quantization files: NNEF 1.0.1 section 5.3.
+"""Quantization files: NNEF 1.0.1 section 5.3, and the algorithms of the current Khronos tools.
 
 Lexical rules, comments included, are those of the structure description (section 3.1), and arguments may be
 compile-time expressions whether or not the document enables them: section 5.3 allows them without a condition.
+Arguments of ``zero_point_linear_quantize`` and ``min_max_linear_quantize`` may be lists with an item per channel; a
+list of one item is that item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
-from cvm.frontends.nnef.declarations import standard_library
+from cvm.frontends.nnef.channels import ChannelAxes
+from cvm.frontends.nnef.declarations import khronos_library, standard_library
 from cvm.frontends.nnef.expressions import Environment, Evaluator
-from cvm.frontends.nnef.faults import invalid, unsupported
+from cvm.frontends.nnef.faults import invalid
 from cvm.frontends.nnef.inference import Inference
 from cvm.frontends.nnef.parser import parse_quantization
-from cvm.frontends.nnef.types import Primitive, TensorType
-from cvm.frontends.nnef.values import FlatTensor, Value
+from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, Type
+from cvm.frontends.nnef.values import Array, FlatGraph, FlatTensor, NeededDialect, Value
 from cvm.limits import DEFAULT, Limits
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
-__all__ = ["read_quantization"]
+__all__ = ["QuantizationInfo", "read_quantization"]
 
 
-def read_quantization(
-    text: str, tensors: Mapping[str, FlatTensor], limits: Limits = DEFAULT
-) -> Mapping[str, LinearQuantizer]:
-    """The quantisers of a quantization file by tensor; ``tensors`` are those that the document exports.
+@dataclass(frozen=True, slots=True)
+class QuantizationInfo:
+    """What a quantization file says: the quantisers by tensor, and the dialect that it is written in."""
 
-    Raises `Malformed`, `Invalid`, `Unsupported` or `LimitExceeded` with line and column.
+    quantizers: Mapping[str, Quantizer] = field(default_factory=lambda: MappingProxyType({}))
+    dialect: NeededDialect = "1.0.1"
+
+
+def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> QuantizationInfo:
+    """The quantisers of a quantization file for the exported tensors of a graph.
+
+    Raises `Malformed`, `Invalid` or `LimitExceeded` with line and column; `Invalid` also for an algorithm that
+    ``graph.allowed`` does not admit.
     """
-    quantizers: dict[str, LinearQuantizer] = {}
+    channels = ChannelAxes(graph)
+    quantizers: dict[str, Quantizer] = {}
+    dialect: NeededDialect = "1.0.1"
     for entry in parse_quantization(text, limits):
-        if entry.tensor not in tensors:
+        tensor = graph.exported.get(entry.tensor)
+        if tensor is None:
             message = f"{entry.tensor[:80]!r} is not a tensor of the graph"
             raise invalid("quantization.unknown-tensor", message, entry)
         if entry.tensor in quantizers:
             raise invalid("quantization.duplicate", f"there are two entries for {entry.tensor!r}", entry)
-        if tensors[entry.tensor].dtype != "scalar":
-            message = f"{entry.tensor!r} is a tensor of type {tensors[entry.tensor].dtype}; only scalars are quantised"
+        if tensor.dtype != "scalar":
+            message = f"{entry.tensor!r} is a tensor of type {tensor.dtype}; only scalars are quantised"
             raise invalid("quantization.data-type", message, entry)
-        algorithm = _ALGORITHMS.get(entry.algorithm)
-        if algorithm is None:
+        if entry.algorithm not in _ALGORITHMS:
             raise invalid("quantization.algorithm", f"there is no algorithm {entry.algorithm!r}", entry)
-        quantizers[entry.tensor] = algorithm(entry, limits)
-    return MappingProxyType(quantizers)
+        if entry.algorithm not in standard_library():
+            if graph.allowed == "1.0.1":
+                message = f"algorithm {entry.algorithm!r} is not of NNEF 1.0.1; the dialect khronos has it"
+                raise invalid("quantization.algorithm", message, entry)
+            dialect = "khronos"
+        quantizers[entry.tensor] = _Reader(entry, tensor, channels, limits).quantizer()
+    return QuantizationInfo(MappingProxyType(quantizers), dialect)
 
 
 class _NoOperations:
@@ -60,56 +77,108 @@ class _NoOperations:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
 
 
-def _arguments(entry: syntax.Entry, limits: Limits) -> dict[str, Value]:
-    """The values of all parameters of the algorithm but its first, which is the tensor itself."""
-    parameters = {parameter.name: parameter for parameter in standard_library()[entry.algorithm].parameters[1:]}
-    inference, evaluator = Inference(standard_library(), None), Evaluator(_NoOperations(), limits)
-    values: dict[str, Value] = {}
-    for argument in entry.arguments:
-        if argument.name is None:
-            raise invalid("quantization.positional", "arguments must be given by name", argument)
-        if argument.name in values:
-            raise invalid("quantization.twice", f"parameter {argument.name!r} is given twice", argument)
-        if argument.name not in parameters:
-            expected = ", ".join(parameters)
-            message = f"there is no parameter {argument.name!r}; {entry.algorithm} needs {expected}"
-            raise invalid("quantization.unknown-parameter", message, argument)
-        formal = parameters[argument.name].type
+class _Reader:
+    """Reads one entry; errors of the quantiser are placed at the argument that causes them."""
+
+    def __init__(self, entry: syntax.Entry, tensor: FlatTensor, channels: ChannelAxes, limits: Limits) -> None:
+        self._entry = entry
+        self._tensor = tensor
+        self._channels = channels
+        self._limits = limits
+        self._places: dict[str, syntax.Expression] = {}
+        self.values: dict[str, Any] = {}
+
+    def quantizer(self) -> Quantizer:
+        self._read_arguments()
+        try:
+            return _ALGORITHMS[self._entry.algorithm](self)
+        except CvmError as error:
+            if error.code.startswith("nnef."):
+                raise
+            rule = error.code.rpartition(".")[2]
+            at = next((self._places[name] for name in _CAUSES.get(rule, ()) if name in self._places), self._entry)
+            raise invalid(f"quantization.{rule}", error.message, at) from None
+
+    def _read_arguments(self) -> None:
+        """The values of all parameters of the algorithm but its first, which is the tensor itself."""
+        entry = self._entry
+        declaration = khronos_library()[entry.algorithm]
+        parameters = {parameter.name: parameter for parameter in declaration.parameters[1:]}
+        inference, evaluator = Inference(khronos_library(), None), Evaluator(_NoOperations(), self._limits)
+        for argument in entry.arguments:
+            if argument.name is None:
+                raise invalid("quantization.positional", "arguments must be given by name", argument)
+            if argument.name in self.values:
+                raise invalid("quantization.twice", f"parameter {argument.name!r} is given twice", argument)
+            if argument.name not in parameters:
+                expected = ", ".join(parameters)
+                message = f"there is no parameter {argument.name!r}; {entry.algorithm} needs {expected}"
+                raise invalid("quantization.unknown-parameter", message, argument)
+            self._check_type(argument.name, parameters[argument.name].type, inference.infer(argument.value), argument)
+            self.values[argument.name] = evaluator.evaluate(argument.value, Environment({}))
+            self._places[argument.name] = argument.value
+        for name in parameters:
+            if name not in self.values:
+                raise invalid("quantization.missing", f"parameter {name!r} of {entry.algorithm} is not given", entry)
+
+    def _check_type(self, name: str, formal: Type, found: Type, argument: syntax.Argument) -> None:
         wanted = Primitive(formal.name or "scalar") if isinstance(formal, TensorType) else formal
-        found = inference.infer(argument.value)
-        if found != wanted:
-            message = f"parameter {argument.name!r} must be {wanted}, found {found}"
-            raise invalid("quantization.type", message, argument.value)
-        values[argument.name] = evaluator.evaluate(argument.value, Environment({}))
-    for name in parameters:
-        if name not in values:
-            raise invalid("quantization.missing", f"parameter {name!r} of {entry.algorithm} is not given", entry)
-    return values
+        lists = isinstance(formal, TensorType) and self._entry.algorithm not in standard_library()
+        if found == wanted or (lists and found == ArrayType(wanted)):
+            return
+        message = f"parameter {name!r} must be {wanted}{f' or {wanted}[]' if lists else ''}, found {found}"
+        raise invalid("quantization.type", message, argument.value)
+
+    def per_channel(self, *names: str) -> tuple[list[tuple[Any, ...]], int | None]:
+        """Values that may be lists, all with the same number of items, and the axis that the items belong to."""
+        lists: list[tuple[Any, ...]] = []
+        for name in names:
+            value = self.values[name]
+            lists.append(tuple(value) if isinstance(value, Array) else (value,))
+        length = max(map(len, lists))
+        for name, items in zip(names, lists, strict=True):
+            if len(items) not in (1, length):
+                message = f"{name!r} has {len(items)} items, another argument has {length}"
+                raise invalid("quantization.lists", message, self._places[name])
+        axis = None
+        if length > 1:
+            longest = names[max(range(len(lists)), key=lambda place: len(lists[place]))]
+            axis = self._channels.axis(self._tensor, length, self._places[longest])
+        return [items * length if len(items) == 1 else items for items in lists], axis
 
 
-def _linear(entry: syntax.Entry, limits: Limits) -> LinearQuantizer:
-    values = _arguments(entry, limits)
-    minimum, maximum, bits = values["min"], values["max"], values["bits"]
-    assert isinstance(minimum, Fraction)
-    assert isinstance(maximum, Fraction)
-    assert isinstance(bits, int)
-    try:
-        return LinearQuantizer.linear(minimum, maximum, bits)
-    except CvmError as error:
-        rule = error.code.rpartition(".")[2]
-        raise invalid(f"quantization.{rule}", error.message, entry) from None
+_CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"bits": ("bits",), "range": ("min", "max"), "scale": ("scale",), "codes": ("bits",)}
+)
+"""The arguments that break a rule of quantisers, in the order in which they are blamed."""
 
 
-def _later(entry: syntax.Entry, _: Limits) -> NoReturn:
-    message = f"{entry.algorithm} is not supported yet; use linear_quantize"
-    raise unsupported("quantization.algorithm", message, entry)
+def _linear(entry: _Reader) -> Quantizer:
+    values = entry.values
+    return LinearQuantizer.linear(values["min"], values["max"], values["bits"])
 
 
-_ALGORITHMS: Mapping[str, Callable[[syntax.Entry, Limits], LinearQuantizer]] = MappingProxyType(
+def _logarithmic(entry: _Reader) -> Quantizer:
+    return LogarithmicQuantizer.of(entry.values["max"], entry.values["bits"])
+
+
+def _zero_point(entry: _Reader) -> Quantizer:
+    (zero_point, scale), axis = entry.per_channel("zero_point", "scale")
+    values = entry.values
+    return LinearQuantizer.zero_point(zero_point, scale, values["bits"], values["signed"], values["symmetric"], axis)
+
+
+def _min_max(entry: _Reader) -> Quantizer:
+    (minimum, maximum), axis = entry.per_channel("min", "max")
+    values = entry.values
+    return LinearQuantizer.min_max(minimum, maximum, values["bits"], values["signed"], values["symmetric"], axis)
+
+
+_ALGORITHMS: Mapping[str, Callable[[_Reader], Quantizer]] = MappingProxyType(
     {
         "linear_quantize": _linear,
-        "logarithmic_quantize": _later,
-        "zero_point_linear_quantize": _later,
-        "min_max_linear_quantize": _later,
+        "logarithmic_quantize": _logarithmic,
+        "zero_point_linear_quantize": _zero_point,
+        "min_max_linear_quantize": _min_max,
     }
 )

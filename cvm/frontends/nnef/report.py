@@ -1,20 +1,37 @@
-"""Verdicts on documents: NNEF 1.0.1 chapter 6."""
+"""Verdicts on documents, models and the files of models: NNEF 1.0.1 chapter 6.
+
+What a file is, is decided by its name and its first bytes: a folder or an archive is a model, ``.dat`` a tensor file,
+``.quant`` a quantization file, anything else a document. A document says itself which edition of NNEF it is of.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from cvm.errors import CvmError
-from cvm.frontends.nnef.container import open_container
-from cvm.frontends.nnef.faults import RULE_SECTIONS, SECTIONS, exhaustion, verdict_class
-from cvm.frontends.nnef.loader import Quantization, read_flat, read_headers, read_quantizers
-from cvm.frontends.nnef.shapes import RULES
-from cvm.limits import Limits
+from cvm.errors import CvmError, Location
+from cvm.frontends.nnef import provisional
+from cvm.frontends.nnef.archive import is_archive
+from cvm.frontends.nnef.checker import Findings, TooMany
+from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, read_text_file
+from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, Diagnosis, diagnose
+from cvm.frontends.nnef.faults import SECTIONS, exhaustion, invalid
+from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_headers, read_quantizers
+from cvm.frontends.nnef.parser import decode, parse_document
+from cvm.frontends.nnef.propagation import propagate
+from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
+from cvm.frontends.nnef.tensor_file import TensorHeader, read_tensor
+from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatTensor, NeededDialect
+from cvm.limits import Limits, require
 
-__all__ = ["CheckReport", "check_container"]
+__all__ = ["CheckReport", "CheckReports", "check_path", "read_document"]
+
+Shapes = dict[str, tuple[int, ...]]
+Edition = Literal["1.0.1", "provisional"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +39,9 @@ class CheckReport:
     """What `cvm.frontends.nnef.check` found.
 
     When ``valid`` is false, ``class_`` names the kind of violation, ``section`` the section of NNEF 1.0.1 that has the
-    rule, and ``error`` is the whole error. ``shapes`` has the tensors of the graph body whose shapes are known.
+    rule, and ``error`` is the whole error; these are of the first of ``errors``. ``shapes`` has the tensors of the
+    graph body whose shapes are known. ``edition`` is that of the document; for a provisional document sections are
+    those of the provisional specification. ``dialect`` is the one that a model of 1.0.1 needs.
     """
 
     path: str
@@ -34,6 +53,9 @@ class CheckReport:
     message: str | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     error: CvmError | None = field(default=None, compare=False)
+    errors: tuple[Diagnosis, ...] = ()
+    edition: Edition | None = None
+    dialect: NeededDialect | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One entry of ``results`` of ``cvm nnef check --json``."""
@@ -46,34 +68,197 @@ class CheckReport:
             "column": self.column,
             "message": self.message,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
+            "errors": [error.to_json() for error in self.errors],
         }
 
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors)) if self.errors else f"{self.path}: valid"
 
-def check_container(path: str | os.PathLike[str], quant: Quantization, limits: Limits) -> CheckReport:
+
+@dataclass(frozen=True, slots=True)
+class CheckReports:
+    """The reports on many paths, in their order."""
+
+    results: tuple[CheckReport, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Whether all are."""
+        return all(report.valid for report in self.results)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``cvm nnef check --json``, but for its version."""
+        return {"results": [report.to_json() for report in self.results]}
+
+    def __iter__(self) -> Iterator[CheckReport]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+
+def read_document(path: str | os.PathLike[str], limits: Limits) -> tuple[str, str]:
+    """The text of the document of a model, and how a message calls the file that it is in."""
+    with exhaustion(str(path)):
+        return _document(open_container(path, limits, weights=False), limits)
+
+
+def _document(container: Container, limits: Limits) -> tuple[str, str]:
+    origin = container.origin(DOCUMENT)
+    with exhaustion(origin):
+        member = container.find(DOCUMENT)
+        if member is None:
+            raise invalid("container.document", f"there is no {DOCUMENT}")
+        require("text_bytes", member.size, limits.text_bytes, "bytes of text")
+        return decode(member.read(), limits), origin
+
+
+def check_path(path: str | os.PathLike[str], quant: Quantization, limits: Limits, dialect: Dialect) -> CheckReport:
     """See `cvm.frontends.nnef.check`."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    examination = _Examination(str(path), limits, dialect)
+    with suppress(TooMany):
+        _examine(examination, path, quant, limits)
+    return examination.report()
+
+
+def _examine(examination: _Examination, path: str | os.PathLike[str], quant: Quantization, limits: Limits) -> None:
     try:
         with exhaustion(str(path)):
-            container = open_container(path, limits, weights=False)
-            flat, _ = read_flat(container, limits)
-            for name, tensor in flat.exported.items():
-                if tensor.shape is not None:
-                    shapes[name] = tensor.shape
-            read_quantizers(container, quant, flat, limits)
-            read_headers(container, flat, limits)
+            kind = _kind(Path(path))
+            if kind is None:
+                examination.model(open_container(path, limits, weights=False), quant)
+            else:
+                kind(examination, Path(path))
     except CvmError as error:
-        where = error.location
+        examination.findings.add(error)
+
+
+def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
+    """How a file that is not a model is examined; None for a model."""
+    if "\0" in str(path):
+        raise invalid("container.name", "the path has a NUL character")
+    if path.is_dir():
+        return None
+    with path.open("rb") as file:
+        head = file.read(512)
+    if is_archive(head, path.name):
+        return None
+    if path.suffix == ".dat" or head.startswith(b"N\xef"):
+        return _Examination.tensor
+    return _Examination.quantization if path.suffix == ".quant" else None
+
+
+class _AnyExtent(int):
+    """The extent of a tensor that nobody has: that of any list of channels."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class _AnyTensor(Mapping[str, FlatTensor]):
+    """The tensors of a document that nobody has: whatever a quantization file names is a tensor of scalars."""
+
+    def __getitem__(self, name: str) -> FlatTensor:
+        return FlatTensor("scalar", (_AnyExtent(),), "external", Location(), name)
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _Examination:
+    """Collects what is found at one path."""
+
+    def __init__(self, path: str, limits: Limits, dialect: Dialect) -> None:
+        self._path = path
+        self._dialect: Dialect = dialect
+        self._limits = limits
+        self._texts: dict[str, str] = {}
+        self._shapes: Shapes = {}
+        self._edition: Edition | None = None
+        self._needed: NeededDialect | None = None
+        self.findings = Findings()
+
+    def model(self, container: Container, quant: Quantization) -> None:
+        """A container: its document; and, where that is in order, its quantization and the headers of its tensors."""
+        text, origin = _document(container, self._limits)
+        self._texts[origin] = text
+        if provisional.is_provisional(text):
+            self._edition = "provisional"
+            with exhaustion(origin):
+                self._shapes.update(provisional.check_text(text, self._limits))
+            return
+        self._edition = "1.0.1"
+        with exhaustion(origin):
+            flat = propagate(parse_document(text, self._limits), self.findings, self._limits, self._dialect)
+        for error in self.findings:
+            error.at(file=origin)
+        for name, tensor in flat.exported.items():
+            if tensor.shape is not None:
+                self._shapes[name] = tensor.shape
+        if self.findings:
+            return
+        self._remember(container, quant)
+        info, headers = QuantizationInfo(), dict[str, TensorHeader]()
+        try:
+            info = read_quantizers(container, quant, flat, self._limits)
+        except CvmError as error:
+            self.findings.add(error)
+        try:
+            headers.update(read_headers(container, flat, self._limits))
+        except CvmError as error:
+            self.findings.add(error)
+        self._needed = needed_dialect(flat, info, headers)
+
+    def _remember(self, container: Container, quant: Quantization) -> None:
+        """Keep the text of the quantization file for the excerpts of its errors."""
+        try:
+            if quant is None:
+                member = container.find(QUANTIZATION)
+                if member is not None and member.size <= self._limits.text_bytes:
+                    self._texts[container.origin(QUANTIZATION)] = decode(member.read(), self._limits)
+            elif quant is not False:
+                self._texts[str(quant)] = decode(read_text_file(quant, self._limits), self._limits)
+        except (CvmError, OSError):
+            return  # to be said by whoever needs it
+
+    def tensor(self, path: Path) -> None:
+        """A tensor file by itself, items included."""
+        require("archive_bytes", path.stat().st_size, self._limits.archive_bytes, f"bytes of {path.name}")
+        header = read_tensor(path.read_bytes(), self._limits, dialect=self._dialect).header
+        self._shapes[path.stem] = header.shape
+
+    def quantization(self, path: Path) -> None:
+        """A quantization file by itself: all but the names of its tensors."""
+        text = self._texts[str(path)] = decode(read_text_file(path, self._limits), self._limits)
+        read_quantization(text, FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect), self._limits)
+
+    def report(self) -> CheckReport:
+        """All that was found, the first error first."""
+        if not self.findings:
+            return CheckReport(self._path, True, shapes=self._shapes, edition=self._edition, dialect=self._needed)
+        sections = PROVISIONAL_SECTIONS if self._edition == "provisional" else SECTIONS
+        errors = tuple(diagnose(error, self._texts.get(error.location.file or ""), sections) for error in self.findings)
+        first, error = errors[0], self.findings[0]
         return CheckReport(
-            str(path), False, verdict_class(error), _section(error), where.line, where.column, str(error), shapes, error
+            self._path,
+            False,
+            first.class_,
+            first.section,
+            first.location.line,
+            first.location.column,
+            str(error),
+            self._shapes,
+            error,
+            errors,
+            self._edition,
+            self._needed,
         )
-    return CheckReport(str(path), True, shapes=shapes)
-
-
-def _section(error: CvmError) -> str | None:
-    """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
-    if error.code in RULE_SECTIONS and error.location.op is None:
-        return RULE_SECTIONS[error.code]
-    name = verdict_class(error)
-    if name in ("argument-validity", "shapes") and error.location.op in RULES:
-        return RULES[error.location.op].section
-    return SECTIONS.get(name)

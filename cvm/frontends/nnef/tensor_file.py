@@ -6,7 +6,7 @@ parameters, zeros up to 128 bytes; then the items, row-major, as a little-endian
 Decided here, where the text is silent: items fill each byte from its least significant bit (the only order that agrees
 with little-endian items of whole bytes), but single-bit logical items of code 5 from the most significant one, as the
 tools that define the code do; the code field is a little-endian word with the algorithm in its low half; a signed
-logarithmic item has its sign in the most significant bit.
+logarithmic item has its sign in the most significant bit, where 1 is negative.
 """
 
 from __future__ import annotations
@@ -22,15 +22,27 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.nnef.faults import invalid, malformed, unsupported
+from cvm.frontends.nnef.values import Dialect
 from cvm.graph import TensorData
 from cvm.limits import DEFAULT, MAX_RANK, Limits, elements
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 
-__all__ = ["HEADER_BYTES", "ItemType", "StoredTensor", "TensorHeader", "read_header", "read_tensor", "write_tensor"]
+__all__ = [
+    "HEADER_BYTES",
+    "BitOrder",
+    "ItemType",
+    "StoredTensor",
+    "TensorHeader",
+    "read_header",
+    "read_tensor",
+    "write_tensor",
+]
 
 HEADER_BYTES = 128
 _MAGIC = b"N\xef"
 _LAYOUT = struct.Struct("<2sBBII8III32s44s")
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -1074, 1023  # of the powers of two that float64 has
+_LOGARITHMIC_BITS = 16  # of a `LogarithmicQuantizer`
 _CHUNK = 1 << 16  # items unpacked at a time; a multiple of 8, so that chunks begin at bytes
 
 BitOrder = Literal["lsb", "msb"]
@@ -48,6 +60,11 @@ class ItemType(IntEnum):
     LOGICAL = 0x05
     LINEAR = 0x10
     LOGARITHMIC = 0x11
+
+    @property
+    def added(self) -> bool:
+        """Whether the item type is not of NNEF 1.0.1, but of the dialect "khronos"."""
+        return ItemType.INTEGER < self < ItemType.LINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +112,12 @@ class StoredTensor:
     codes: bool = False
 
 
-def read_header(head: bytes, size: int, limits: Limits = DEFAULT) -> TensorHeader:
+def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Dialect = "auto") -> TensorHeader:
     """The header in the first bytes ``head`` of a file of ``size`` bytes.
 
-    Raises `Malformed` for what is not a tensor file, `Invalid` for one that breaks a rule, `Unsupported` for other
-    versions, vendors and algorithms, `LimitExceeded` for a tensor larger than ``limits``. Nothing is allocated.
+    Raises `Malformed` for what is not a tensor file, `Invalid` for one that breaks a rule or that ``dialect`` does not
+    admit, `Unsupported` for other versions, vendors and algorithms, `LimitExceeded` for a tensor larger than
+    ``limits``. Nothing is allocated.
     """
     if head[:2] != _MAGIC[: len(head[:2])] or not head:
         raise malformed("tensor-file.magic", "this is not a tensor file")
@@ -119,6 +137,8 @@ def read_header(head: bytes, size: int, limits: Limits = DEFAULT) -> TensorHeade
         raise invalid("tensor-file.extents", f"an extent of zero in {list(shape)}")
     elements(shape, limits, "tensor file")
     header = TensorHeader(shape, bits, _item_type(code), parameters)
+    if header.item.added and dialect == "1.0.1":
+        raise invalid("tensor-file.item", f"item code {code} is not of NNEF 1.0.1; the dialect khronos has it")
     _check_items(header)
     if not length == header.data_bytes == size - HEADER_BYTES:
         message = f"{header.count} items of {bits} bits are {header.data_bytes} bytes"
@@ -160,13 +180,17 @@ def _check_items(header: TensorHeader) -> None:
             raise invalid("tensor-file.bits", "a signed logarithmic item needs two bits")
 
 
-def read_tensor(data: bytes, limits: Limits = DEFAULT, bit_order: BitOrder = "lsb") -> StoredTensor:
+def read_tensor(
+    data: bytes, limits: Limits = DEFAULT, bit_order: BitOrder = "lsb", dialect: Dialect = "auto"
+) -> StoredTensor:
     """The tensor in the bytes of a file; see `read_header` for the errors.
 
-    Linear items become codes with the exact quantiser of the header; logarithmic items become the powers of two that
-    they are, in float64 (`Unsupported` where one is outside of its range).
+    ``bit_order`` says from which end of a byte items are filled in that do not fill whole bytes. Linear items become
+    codes with the exact quantiser of the header. Logarithmic items become the powers of two that they are, in float64
+    where that holds all of them, otherwise codes of a `LogarithmicQuantizer` (`Unsupported` where they have more than
+    16 bits beside the sign).
     """
-    header = read_header(data[:HEADER_BYTES], len(data), limits)
+    header = read_header(data[:HEADER_BYTES], len(data), limits, dialect)
     if header.item is ItemType.LOGICAL and header.bits == 1:
         bit_order = "msb"
     padding = -header.count * header.bits % 8
@@ -185,7 +209,7 @@ def read_tensor(data: bytes, limits: Limits = DEFAULT, bit_order: BitOrder = "ls
             quantizer = LinearQuantizer(((maximum - minimum) / top,), (minimum,), 0, top)
             return StoredTensor(header, TensorData(values, quantizer))
         case ItemType.LOGARITHMIC:
-            return StoredTensor(header, TensorData(_powers(values, header)))
+            return StoredTensor(header, _powers(values, header))
         case ItemType.LOGICAL:
             if values.max() > 1:
                 raise invalid("tensor-file.logical", "a logical item is neither 0 nor 1")
@@ -214,20 +238,21 @@ def _unpack(data: bytes, header: TensorHeader, bit_order: BitOrder) -> npt.NDArr
     return result
 
 
-def _powers(codes: npt.NDArray[Any], header: TensorHeader) -> npt.NDArray[np.float64]:
+def _powers(items: npt.NDArray[Any], header: TensorHeader) -> TensorData:
     """Logarithmic items as the powers of two that they stand for: ``2^(q + m - r)``, ``m = ceil(log2 max)``."""
-    mantissa, exponent = math.frexp(header.range[1])
-    m = exponent - 1 if mantissa == 0.5 else exponent
     magnitude_bits = header.bits - header.signed
-    lowest = m - (2**magnitude_bits - 1)
-    sign = codes >> np.uint8(magnitude_bits) if header.signed else np.zeros_like(codes)
-    magnitudes = codes & codes.dtype.type(2**magnitude_bits - 1)
-    if lowest + int(magnitudes.min()) < -1074 or lowest + int(magnitudes.max()) > 1023:
-        raise unsupported("tensor-file.logarithmic", "a logarithmic item is outside of the range of float64")
-    exponents = np.array([lowest + int(q) for q in np.unique(magnitudes)], np.int32)
-    powers = np.ldexp(1.0, exponents)[np.searchsorted(np.unique(magnitudes), magnitudes)]
-    signed: npt.NDArray[np.float64] = np.where(sign == 1, -powers, powers)
-    return signed
+    if magnitude_bits > _LOGARITHMIC_BITS:
+        message = f"a logarithm of {magnitude_bits} bits; up to {_LOGARITHMIC_BITS} are read"
+        raise unsupported("tensor-file.logarithmic", message)
+    quantizer = LogarithmicQuantizer.of(Fraction(header.range[1]), magnitude_bits)
+    steps = 2**magnitude_bits - 1
+    magnitudes = (items & items.dtype.type(steps)).astype(np.int32)
+    negative = (items >> items.dtype.type(magnitude_bits)).astype(np.bool_) if header.signed else np.False_
+    exponents = magnitudes + (quantizer.top - steps)
+    if int(exponents.min()) >= _LEAST_EXPONENT and int(exponents.max()) <= _GREATEST_EXPONENT:
+        powers = np.ldexp(1.0, exponents)
+        return TensorData(np.where(negative, -powers, powers))
+    return TensorData(np.where(negative, -(magnitudes + 1), magnitudes + 1), quantizer)
 
 
 def write_tensor(

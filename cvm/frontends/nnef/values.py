@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from cvm.errors import Location
 from cvm.frontends.nnef.syntax import Fragment
 from cvm.frontends.nnef.types import DataType
 
-__all__ = ["Array", "FlatGraph", "FlatOperation", "FlatTensor", "Value", "data_type", "leaves"]
+__all__ = [
+    "Array",
+    "Dialect",
+    "FlatGraph",
+    "FlatOperation",
+    "FlatTensor",
+    "NeededDialect",
+    "Value",
+    "concrete",
+    "data_type",
+    "leaves",
+]
 
 
 class Array(tuple["Value", ...]):
@@ -27,6 +38,13 @@ class Array(tuple["Value", ...]):
         """An array of the items."""
         array = super().__new__(cls, items)
         array.leaves = sum(map(leaves, array))
+        return array
+
+    @classmethod
+    def of_literals(cls, items: Iterable[Value]) -> Array:
+        """An array of primitive values, which need not be looked at to be counted."""
+        array = super().__new__(cls, items)
+        array.leaves = len(array)
         return array
 
 
@@ -43,6 +61,12 @@ class FlatTensor:
     location: Location
     name: str = ""
 
+
+Dialect: TypeAlias = Literal["auto", "1.0.1", "khronos"]
+"""What a reader admits: what NNEF 1.0.1 has, that and what the Khronos tools add, or whichever a model needs."""
+
+NeededDialect: TypeAlias = Literal["1.0.1", "khronos"]
+"""The dialect that a model is written in."""
 
 Value: TypeAlias = "int | Fraction | bool | str | Array | tuple[Value, ...] | FlatTensor"
 
@@ -67,7 +91,8 @@ class FlatOperation:
 class FlatGraph:
     """A flattened graph: external, constant, variable and all other operations in execution order.
 
-    ``exported`` are the tensors that have an identifier in the graph body, by name (section 3.3.4).
+    ``exported`` are the tensors that have an identifier in the graph body, by name (section 3.3.4). ``dialect`` is the
+    smaller of the two dialects that the document is written in, ``allowed`` what its reader admits.
     """
 
     name: str
@@ -75,6 +100,8 @@ class FlatGraph:
     outputs: tuple[str, ...]
     operations: tuple[FlatOperation, ...]
     exported: Mapping[str, FlatTensor]
+    dialect: NeededDialect = "1.0.1"
+    allowed: Dialect = "auto"
 
 
 def leaves(value: Any) -> int:
@@ -82,6 +109,13 @@ def leaves(value: Any) -> int:
     if isinstance(value, Array):
         return value.leaves
     return sum(map(leaves, value)) if isinstance(value, tuple) else 1
+
+
+def concrete(value: Value) -> Any:
+    """A value with arrays as plain tuples."""
+    if type(value) is Array and value and isinstance(value[0], int | Fraction):
+        return tuple(value)
+    return tuple(map(concrete, value)) if isinstance(value, tuple) else value
 
 
 def data_type(value: Value) -> DataType | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
-from cvm.frontends.nnef.declarations import literal_expression_type, standard_library
+from cvm.frontends.nnef.declarations import khronos_library, literal_expression_type
 from cvm.frontends.nnef.shapes import RULES, Call, infer_shapes
 from cvm.frontends.nnef.syntax import Literal
 from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, has_tensor
@@ -21,7 +21,7 @@ def shape_of(body: str, shape: str) -> tuple[int, ...] | None:
 
 
 def test_every_operation_of_the_standard_library_has_a_shape_rule() -> None:
-    assert set(RULES) == set(standard_library())
+    assert set(RULES) == set(khronos_library())
 
 
 def test_an_operation_without_a_rule_is_refused_by_name() -> None:
@@ -208,7 +208,7 @@ _SHAPE = st.lists(st.sampled_from([1, 1, 2, 3, 4, 6, 2**31 - 1]), max_size=5).ma
 def test_shape_rules_are_total(data: st.DataObject, name: str) -> None:
     """Any ranks, extents and attributes give positive shapes or an error of cvm."""
     shapes, attributes = {}, {}
-    for parameter in standard_library()[name].parameters:
+    for parameter in khronos_library()[name].parameters:
         if isinstance(parameter.type, TensorType):
             shapes[parameter.name] = data.draw(_SHAPE)
         elif has_tensor(parameter.type):
@@ -219,7 +219,7 @@ def test_shape_rules_are_total(data: st.DataObject, name: str) -> None:
         results = infer_shapes(Call(name, shapes, attributes))
     except CvmError:
         return
-    assert len(results) == len(standard_library()[name].results)
+    assert len(results) == len(khronos_library()[name].results)
     for result in results:
         for shape in result if isinstance(result, list) else [result]:
             assert all(extent >= 1 for extent in shape)
@@ -227,7 +227,7 @@ def test_shape_rules_are_total(data: st.DataObject, name: str) -> None:
 
 def test_every_default_of_the_standard_library_is_of_its_type() -> None:
     assert literal_expression_type(Literal(1, 1, 1)) == Primitive("integer")
-    for declaration in standard_library().values():
+    for declaration in khronos_library().values():
         for parameter in declaration.parameters:
             if parameter.default is not None:
                 assert not isinstance(literal_expression_type(parameter.default), TensorType)

@@ -1,16 +1,16 @@
-"""Shape rules and argument validity, one function per operation of NNEF 1.0.1 chapter 4."""
+"""Shape rules and argument validity, one function per operation of NNEF 1.0.1 chapter 4 and of the Khronos tools."""
 
 from __future__ import annotations
 
 from cvm.errors import Invalid, Unsupported
-from cvm.frontends.nnef.shapes import elementwise, introducing, linear, reduce, reshaping, roi, sliding
+from cvm.frontends.nnef.shapes import elementwise, introducing, khronos, linear, reduce, reshaping, roi, sliding
 from cvm.frontends.nnef.shapes.call import RULES, Call, Results, Rule, Shape, rule
 from cvm.frontends.nnef.shapes.introducing import label_path
 from cvm.limits import DEFAULT, Limits, elements
 
 __all__ = ["RULES", "Call", "Results", "Rule", "Shape", "infer_shapes", "label_path", "rule"]
 
-_SECTIONS = (elementwise, introducing, linear, reduce, reshaping, roi, sliding)  # imported for the rules they register
+_SECTIONS = (elementwise, introducing, khronos, linear, reduce, reshaping, roi, sliding)  # imported for their rules
 
 
 def infer_shapes(call: Call, limits: Limits = DEFAULT) -> Results:

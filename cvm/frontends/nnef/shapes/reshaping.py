@@ -12,9 +12,22 @@ __all__: list[str] = []
 
 @rule("4.5.1", "reshape")
 def reshape(call: Call) -> Results:
-    """The given shape; 0 inherits an extent, one -1 takes what is left of the volume."""
-    old, items = call.shape("input"), call.integers("shape")
-    require("rank", len(items), MAX_RANK, "rank")
+    """The given shape; 0 inherits an extent, one -1 takes what is left of the volume.
+
+    In the dialect "khronos" only ``axis_count`` axes (-1: all others) from ``axis_start`` on are given another shape.
+    """
+    shape, items = call.shape("input"), call.integers("shape")
+    start, count = call.attributes.get("axis_start", 0), call.attributes.get("axis_count", -1)
+    if not 0 <= start <= len(shape):
+        raise call.invalid("axis_start", f"axis_start {start} is outside of 0..{len(shape)}")
+    if not -1 <= count <= len(shape) - start:
+        raise call.invalid("axis_count", f"axis_count {count} is outside of -1..{len(shape) - start}")
+    end = len(shape) if count == -1 else start + count
+    require("rank", len(shape) - (end - start) + len(items), MAX_RANK, "rank")
+    return ((*shape[:start], *_reshaped(call, shape[start:end], items), *shape[end:]),)
+
+
+def _reshaped(call: Call, old: Shape, items: Shape) -> Shape:
     if any(item < -1 for item in items) or items.count(-1) > 1:
         raise call.invalid("shape", f"items must be non-negative, but for one -1; found {list(items)}")
     new = list(items)
@@ -31,7 +44,7 @@ def reshape(call: Call) -> Results:
         new[items.index(-1)] = volume // rest
     if math.prod(new) != volume:
         raise call.conflict("volume", f"{list(new)} has a volume of {math.prod(new)}, the input has {volume}")
-    return (tuple(new),)
+    return tuple(new)
 
 
 @rule("4.5.1", "squeeze")
@@ -120,21 +133,46 @@ def unstack(call: Call) -> Results:
 
 @rule("4.5.4", "slice")
 def slice_(call: Call) -> Results:
-    """Sections along the axes; negative positions count from the end, an end of 0 is the end."""
+    """Sections along the axes; negative positions count from the end, an end of 0 is the end.
+
+    In the dialect "khronos" with a stride per axis. A negative one goes from ``begin`` down to, but not including,
+    ``end``: there 0 is the first position, and -extent - 1 is before it.
+    """
     shape = call.shape("input")
+    strides = call.attributes.get("stride", ())
     axes, begins, ends = call.axes(len(shape)), call.integers("begin"), call.integers("end")
     if not len(axes) == len(begins) == len(ends):
         message = f"axes, begin and end must have the same length, found {len(axes)}, {len(begins)} and {len(ends)}"
         raise call.invalid("length", message)
+    if len(strides) not in (0, len(axes)) or 0 in strides:
+        raise call.invalid("stride", f"stride must have {len(axes)} non-zero items or none, found {list(strides)}")
     result = list(shape)
-    for axis, begin, end in zip(axes, begins, ends, strict=True):
-        extent = shape[axis]
-        for name, position in (("begin", begin), ("end", end)):
-            if not -extent < position <= extent:
-                raise call.invalid(name, f"{name} {position} is outside of (-{extent}, {extent}] in dimension {axis}")
-        first = begin + extent if begin < 0 else begin
-        last = end + extent if end <= 0 else end
-        if last <= first:
-            raise call.invalid("end", f"end {end} is not greater than begin {begin} in dimension {axis}")
-        result[axis] = last - first
+    for axis, begin, end, stride in zip(axes, begins, ends, strides or (1,) * len(axes), strict=True):
+        section = _forward if stride > 0 else _backward
+        result[axis] = -(-section(call, axis, shape[axis], begin, end) // abs(stride))
     return (tuple(result),)
+
+
+def _forward(call: Call, axis: int, extent: int, begin: int, end: int) -> int:
+    """How many positions there are from ``begin`` up to ``end``."""
+    for name, position in (("begin", begin), ("end", end)):
+        if not -extent < position <= extent:
+            raise call.invalid(name, f"{name} {position} is outside of (-{extent}, {extent}] in dimension {axis}")
+    first = begin + extent if begin < 0 else begin
+    last = end + extent if end <= 0 else end
+    if last <= first:
+        raise call.invalid("end", f"end {end} is not greater than begin {begin} in dimension {axis}")
+    return last - first
+
+
+def _backward(call: Call, axis: int, extent: int, begin: int, end: int) -> int:
+    """How many positions there are from ``begin`` down to ``end``."""
+    if not -extent <= begin < extent:
+        raise call.invalid("begin", f"begin {begin} is outside of [-{extent}, {extent}) in dimension {axis}")
+    if not -extent - 1 <= end < extent:
+        raise call.invalid("end", f"end {end} is outside of [-{extent + 1}, {extent}) in dimension {axis}")
+    first = begin + extent if begin < 0 else begin
+    last = end + extent if end < 0 else end
+    if last >= first:
+        raise call.invalid("end", f"end {end} is not less than begin {begin} in dimension {axis} of negative stride")
+    return first - last

@@ -1,0 +1,133 @@
+"""What is told about an error, to a person and to a program: its kind, its rule, its place, and how it was reached.
+
+Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from cvm.errors import CvmError, LimitExceeded, Location, Unsupported
+from cvm.frontends.nnef.faults import KINDS, RULE_SECTIONS, SECTIONS, Kind, verdict_class
+from cvm.frontends.nnef.shapes import RULES
+
+__all__ = ["PROVISIONAL_SECTIONS", "Diagnosis", "diagnose", "excerpt"]
+
+PROVISIONAL_SECTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        **SECTIONS,
+        "fragment-definition": "3.3.1",
+        "invocation": "3.3.1",
+        "identifier-usage": "3.3.1",
+        "types": "3.3.2",
+    }
+)
+"""Verdict classes and the sections of the provisional specification."""
+
+_WIDTH = 100
+"""Characters of a source line that an excerpt shows."""
+_TRACE = 8
+"""Invocations of fragments that a person is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One error, with all that is known about it.
+
+    ``kind`` is the cause of rejection of chapter 6 and ``class_`` what it is more closely: for a semantic error one of
+    its four sub-kinds. ``excerpt`` is the source line with a caret below the place; ``trace`` are the invocations of
+    fragments that led there, innermost first.
+    """
+
+    kind: Kind
+    class_: str
+    verdict: str
+    code: str
+    section: str | None
+    location: Location
+    message: str
+    expected: tuple[str, ...]
+    excerpt: str | None
+    trace: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of ``errors`` of ``cvm nnef check --json``."""
+        return {
+            "kind": self.kind,
+            "class": self.class_,
+            "verdict": self.verdict,
+            "code": self.code,
+            "section": self.section,
+            "line": self.location.line,
+            "column": self.location.column,
+            "message": self.message,
+            "expected": list(self.expected),
+            "excerpt": self.excerpt,
+            "trace": list(self.trace),
+        }
+
+    def __str__(self) -> str:
+        what = self.kind if self.kind == self.class_ else f"{self.kind}, {self.class_}"
+        section = f", section {self.section}" if self.section else ""
+        place = str(self.location)
+        lines = [f"{place}: {self.message} ({what}{section})" if place else f"{self.message} ({what}{section})"]
+        if self.excerpt is not None:
+            lines.append(self.excerpt)
+        lines += [f"  {step}" for step in self.trace[:_TRACE]]
+        if len(self.trace) > _TRACE:
+            lines.append(f"  and {len(self.trace) - _TRACE} more")
+        return "\n".join(lines)
+
+
+def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, str] = SECTIONS) -> Diagnosis:
+    """All about one error; ``text`` is that of the file that the error is in."""
+    class_ = verdict_class(error)
+    where = error.location
+    kind: Kind = KINDS.get(class_, "other")
+    if isinstance(error, LimitExceeded):
+        kind = "limit"
+    elif isinstance(error, Unsupported):
+        kind = "unsupported"
+    shown = None
+    if text is not None and where.line is not None and where.column is not None:
+        shown = excerpt(text, where.line, where.column)
+    return Diagnosis(
+        kind,
+        class_,
+        next(base.__name__ for base in type(error).__mro__ if base.__module__ == "cvm.errors"),
+        error.code,
+        _section(error, class_, sections),
+        where,
+        error.message,
+        error.expected,
+        shown,
+        tuple(f"in fragment {step.op}, invoked at {step.line}:{step.column}" for step in error.trace),
+    )
+
+
+def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
+    """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
+    if error.code in RULE_SECTIONS and error.location.op is None:
+        return RULE_SECTIONS[error.code]
+    if class_ in ("argument-validity", "shapes") and error.location.op in RULES:
+        return RULES[error.location.op].section
+    return sections.get(class_)
+
+
+def excerpt(text: str, line: int, column: int) -> str | None:
+    """A line of a text, numbered, and a caret below one of its columns; a long line is cut around it."""
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.find("\n", begin) + 1
+        if begin == 0:
+            return None
+    end = text.find("\n", begin)
+    source = text[begin : len(text) if end < 0 else end].rstrip("\r")
+    first = max(0, column - 1 - _WIDTH // 2) if len(source) > _WIDTH else 0
+    shown = "".join(c if c.isprintable() else " " for c in source[first : first + _WIDTH])
+    left, right = "…" if first else "", "…" if first + _WIDTH < len(source) else ""
+    margin = f"{line:5} | "
+    return f"{margin}{left}{shown}{right}\n{' ' * (len(margin) - 2)}| {' ' * (len(left) + column - 1 - first)}^"

@@ -1,0 +1,111 @@
+"""All independent errors of a document: static semantics, then arguments and shapes as far as they can be evaluated.
+
+Source: NNEF 1.0.1 chapter 6, steps 2 and 3.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import replace
+
+from cvm.errors import CvmError, LimitExceeded
+from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.checker import Findings, Survey, TooMany, identifiers_of, survey
+from cvm.frontends.nnef.dialects import required_dialect
+from cvm.frontends.nnef.flatten import flatten_document
+from cvm.frontends.nnef.values import Dialect, FlatGraph, NeededDialect
+from cvm.frontends.nnef.walk import descendants
+from cvm.limits import DEFAULT, Limits
+
+__all__ = ["propagate"]
+
+_EVALUATIONS = 8  # how often a document is evaluated in search of further errors
+
+
+def propagate(
+    document: syntax.Document, findings: Findings, limits: Limits = DEFAULT, dialect: Dialect = "auto"
+) -> FlatGraph:
+    """The flat form of what is right in a document; what is wrong is added to ``findings``.
+
+    A statement of the graph that is wrong, and what depends on it, is left out and the rest evaluated again. Nothing is
+    raised but what no statement is to blame for.
+    """
+    found = survey(document)
+    skipped = _closure(document, found)
+    empty = FlatGraph(document.graph.name, (), (), (), {}, allowed=dialect)
+    needed: NeededDialect = "1.0.1"
+    try:
+        for error in found.errors:
+            findings.add(error)
+        try:
+            needed = required_dialect(document, dialect)
+        except CvmError as error:
+            findings.add(error)
+        for _ in range(_EVALUATIONS):
+            body = tuple(a for place, a in enumerate(document.graph.body) if place not in skipped)
+            try:
+                right = replace(document, graph=replace(document.graph, body=body))
+                return replace(flatten_document(right, found.declarations, limits), dialect=needed, allowed=dialect)
+            except CvmError as error:
+                if not any(_same(error, other) for other in findings):
+                    findings.add(error)
+                place = _statement(document.graph.body, error)
+                if isinstance(error, LimitExceeded) or place is None or place in skipped:
+                    return empty
+                skipped.add(place)
+                _add_dependents(document.graph.body, skipped)
+    except TooMany:
+        pass
+    return empty
+
+
+def _same(error: CvmError, other: CvmError) -> bool:
+    """Whether two errors are one, found in the same fragment on two ways."""
+    same = error.location.line, error.location.column
+    return error.code == other.code and same == (other.location.line, other.location.column)
+
+
+def _closure(document: syntax.Document, found: Survey) -> set[int]:
+    """The statements of the graph that cannot be evaluated because of errors of static semantics."""
+    unsound = set(found.unsound)
+    invoked = {
+        fragment.name: {name for assignment in fragment.body or () for name in _invocations(assignment)}
+        for fragment in (document.fragments if unsound else ())
+    }
+    while added := {name for name, names in invoked.items() if name not in unsound and names & unsound}:
+        unsound |= added
+    skipped = set(found.skipped)
+    if unsound:
+        for place, assignment in enumerate(document.graph.body):
+            if _invocations(assignment) & unsound:
+                skipped.add(place)
+    _add_dependents(document.graph.body, skipped)
+    return skipped
+
+
+def _invocations(assignment: syntax.Assignment) -> set[str]:
+    return {node.name for node in descendants(assignment.value) if isinstance(node, syntax.Invocation)}
+
+
+def _add_dependents(body: Collection[syntax.Assignment], skipped: set[int]) -> None:
+    """Add the statements that use a result of one that is skipped."""
+    if not skipped:
+        return
+    missing: set[str] = set()
+    for place, assignment in enumerate(body):
+        if place not in skipped and missing:
+            used = (node.name for node in descendants(assignment.value) if isinstance(node, syntax.Identifier))
+            if any(name in missing for name in used):
+                skipped.add(place)
+        if place in skipped:
+            missing.update(identifiers_of(assignment.target))
+
+
+def _statement(body: tuple[syntax.Assignment, ...], error: CvmError) -> int | None:
+    """The statement of the graph whose evaluation led to an error."""
+    where = error.trace[-1] if error.trace else error.location
+    if where.line is None or where.column is None:
+        return None
+    place = bisect_right(body, (where.line, where.column), key=lambda a: (a.line, a.column)) - 1
+    return place if place >= 0 else None

@@ -1,0 +1,74 @@
+"""Shapes of the operations that current Khronos tools have beyond NNEF 1.0.1, under the section each would stand in.
+
+Source: nnef 1.0.10; where its shape function checks nothing, the rule of the nearest operation of 1.0.1 holds.
+"""
+
+from __future__ import annotations
+
+from cvm.frontends.nnef.shapes.call import Call, Results, rule
+from cvm.frontends.nnef.shapes.reduce import reduce
+from cvm.frontends.nnef.shapes.window import FILTER_BORDERS
+
+__all__: list[str] = []
+
+_MAX_BITS = 64
+
+
+@rule("4.2.1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+@rule("4.9.1", "selu", "gelu", "silu", "softabs")
+def unary(call: Call) -> Results:
+    """The shape of the operand."""
+    return (call.shape("x"),)
+
+
+@rule("4.4", "any_reduce", "all_reduce")
+def logical_reduce(call: Call) -> Results:
+    """The shape of the input, singular along the axes."""
+    return reduce(call)
+
+
+@rule("4.5", "pad")
+def pad(call: Call) -> Results:
+    """Every extent with its padding, of which a reflecting border needs as much input."""
+    shape, padding = call.shape("input"), call.attributes["padding"]
+    border = call.one_of("border", *FILTER_BORDERS)
+    if len(padding) != len(shape):
+        raise call.invalid("padding", f"padding must have {len(shape)} items, found {len(padding)}")
+    if any(amount < 0 for pair in padding for amount in pair):
+        raise call.invalid("padding", f"padding must not be negative, found {[list(pair) for pair in padding]}")
+    for extent, pair in zip(shape, padding, strict=True):
+        reach = {"reflect": extent - 1, "reflect-even": extent}.get(border)
+        if reach is not None and max(pair) > reach:
+            message = f"border {border!r} cannot be reflected beyond an extent of {extent}"
+            raise call.conflict("border", message)
+    return (tuple(extent + before + after for extent, (before, after) in zip(shape, padding, strict=True)),)
+
+
+@rule("4.5", "tile")
+def tile(call: Call) -> Results:
+    """Every extent as many times as it is repeated."""
+    shape = call.shape("input")
+    repeats = call.positive("repeats", len(shape))
+    return (tuple(extent * count for extent, count in zip(shape, repeats, strict=True)),)
+
+
+@rule("4.5", "gather")
+def gather(call: Call) -> Results:
+    """The shape of the indices in the place of the axis."""
+    shape = call.shape("input")
+    axis = call.axis(len(shape))
+    return ((*shape[:axis], *call.shape("indices"), *shape[axis + 1 :]),)
+
+
+@rule("4.5", "cast")
+def cast(call: Call) -> Results:
+    """The shape of the input."""
+    return (call.shape("input"),)
+
+
+@rule("4.9.5", "min_max_linear_quantize", "zero_point_linear_quantize")
+def quantize(call: Call) -> Results:
+    """The common shape of the operand and the parameters of the quantiser."""
+    if not 1 <= call.integer("bits") <= _MAX_BITS:
+        raise call.invalid("bits", f"bits must be in 1..{_MAX_BITS}, found {call.integer('bits')}")
+    return (call.broadcast(*call.shapes.values()),)

@@ -1,0 +1,149 @@
+"""The text of a syntax tree: NNEF 1.0.1 section 3.2, the inverse of the parser.
+
+Parentheses are where the tree has them, so a tree that a parser made is printed as it was written, but for comments and
+white space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.exact import decimal_text
+from cvm.frontends.nnef.literals import PlainArray
+from cvm.frontends.nnef.values import Array, Value
+
+__all__ = ["unparse", "unparse_expression"]
+
+_WIDTH = 120
+
+
+def unparse(document: syntax.Document) -> str:
+    """The text of a document of version 1.0."""
+    parts = ["version 1.0;"]
+    parts += [f"extension {extension.name};" for extension in document.extensions]
+    for fragment in document.fragments:
+        parts += ["", _fragment(fragment)]
+    graph = document.graph
+    parameters, results = (", ".join(i.name for i in names) for names in (graph.parameters, graph.results))
+    parts += ["", f"graph {graph.name}( {parameters} ) -> ( {results} )", *_body(graph.body), ""]
+    return "\n".join(parts)
+
+
+def _fragment(fragment: syntax.Fragment) -> str:
+    default = "" if fragment.generic_default is None else f" = {fragment.generic_default}"
+    name = f"fragment {fragment.name}" + (f"<?{default}>" if fragment.generic else "")
+    parameters = [
+        f"{p.name}: {p.type}" + ("" if p.default is None else f" = {unparse_expression(p.default)}")
+        for p in fragment.parameters
+    ]
+    results = ", ".join(f"{result.name}: {result.type}" for result in fragment.results)
+    head = f"{name}( {', '.join(parameters)} ) -> ( {results} )"
+    if len(head) > _WIDTH:
+        head = f"{name}(\n    " + ",\n    ".join(parameters) + f" )\n-> ( {results} )"
+    return f"{head};" if fragment.body is None else "\n".join([head, *_body(fragment.body)])
+
+
+def _body(body: tuple[syntax.Assignment, ...]) -> list[str]:
+    lines = [f"    {_target(a.target)} = {unparse_expression(a.value)};" for a in body]
+    return ["{", *lines, "}"]
+
+
+def _target(target: syntax.Expression) -> str:
+    if isinstance(target, syntax.TupleExpression):
+        return ", ".join(map(unparse_expression, target.items))
+    return unparse_expression(target)
+
+
+def unparse_expression(node: syntax.Expression) -> str:
+    """The text of an expression."""
+    rule = next(_RULES[base] for base in type(node).__mro__ if base in _RULES)
+    return rule(node)
+
+
+def _literal(node: syntax.Literal) -> str:
+    match node.value:
+        case bool():
+            return "true" if node.value else "false"
+        case int():
+            return str(node.value)
+        case Fraction():
+            text = decimal_text(node.value)
+            assert text is not None  # a literal has finitely many digits
+            return text
+    quote = '"' if "'" in node.value and '"' not in node.value else "'"
+    escaped = node.value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+    return f"{quote}{escaped}{quote}"
+
+
+def _items(items: tuple[syntax.Expression, ...]) -> str:
+    return ", ".join(map(unparse_expression, items))
+
+
+def _value(value: Value) -> str:
+    """An array of numbers, a tuple of them, or one."""
+    match value:
+        case Array():
+            return f"[{', '.join(map(_value, value))}]"
+        case tuple():
+            return f"({', '.join(map(_value, value))})"
+        case Fraction():
+            return decimal_text(value) or ""
+    return str(value)
+
+
+def _unary(node: syntax.Unary) -> str:
+    return f"{node.operator}{unparse_expression(node.operand)}"
+
+
+def _chain(node: syntax.Chain) -> str:
+    rest = "".join(f" {symbol} {unparse_expression(operand)}" for symbol, operand in node.rest)
+    return f"{unparse_expression(node.first)}{rest}"
+
+
+def _if_else(node: syntax.IfElse) -> str:
+    parts = map(unparse_expression, (node.consequence, node.condition, node.alternative))
+    return "{} if {} else {}".format(*parts)
+
+
+def _comprehension(node: syntax.Comprehension) -> str:
+    iterators = ", ".join(f"{iterator.name} in {unparse_expression(array)}" for iterator, array in node.iterators)
+    condition = "" if node.condition is None else f" if {unparse_expression(node.condition)}"
+    return f"[for {iterators}{condition} yield {unparse_expression(node.item)}]"
+
+
+def _range(node: syntax.RangeSubscript) -> str:
+    begin, end = ("" if bound is None else unparse_expression(bound) for bound in (node.begin, node.end))
+    return f"{unparse_expression(node.sequence)}[{begin}:{end}]"
+
+
+def _invocation(node: syntax.Invocation) -> str:
+    generic = "" if node.generic is None else f"<{node.generic}>"
+    arguments = ", ".join(
+        unparse_expression(a.value) if a.name is None else f"{a.name} = {unparse_expression(a.value)}"
+        for a in node.arguments
+    )
+    return f"{node.name}{generic}({arguments})"
+
+
+_RULES: Mapping[type[Any], Callable[[Any], str]] = MappingProxyType(
+    {
+        syntax.Identifier: lambda node: node.name,
+        syntax.Literal: _literal,
+        PlainArray: lambda node: _value(node.value),
+        syntax.ArrayExpression: lambda node: f"[{_items(node.items)}]",
+        syntax.TupleExpression: lambda node: f"({_items(node.items)})",
+        syntax.Paren: lambda node: f"({unparse_expression(node.operand)})",
+        syntax.Unary: _unary,
+        syntax.Chain: _chain,
+        syntax.IfElse: _if_else,
+        syntax.Comprehension: _comprehension,
+        syntax.Subscript: lambda node: f"{unparse_expression(node.sequence)}[{unparse_expression(node.index)}]",
+        syntax.RangeSubscript: _range,
+        syntax.Builtin: lambda node: f"{node.name}({unparse_expression(node.argument)})",
+        syntax.Invocation: _invocation,
+    }
+)

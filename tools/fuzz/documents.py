@@ -1,0 +1,109 @@
+"""Fuzzer of documents: random ones, most of them then damaged, through everything that reads a document.
+
+    python -m tools.fuzz.documents --count 200000 --seed 1
+
+Besides the verdict, a valid document must have these properties: printed from its tree it is the same document; printed
+flat it is a document of the same operations, and its flat text is a fixed point; and what a provisional document is
+upgraded to has the same operations with the same shapes.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import fields
+from typing import Any
+
+from cvm.errors import Unsupported
+from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.checker import Findings, check_document
+from cvm.frontends.nnef.flatten import flatten_document
+from cvm.frontends.nnef.parser import decode, parse_document
+from cvm.frontends.nnef.printer import print_graph
+from cvm.frontends.nnef.propagation import propagate
+from cvm.frontends.nnef.provisional import check_text, flat_form, is_provisional, upgrade_text
+from cvm.frontends.nnef.unparse import unparse
+from cvm.frontends.nnef.values import FlatGraph, FlatTensor
+from tools.fuzz.grammar import document
+from tools.fuzz.harness import Fuzzer, main
+from tools.fuzz.mutation import mutate_text
+
+__all__ = ["FUZZER", "check_round_trips", "check_upgrade", "same"]
+
+
+def make(random_: random.Random) -> bytes:
+    """A document: one in four as it was generated, the others with up to eight changes."""
+    text = document(random_, provisional=random_.random() < 0.25).encode()
+    if random_.random() < 0.25:
+        return text
+    return mutate_text(random_, text, random_.choice((1, 1, 1, 2, 2, 3, 5, 8)))
+
+
+def examine(case: bytes) -> str:
+    """The verdict on a document, and the properties of a valid one."""
+    text = decode(case)
+    if is_provisional(text):
+        check_text(text)
+        check_upgrade(text)
+        return "valid provisional"
+    tree = parse_document(text)
+    findings = Findings()
+    flat = propagate(tree, findings)
+    if findings:
+        return ".".join(findings[0].code.split(".")[:2])
+    check_round_trips(tree, flat)
+    return "valid"
+
+
+def check_round_trips(tree: syntax.Document, flat: FlatGraph) -> None:
+    """Print-and-reparse and flatten-and-reparse of a valid document."""
+    again = parse_document(unparse(tree))
+    assert same(tree, again), "printed from its tree, a document is another one"
+    printed = print_graph(flat)
+    flat_tree = parse_document(printed)
+    second = flatten_document(flat_tree, check_document(flat_tree))
+    assert operations(second) == operations(flat), "printed flat, a document has other operations"
+    assert print_graph(second) == printed, "a flat document is not printed as it is"
+
+
+def check_upgrade(text: str) -> None:
+    """A valid provisional document and its upgrade have the same operations."""
+    try:
+        upgraded = upgrade_text(text)
+    except Unsupported:
+        return
+    tree = parse_document(upgraded)
+    flat = flatten_document(tree, check_document(tree))
+    assert operations(flat) == operations(flat_form(text)), "an upgraded document has other operations"
+
+
+def operations(graph: FlatGraph) -> list[tuple[Any, ...]]:
+    """All that a flat graph says, without places in the text and names that nobody gave."""
+    return [
+        (o.name, {key: _plain(value) for key, value in o.arguments.items()}, _plain(o.results))
+        for o in graph.operations
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, FlatTensor):
+        return value.dtype, value.shape
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two trees are one, but for places in the text."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    if isinstance(first, syntax.Node):
+        names = [field.name for field in fields(first) if field.name not in ("line", "column", "depth")]
+        return all(same(getattr(first, name), getattr(second, name)) for name in names)
+    return bool(first == second)
+
+
+FUZZER = Fuzzer("tools.fuzz.documents", make, examine)
+
+if __name__ == "__main__":
+    sys.exit(main(FUZZER))

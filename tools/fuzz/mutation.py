@@ -1,0 +1,95 @@
+"""Random changes of texts and of bytes."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+
+__all__ = ["mutate_bytes", "mutate_text"]
+
+_TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9.eE]*|'[^'\n]*'|\s+|->|[<>=!&|]{1,2}|.", re.DOTALL)
+_WORDS = (
+    b"version extension graph fragment tensor integer scalar logical string shape_of length_of range_of for in yield "
+    b"if else true false extent external variable constant update conv reshape split concat relu add x y z ? [] [1] "
+    b"(1,2) -1 0 1 2 3 7 16 1.0 0.5 -0.0 1e9 1e-300 1e1199 9223372036854775808 4294967296 00 '' 'label' '../x' \"q\" ; "
+    b": , . ( ) [ ] { } < > = == != + - * / ^ && || ! -> tensor<> tensor<?> <scalar> # \x00 \xff \\ ' \xc3\xa9 \r \x0c"
+).split(b" ")
+
+
+_LIKE = 0.7  # how often a token is replaced by one of its kind, after which the text may still be of the grammar
+
+
+def _alike(random_: random.Random, tokens: list[bytes], at: int) -> bytes:
+    """Another token of the kind of one: of the text, or one of the interesting ones."""
+
+    def kind(token: bytes) -> bytes:
+        return re.sub(rb"[A-Za-z_]", b"a", re.sub(rb"[0-9]", b"0", token[:1]))
+
+    wanted = kind(tokens[at])
+    if not tokens[at].strip() or wanted in b"()[]{}":
+        return tokens[at]
+    others = [token for token in (*_WORDS, *random_.sample(tokens, min(len(tokens), 60))) if kind(token) == wanted]
+    return random_.choice(others) if others else tokens[at]
+
+
+def mutate_text(random_: random.Random, text: bytes, times: int) -> bytes:
+    """A text with some of its tokens left out, doubled, exchanged, or replaced by others."""
+    tokens = _TOKEN.findall(text)
+    for _ in range(times):
+        if not tokens:
+            return b" ".join(random_.choices(_WORDS, k=5))
+        at = random_.randrange(len(tokens))
+        if random_.random() < _LIKE:
+            tokens[at] = _alike(random_, tokens, at)
+            continue
+        match random_.randrange(9):
+            case 0:
+                del tokens[at]
+            case 1:
+                tokens.insert(at, tokens[at])
+            case 2:
+                other = random_.randrange(len(tokens))
+                tokens[at], tokens[other] = tokens[other], tokens[at]
+            case 3:
+                tokens[at] = random_.choice(_WORDS)
+            case 4:
+                tokens.insert(at, random_.choice(_WORDS))
+            case 5:
+                tokens[at] = random_.choice(tokens)
+            case 6:
+                end = min(len(tokens), at + random_.randrange(1, 12))
+                tokens[at:at] = tokens[at:end] * random_.choice((1, 1, 2, 40))
+            case 7:
+                del tokens[at : at + random_.randrange(1, 12)]
+            case _:
+                tokens[at] = mutate_bytes(random_, tokens[at], 1)
+    return b"".join(tokens)
+
+
+_NUMBERS = (0, 1, 2, 7, 8, 127, 128, 255, 256, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1)
+
+
+def mutate_bytes(random_: random.Random, data: bytes, times: int) -> bytes:
+    """Bytes with some of them flipped, replaced, left out, doubled, or overwritten by a number of four bytes."""
+    result = bytearray(data)
+    for _ in range(times):
+        if not result:
+            return random_.randbytes(random_.randrange(1, 9))
+        at = random_.randrange(len(result))
+        match random_.randrange(7):
+            case 0:
+                result[at] ^= 1 << random_.randrange(8)
+            case 1:
+                result[at] = random_.choice((0, 1, 0x7F, 0x80, 0xFF, random_.randrange(256)))
+            case 2:
+                del result[at : at + random_.choice((1, 1, 2, 4, 64))]
+            case 3:
+                result[at:at] = result[at : at + random_.choice((1, 4, 16, 128))]
+            case 4:
+                result[at & ~3 : (at & ~3) + 4] = struct.pack("<I", random_.choice(_NUMBERS))
+            case 5:
+                del result[at:]
+            case _:
+                result[at:at] = random_.randbytes(random_.randrange(1, 9))
+    return bytes(result)
