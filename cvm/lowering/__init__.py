@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import cvm.lowering.convolution
 import cvm.lowering.elementwise
 import cvm.lowering.linear
 import cvm.lowering.logic
+import cvm.lowering.maxima
 import cvm.lowering.normalization
+import cvm.lowering.pooling
 import cvm.lowering.reduce
+import cvm.lowering.sampling
 import cvm.lowering.shape
-import cvm.lowering.sliding_window
 import cvm.lowering.softmax
 import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
 from cvm.graph import GraphOperation, QuantizedGraph
