@@ -38,11 +38,11 @@ def convolved(
     """
     builder = lowering.builder
     batch, outputs = builder.shape(value)[0], builder.shape(weights)[0]
+    shape = (batch, outputs, *(axis.outputs for axis in axes))
     axes = list(axes)
     while len(axes) < 2:
         axes.insert(0, Axis(1, 1))
-        for_axis = [_with_axis(lowering, operation, name) for name in (value, weights)]
-        value, weights = for_axis
+        value, weights = (_with_axis(lowering, operation, name) for name in (value, weights))
     folded = axes[:-2]
     for axis in folded:
         value = _folded(lowering, operation, value, axis)
@@ -65,7 +65,7 @@ def convolved(
         rank = len(axes) + 2
         order = (0, rank - 3, *range(1, rank - 3), rank - 2, rank - 1)
         total = lowering.emit(operation, "transpose", total, axes=order)
-    return total
+    return _reshaped(lowering, operation, total, shape)
 
 
 def _with_axis(lowering: Lowering, operation: GraphOperation, value: str) -> str:
