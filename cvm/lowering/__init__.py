@@ -29,7 +29,7 @@ from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_c
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
-from cvm.program.model import Exactness, Output, Program, Provenance
+from cvm.program.model import Exactness, Program, Provenance
 from cvm.quantization.exact import quantize_rationals
 
 __all__ = ["RULES", "lower"]

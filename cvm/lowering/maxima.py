@@ -17,10 +17,11 @@ import numpy.typing as npt
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.correlation import own_padding
-from cvm.lowering.form import Form, LinearForm, Term
+from cvm.lowering.form import Form, Known, LinearForm, Term
 from cvm.lowering.gather import around, gathered, gathered_windows
+from cvm.lowering.movement import valued
 from cvm.lowering.operands import codes_of
-from cvm.lowering.ordering import as_form, by_ranks, in_order
+from cvm.lowering.ordering import by_ranks, in_order
 from cvm.lowering.windows import Axis, Indices, axes_of, integers
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
@@ -53,7 +54,8 @@ def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[R
 
 
 def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
-    operand = as_form(lowering, operation, lowering.operand(operation, "input"))
+    found = lowering.operand(operation, "input")
+    operand = valued(lowering, operation, found, "constant") if isinstance(found, Known) else found
     axes = axes_of(lowering, operation, operand.shape, integers(operation, "size"))
     if any(axis.border == "ignore" and not axis.inside().any(axis=1).all() for axis in axes):
         raise lowering.unsupported(operation, "a window lies in the ignored border altogether: it has no maximum")

@@ -21,12 +21,12 @@ from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import spread
 from cvm.lowering.context import Lowering
-from cvm.lowering.form import Form, Known, LinearForm, Shape, TableForm, Term
-from cvm.lowering.table import Operand, tabulate
+from cvm.lowering.form import Form, LinearForm, Shape, TableForm, Term
+from cvm.lowering.table import tabulate
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, rational
 
-__all__ = ["Ordered", "as_form", "by_ranks", "in_order"]
+__all__ = ["Ordered", "by_ranks", "in_order"]
 
 Array = npt.NDArray[Any]
 
@@ -41,14 +41,6 @@ class Ordered:
     value: str
     zero: Array
     decoded: Callable[[str, Shape], LinearForm | TableForm] | None
-
-
-def as_form(lowering: Lowering, operation: GraphOperation, operand: Operand) -> Form:
-    """A constant as the codes of a constant tensor; anything else as it is."""
-    if not isinstance(operand, Known):
-        return operand
-    value = lowering.tensor_constant(operation, operand.codes, "constant")
-    return LinearForm(operand.shape, (Term(value, operand.scale),), operand.offset)
 
 
 def in_order(

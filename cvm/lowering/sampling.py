@@ -21,6 +21,7 @@ from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import LinearForm, Term
 from cvm.lowering.gather import gathered
+from cvm.lowering.operands import integer_value
 from cvm.lowering.windows import Axis, Indices, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
 
@@ -36,26 +37,10 @@ def _index(lowering: Lowering, operation: GraphOperation, taps: int) -> str:
     """
     name = str(operation.inputs["index"])
     form = lowering.linear(operation, "index")
-    form = spread(lowering, operation, form, range(form.rank))
-    if len(form.terms) > 1:
-        raise lowering.needs_quantization(operation, name)
-    items = [item for part in (form.constant, *(term.factor for term in form.terms)) for item in part.fractions()]
-    if any(item.denominator != 1 for item in items):
+    parts = (form.constant, *(term.factor for term in form.terms))
+    if any(item.denominator != 1 for part in parts for item in part.fractions()):
         raise lowering.unsupported(operation, f"the indices {name!r} are not all integers")
-    constant = Rationals(form.constant.numerators // form.constant.denominator)
-    if not form.terms:
-        value = lowering.tensor_constant(operation, constant.broadcast(form.shape).numerators, "index")
-    else:
-        value, factor = form.terms[0].value, form.terms[0].factor
-        multiples = factor.numerators // factor.denominator
-        if (multiples != 1).any():
-            value = lowering.emit(
-                operation, "broadcast_mul", value, lowering.tensor_constant(operation, multiples, "multiples")
-            )
-        if not constant.is_zero():
-            value = lowering.emit(
-                operation, "broadcast_add", value, lowering.tensor_constant(operation, constant.numerators, "constant")
-            )
+    value = integer_value(lowering, operation, form, "index")
     lo, hi = lowering.builder.range(value).hull()
     if lo < 0 or hi >= taps:
         message = f"the indices {name!r} lie in [{lo}, {hi}], but the window has the positions 0 to {taps - 1}"

@@ -321,12 +321,6 @@ def source(document: Document, shape: tuple[int, ...]) -> str:
 # 4.3.3
 
 
-def indices(document: Document, name: str) -> str:
-    """The quantiser under which codes are the indices themselves."""
-    document.quantisers[name] = "linear_quantize(min = 0, max = 255, bits = 8)"
-    return name
-
-
 @draws("argmax_pool")
 def argmax_pool(random: Random) -> Drawn:
     document = Document(random)
@@ -334,7 +328,7 @@ def argmax_pool(random: Random) -> Drawn:
     window = pooled(random, shape, ["ignore", *BORDERS])
     x = source(document, shape)
     call = f"argmax_pool({x}, size = {list(window.size)}, {window.text()})"
-    return document, indices(document, document.apply(call))
+    return document, document.apply(call, quantised=False)
 
 
 @draws("max_pool_with_index")
@@ -345,7 +339,7 @@ def max_pool_with_index(random: Random) -> Drawn:
     x = source(document, shape)
     document.lines.append(f"best, index = max_pool_with_index({x}, size = {list(window.size)}, {window.text()});")
     document.quantise("best")
-    return document, f"best, {indices(document, 'index')}"
+    return document, "best, index"
 
 
 @draws("sample")
