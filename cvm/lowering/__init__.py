@@ -17,6 +17,7 @@ import cvm.lowering.maxima
 import cvm.lowering.normalization
 import cvm.lowering.pooling
 import cvm.lowering.reduce
+import cvm.lowering.resampling
 import cvm.lowering.sampling
 import cvm.lowering.shape
 import cvm.lowering.softmax

@@ -78,28 +78,32 @@ def correlated(
     outputs = kernel.codes.shape[0]
     shape = (form.shape[0], outputs, *(axis.outputs for axis in axes))
     nothing = not all((axis.line() >= 0).any() for axis in axes)
+    kernels = [np.flip(kernel.codes, flipped(axes))]
+    scales = [_outputs(kernel.scale)]
+    if not kernel.rest.is_zero():
+        kernels.append(np.ones((kernel.groups, *kernel.codes.shape[1:]), np.int64))
+        scales.append(_outputs(kernel.rest))
     terms: list[Term] = []
     for term in () if nothing else form.terms:
         value, factor = _by_groups(lowering, operation, term, kernel.groups)
         factor = _per_output(factor, kernel.groups, outputs)
-        turned = np.flip(kernel.codes, flipped(axes))
-        terms.append(
-            Term(_sums(lowering, operation, value, turned, axes, kernel.groups), factor * _outputs(kernel.scale))
-        )
-        if not kernel.rest.is_zero():
-            ones = np.ones((kernel.groups, *kernel.codes.shape[1:]), np.int64)
-            total = _sums(lowering, operation, value, ones, axes, kernel.groups)
-            if 1 < kernel.groups < outputs:
-                total = lowering.emit(operation, "repeat", total, repeats=outputs // kernel.groups, axis=1)
-            terms.append(Term(total, factor * _outputs(kernel.rest)))
+        totals = _sums(lowering, operation, value, kernels, axes, kernel.groups)
+        if len(totals) > 1 and 1 < kernel.groups < outputs:
+            repeats = outputs // kernel.groups
+            totals[1] = lowering.emit(operation, "repeat", totals[1], repeats=repeats, axis=1)
+        terms += [Term(total, factor * scale) for total, scale in zip(totals, scales, strict=True)]
     return LinearForm(shape, tuple(terms), _constants(form, kernel, axes))
 
 
 def _sums(
-    lowering: Lowering, operation: GraphOperation, value: str, weights: Array, axes: Sequence[Axis], groups: int
-) -> str:
-    constant = lowering.tensor_constant(operation, weights, "weights")
-    return convolved(lowering, operation, value, constant, axes, groups)
+    lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[Array], axes: Sequence[Axis],
+    groups: int,
+) -> list[str]:  # fmt: skip
+    names = ("weights", "ones")
+    constants = [
+        lowering.tensor_constant(operation, kernel, what) for kernel, what in zip(kernels, names, strict=False)
+    ]
+    return convolved(lowering, operation, value, constants, axes, groups)
 
 
 def _by_groups(lowering: Lowering, operation: GraphOperation, term: Term, groups: int) -> tuple[str, Rationals]:
@@ -155,14 +159,14 @@ def _computed_filter(
     b, u = form.constant, Rationals.scalar(weights.constant.item(), form.rank)
     kernel = _flipped_value(lowering, operation, w.value, flipped(axes))
     shape = lowering.builder.shape(kernel)
-    terms = [Term(convolved(lowering, operation, x.value, kernel, axes, groups), s * t)]
-    constant = Rationals.scalar(0, form.rank)
     ones = np.ones(shape, np.int64)
-    if not u.is_zero():
-        terms.append(Term(_sums(lowering, operation, x.value, ones, axes, groups), s * u))
+    kernels = [kernel] if u.is_zero() else [kernel, lowering.tensor_constant(operation, ones, "ones")]
+    totals = convolved(lowering, operation, x.value, kernels, axes, groups)
+    terms = [Term(total, s * factor) for total, factor in zip(totals, (t, u), strict=False)]
+    constant = Rationals.scalar(0, form.rank)
     if not b.is_zero():
         image = lowering.tensor_constant(operation, np.ones((1, *form.shape[1:]), dtype=object), "ones")
-        terms.append(Term(convolved(lowering, operation, image, kernel, axes, groups), b * t))
+        terms += [Term(total, b * t) for total in convolved(lowering, operation, image, [kernel], axes, groups)]
         counts = correlated_constants(ones, np.ones((1,) * form.rank, dtype=object), axes, groups)
         constant = Rationals(counts) * b * u
     return LinearForm((form.shape[0], shape[0], *(axis.outputs for axis in axes)), tuple(terms), constant)

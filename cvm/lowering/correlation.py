@@ -29,43 +29,49 @@ def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
 
 
 def convolved(
-    lowering: Lowering, operation: GraphOperation, value: str, weights: str, axes: Sequence[Axis], groups: int
-) -> str:
-    """Emit the correlation of (N, C, x_1, ..) with (O, C / groups, k_1, ..), already flipped, along all axes.
+    lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[str], axes: Sequence[Axis], groups: int
+) -> list[str]:
+    """Emit the correlations of (N, C, x_1, ..) with kernels (O, C / groups, k_1, ..), already flipped, along all axes.
 
     With one spatial axis a second one of extent 1 is added. With more than two, the windows along the first of them
     are taken apart, their positions joining the batch and their taps the channels, until two are left.
     """
-    builder = lowering.builder
-    batch, outputs = builder.shape(value)[0], builder.shape(weights)[0]
-    shape = (batch, outputs, *(axis.outputs for axis in axes))
-    axes = list(axes)
+    batch = lowering.builder.shape(value)[0]
+    outputs = tuple(axis.outputs for axis in axes)
+    axes, kernels = list(axes), list(kernels)
     while len(axes) < 2:
         axes.insert(0, Axis(1, 1))
-        value, weights = (_with_axis(lowering, operation, name) for name in (value, weights))
-    folded = axes[:-2]
+        value, *kernels = (_with_axis(lowering, operation, name) for name in (value, *kernels))
+    folded, plane = axes[:-2], axes[-2:]
     for axis in folded:
         value = _folded(lowering, operation, value, axis)
-        kernel = builder.shape(weights)
-        weights = _reshaped(lowering, operation, weights, (kernel[0], kernel[1] * kernel[2], *kernel[3:]))
+        kernels = [_with_folded_taps(lowering, operation, kernel) for kernel in kernels]
     padding = []
-    for i, axis in enumerate(axes[-2:]):
+    for i, axis in enumerate(plane):
         pad = own_padding(axis)
         if pad is None:
             value = gathered(lowering, operation, value, i + 2, axis.line())
         padding.append(pad or 0)
-    total = lowering.emit(
-        operation, "conv2d", value, weights, padding=tuple(padding), stride=tuple(axis.step for axis in axes[-2:]),
-        dilation=tuple(axis.dilation for axis in axes[-2:]), groups=groups,
-    )  # fmt: skip
-    if folded:
-        plane = builder.shape(total)[2:]
-        places = [axis.outputs for axis in folded]
-        total = _reshaped(lowering, operation, total, (batch, *places, outputs, *plane))
-        rank = len(axes) + 2
-        order = (0, rank - 3, *range(1, rank - 3), rank - 2, rank - 1)
-        total = lowering.emit(operation, "transpose", total, axes=order)
-    return _reshaped(lowering, operation, total, shape)
+    totals = []
+    for kernel in kernels:
+        total = lowering.emit(
+            operation, "conv2d", value, kernel, padding=tuple(padding), stride=tuple(axis.step for axis in plane),
+            dilation=tuple(axis.dilation for axis in plane), groups=groups,
+        )  # fmt: skip
+        channels = lowering.builder.shape(total)[1]
+        if folded:
+            places = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
+            total = _reshaped(lowering, operation, total, (batch, *places))
+            count = len(folded)
+            order = (0, count + 1, *range(1, count + 1), count + 2, count + 3)
+            total = lowering.emit(operation, "transpose", total, axes=order)
+        totals.append(_reshaped(lowering, operation, total, (batch, channels, *outputs)))
+    return totals
+
+
+def _with_folded_taps(lowering: Lowering, operation: GraphOperation, kernel: str) -> str:
+    shape = lowering.builder.shape(kernel)
+    return _reshaped(lowering, operation, kernel, (shape[0], shape[1] * shape[2], *shape[3:]))
 
 
 def _with_axis(lowering: Lowering, operation: GraphOperation, value: str) -> str:

@@ -145,7 +145,9 @@ def _greatest_along(
 
 def _position(lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[Axis]) -> Result:
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
-    order = in_order(lowering, operation, operand, moving, _zeros(axes)) or by_ranks(lowering, operation, operand)
+    clamped = isinstance(operand, LinearForm) and operand.clamped
+    order = None if clamped else in_order(lowering, operation, operand, moving, _zeros(axes))
+    order = order or by_ranks(lowering, operation, operand)
     if order is None:
         raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
     # An ignored item is less than any other.

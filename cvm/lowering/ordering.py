@@ -49,9 +49,13 @@ def in_order(
     """A form of one term whose factor and constant are the same along ``axes``, which are those compared along.
 
     ``zero``: the number 0 takes part. Where it is no integer of its own the integers are doubled, and zero is the odd
-    one between two of them. None for any other operand.
+    one between two of them. None for any other operand. A pending clamp stays pending: it does not change which numbers
+    are less than others, but for those that it makes equal, and so leaves maxima where they are, but not positions.
     """
-    if not isinstance(operand, LinearForm) or operand.clamped or len(operand.terms) != 1:
+    if not isinstance(operand, LinearForm) or len(operand.terms) != 1:
+        return None
+    lower, upper = operand.lower, operand.upper
+    if zero and ((lower is not None and lower > 0) or (upper is not None and upper < 0)):
         return None
     (term,) = operand.terms
     numerators, constant, rank = term.factor.numerators, operand.constant, operand.rank
@@ -68,7 +72,7 @@ def in_order(
         factor = Rationals(numerators * signs, factor.denominator)
 
     def decoded(found: str, shape: Shape) -> LinearForm:
-        return LinearForm(shape, (Term(found, factor),), constant)
+        return LinearForm(shape, (Term(found, factor),), constant, lower, upper)
 
     if not zero:
         return Ordered(value, np.zeros((1,) * rank, dtype=object), decoded)

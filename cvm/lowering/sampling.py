@@ -19,8 +19,9 @@ import numpy.typing as npt
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.form import LinearForm, Term
+from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
+from cvm.lowering.movement import valued
 from cvm.lowering.operands import integer_value
 from cvm.lowering.windows import Axis, Indices, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
@@ -48,6 +49,13 @@ def _index(lowering: Lowering, operation: GraphOperation, taps: int) -> str:
     return value
 
 
+def _input(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+    operand = lowering.operand(operation, "input")
+    if isinstance(operand, Known):
+        return valued(lowering, operation, operand, "constant")
+    return lowering.linear(operation, "input")
+
+
 def _uniform(
     lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis]
 ) -> tuple[LinearForm, list[int]]:
@@ -72,7 +80,7 @@ def _along(items: Array, axis: int, rank: int) -> Array:
 @rule("sample")
 def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The item of each window that the index names."""
-    form = lowering.linear(operation, "input")
+    form = _input(lowering, operation)
     size = integers(operation, "size")
     axes = axes_of(lowering, operation, form.shape, size)
     form, _ = _uniform(lowering, operation, form, axes)
@@ -116,7 +124,7 @@ def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Seq
 @rule("desample")
 def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
-    form = lowering.linear(operation, "input")
+    form = _input(lowering, operation)
     size, shape = integers(operation, "size"), lowering.output_shape(operation)
     axes = reverse_axes_of(lowering, operation, form.shape, size, shape)
     form, _ = _uniform(lowering, operation, form, axes)

@@ -131,7 +131,9 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
     oracle = document.oracle(output)
     compared = [item for item in program.provenance.exactness if item.value]
     reported = {item.tensor for item in compared}
-    compared += [Exactness(found.name, found.value) for found in program.outputs if found.name not in reported]
+    compared += [
+        Exactness(found.name, found.value, Fraction(0)) for found in program.outputs if found.name not in reported
+    ]
     assert {item.tensor for item in compared} >= {*output.split(", "), *document.inputs}
     for feed in document.feeds(count):
         values = executor.run(feed, {}, "all").values
