@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ from cvm.quantization.rationals import Rationals
 __all__ = ["Kernel", "correlated"]
 
 Array = npt.NDArray[Any]
+
+_MOST_PARTS = 4
+"""Parts of an input whose channels have different factors, each of which is an accumulator of its own."""
+_SIMPLE = 2**6
+"""The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,13 +91,14 @@ def correlated(
         scales.append(_outputs(kernel.rest))
     terms: list[Term] = []
     for term in () if nothing else form.terms:
-        value, factor = _by_groups(lowering, operation, term, kernel.groups)
-        factor = _per_output(factor, kernel.groups, outputs)
-        totals = _sums(lowering, operation, value, kernels, axes, kernel.groups)
-        if len(totals) > 1 and 1 < kernel.groups < outputs:
-            repeats = outputs // kernel.groups
-            totals[1] = lowering.emit(operation, "repeat", totals[1], repeats=repeats, axis=1)
-        terms += [Term(total, factor * scale) for total, scale in zip(totals, scales, strict=True)]
+        for value, factor, channels in _parts(lowering, operation, term, kernel.groups):
+            factor = _per_output(factor, kernel.groups, outputs)
+            masked = [_masked(codes, channels) for codes in kernels]
+            totals = _sums(lowering, operation, value, masked, axes, kernel.groups)
+            if len(totals) > 1 and 1 < kernel.groups < outputs:
+                repeats = outputs // kernel.groups
+                totals[1] = lowering.emit(operation, "repeat", totals[1], repeats=repeats, axis=1)
+            terms += [Term(total, factor * scale) for total, scale in zip(totals, scales, strict=True)]
     return LinearForm(shape, tuple(terms), _constants(form, kernel, axes))
 
 
@@ -104,6 +111,30 @@ def _sums(
         lowering.tensor_constant(operation, kernel, what) for kernel, what in zip(kernels, names, strict=False)
     ]
     return convolved(lowering, operation, value, constants, axes, groups)
+
+
+def _parts(
+    lowering: Lowering, operation: GraphOperation, term: Term, groups: int
+) -> list[tuple[str, Rationals, Array | None]]:
+    """The term as values with one factor per group; where channels have few factors of no simple ratio, in parts.
+
+    A part says which channels it has: the weights of the others are put to zero.
+    """
+    numerators = term.factor.numerators
+    if groups == 1 and numerators.size == numerators.shape[1] > 1:
+        distinct = sorted(set(numerators.ravel().tolist()))
+        largest = max(abs(item) for item in distinct) // (math.gcd(*distinct) or 1)
+        if len(distinct) <= _MOST_PARTS and largest > _SIMPLE:
+            denominator, rank = term.factor.denominator, numerators.ndim
+            return [
+                (term.value, Rationals.scalar(Fraction(item, denominator), rank), numerators == item)
+                for item in distinct
+            ]
+    return [(*_by_groups(lowering, operation, term, groups), None)]
+
+
+def _masked(codes: Array, channels: Array | None) -> Array:
+    return codes if channels is None else codes * channels.reshape(1, -1, *(1,) * (codes.ndim - 2))
 
 
 def _by_groups(lowering: Lowering, operation: GraphOperation, term: Term, groups: int) -> tuple[str, Rationals]:

@@ -21,7 +21,7 @@ from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, power, rational
 
-__all__ = ["square", "sum_of_operands"]
+__all__ = ["sum_of_operands"]
 
 
 @rule("copy")
@@ -109,11 +109,6 @@ def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearFo
     for term in terms[1:]:
         product = sum_of(product, LinearForm(x.shape, (term,), zero))
     return product
-
-
-def square(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm | None:
-    """X * x for a form of one term; None where there are more, or where the product does not fit 32 bits."""
-    return _product_of_terms(lowering, operation, form, form)
 
 
 def _uniform(form: LinearForm) -> bool:

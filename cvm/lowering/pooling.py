@@ -11,17 +11,16 @@ import math
 from collections.abc import Sequence
 
 from cvm.graph import GraphOperation
-from cvm.lowering.axis_sums import AxisSum, summed
+from cvm.lowering.axis_sums import AxisSum, moved_to_zero, spread, summed
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.convolution import Kernel, correlated
-from cvm.lowering.elementwise import square
-from cvm.lowering.form import Form, LinearForm
+from cvm.lowering.form import LinearForm, Term, constant_of
 from cvm.lowering.operands import scaled
 from cvm.lowering.staircase import quantized_function
-from cvm.lowering.table import tabulate
+from cvm.lowering.table import folded, tabulate
 from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import FUNCTIONS
+from cvm.quantization.reals import FUNCTIONS, Real, rational
 
 __all__ = ["boxed"]
 
@@ -91,18 +90,38 @@ def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     two codes of the result by way of t^2.
     """
     form = lowering.linear(operation, "input")
-    squares = square(lowering, operation, form)
-    if squares is None:
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+    squares = _squared(lowering, operation, form)
     axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
     mean = boxed(lowering, operation, squares, axes, True)
     return [_root(lowering, operation, mean)]
 
 
+def _squared(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The square of a sum: the squares and products of its integers, moved to those around zero, and the integers."""
+    form = moved_to_zero(lowering, operation, spread(lowering, operation, form, range(form.rank)), ())
+    two = Rationals.scalar(2, form.rank)
+    terms = []
+    for i, first in enumerate(form.terms):
+        size = lowering.emit(operation, "abs", first.value)  # a square is proven not to be negative
+        terms.append(Term(lowering.emit(operation, "broadcast_mul", size, size), first.factor * first.factor))
+        for second in form.terms[i + 1 :]:
+            product = lowering.emit(operation, "broadcast_mul", first.value, second.value)
+            terms.append(Term(product, two * first.factor * second.factor))
+        if not form.constant.is_zero():
+            terms.append(Term(first.value, two * first.factor * form.constant))
+    return LinearForm(form.shape, tuple(terms), form.constant * form.constant)
+
+
+def _root_of_mean(mean: Real) -> Real:
+    """The root; a combination of integers that would give a negative mean of squares does not occur."""
+    return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
+
+
 def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
     quantizer = lowering.quantizer(operation)
+    if not mean.terms:
+        return folded(lowering, operation, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
     entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
     if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
-        found: Form = tabulate(lowering, operation, [mean], lambda v: FUNCTIONS["sqrt"](v), mean.shape)
-        return found
+        return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
     return quantized_function(lowering, operation, mean, quantizer, lambda t: None if t <= 0 else t * t)

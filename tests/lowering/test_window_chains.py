@@ -4,29 +4,18 @@ Whatever comes in - sums with a scale or an offset per channel or per position, 
 result has exactly the codes of the document, or is refused: never others.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cvm.errors import Unsupported
-from cvm.executors import create
-from cvm.frontends import nnef
-from cvm.lowering import lower
-from cvm.program import verify
-from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document, assert_exact
-from tests.lowering.window_documents import OPERATIONS, geometry, pooled
+from tests.lowering.window_documents import geometry, pooled
 
-RANDOMS = st.randoms(use_true_random=False)
 SHAPE = (1, 2, 4, 5)
 ALL = ["ignore", "constant", "replicate", "reflect", "reflect-even"]
 
@@ -85,6 +74,10 @@ def _conv(groups: int) -> Callable[[Document, str], str]:
     return call
 
 
+def _positions(document: Document, shape: tuple[int, ...], window: str) -> str:
+    return document.apply(f"argmax_pool({document.external(shape)}, {window})", quantised=False)
+
+
 CONSUMERS: dict[str, Callable[[Document, str], str]] = {
     "conv": _conv(1),
     "depth-wise": _conv(2),
@@ -98,10 +91,10 @@ CONSUMERS: dict[str, Callable[[Document, str], str]] = {
     "upsample": lambda d, x: f"multilinear_upsample({x}, factor = [2, 3], border = '{d.random.choice(ALL[1:3])}')",
     "nearest": lambda d, x: f"nearest_upsample({x}, factor = [2, 3])",
     "down": lambda d, x: f"area_downsample({x}, factor = [2, 1])",
-    "sample": lambda d, x: f"sample({x}, {d.apply(f'argmax_pool({d.external(SHAPE)}, {PLANE})', quantised=False)}, {PLANE})",
-    "desample": lambda d, x: (
-        f"desample({x}, {d.apply(f'argmax_pool({d.external((1, 2, 8, 10))}, {HALVES})', quantised=False)}, {HALVES})"
+    "sample": lambda d, x: (
+        f"sample({x}, {d.apply(f'argmax_pool({d.external(SHAPE)}, {PLANE})', quantised=False)}, {PLANE})"
     ),
+    "desample": lambda d, x: f"desample({x}, {_positions(d, (1, 2, 8, 10), HALVES)}, {HALVES})",
 }
 PLANE = "size = [1, 1, 3, 2], stride = [1, 1, 1, 1], padding = []"
 HALVES = "size = [1, 1, 2, 3], stride = [1, 1, 2, 2], padding = []"
@@ -123,13 +116,16 @@ def outcome(document: Document, output: str) -> str:
     return "exact"
 
 
-REFUSED = {
-    # A sum of several accumulators is squared only where it is one integer, and orders by no integer.
-    "rms_pool": {"scaled by channel", "offset by position", "scaled by position", "bordered", "two ranges", "two terms",
-                 "filtered", "table", "offset by channel", "clamped"},
-    "argmax_pool": {"two terms", "offset by position", "scaled by position", "bordered", "filtered", "scaled by channel",
-                    "offset by channel", "two ranges"},
-}  # fmt: skip
+MAY_BE_REFUSED: dict[str, set[str]] = {
+    # An irrational number is no multiple of any other: sums of such numbers are out of reach.
+    **{name: {"table"} for name in ["conv", "depth-wise", "deconv", "debox", "upsample", "down"]},
+    # Windows over channels add up items whose scales have no simple ratio.
+    **{name: {"table", "two ranges"} for name in ["box", "avg_pool"]},
+    # Squares of what a filter or a position makes of codes are wide.
+    "rms_pool": {"table", "two ranges", "scaled by channel", "offset by channel", "offset by position", "filtered"},
+    # An index names items of which each has its own offset.
+    **{name: {"table", "offset by position", "scaled by position"} for name in ["sample", "desample"]},
+}
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
@@ -143,10 +139,8 @@ def test_chains_are_exact_or_refused_in_many_cases(consumer: str) -> None:
     check_chains(consumer, 30)
 
 
-def check_chains(consumer: str, seeds: int) -> None:
-    found = Counter(
-        (kind, outcome(*chain(kind, consumer, Random(seed)))) for kind in SOURCES for seed in range(seeds)
-    )
-    print(consumer, sorted(found.items()))
-    exact = {kind for kind, code in found if code == "exact"}
-    assert exact
+def check_chains(consumer: str, count: int) -> None:
+    for kind, seed in product(SOURCES, range(count)):
+        document, output = chain(kind, consumer, Random(seed))
+        found = outcome(document, output)
+        assert found == "exact" or kind in MAY_BE_REFUSED.get(consumer, ()), (kind, found, document.text(output))
