@@ -21,6 +21,7 @@ from cvm.program import Program, verify
 from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document, assert_exact
 from tests.lowering.window_documents import OPERATIONS
+from tests.reference.exact import model
 
 RANDOMS = st.randoms(use_true_random=False)
 
@@ -61,7 +62,8 @@ def per_channel(document: Document, name: str, count: int, axis: int) -> LinearQ
 
 def check_per_channel(document: Document, output: str, quantizers: dict[str, LinearQuantizer]) -> None:
     """As `check`; lists of ranges reach the graph directly, and the evaluator by its own reading of them."""
-    oracle = document.oracle(output)
+    axes = {name: quantizer.axis for name, quantizer in quantizers.items() if quantizer.axis is not None}
+    oracle = model(document.text(output), document.quantisation(), lambda label: document.stored[label], axes)
     for name in quantizers:
         del document.quantisers[name]
     with TemporaryDirectory() as folder:

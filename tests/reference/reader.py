@@ -1,32 +1,27 @@
-"""Reads the three files of a model folder: flat NNEF text (A.1), tensor data (5.2) and quantisation (5.3).
+"""Reads the texts of a model folder: NNEF text (A.1, and fragments with flat bodies of A.2) and quantisation (5.3).
 
-Numbers stay exact: a literal with a point or an exponent is the `Fraction` of its decimal text, an item of a tensor
-file is the dyadic rational that its bits denote. Anything outside the flat grammar or storage code 0x00 is refused.
+Numbers stay exact: a literal with a point or an exponent is the `Fraction` of its decimal text. Anything outside the
+flat grammar is refused, but for fragment definitions whose bodies are flat; extensions are read over.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from .quantization import ALGORITHMS, Quantiser
 
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|\#[^\n\f]*)
       | (?P<number>-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-      | (?P<sign>->|[()\[\]{}:=,;<>])""",
+      | (?P<sign>->|[()\[\]{}:=,;<>?])""",
     re.VERBOSE,
 )
-_HEADER_BYTES = 128
-_FLOAT_TYPES: Mapping[int, str] = {16: "<f2", 32: "<f4", 64: "<f8"}
 _LOGICAL: Mapping[str, bool] = {"true": True, "false": False}
 
 
@@ -40,51 +35,44 @@ class Reference:
 Argument = Reference | Fraction | int | bool | str | list["Argument"] | tuple["Argument", ...]
 
 
+Target = str | list["Target"] | tuple["Target", ...]
+
+
 @dataclass(frozen=True)
 class Assignment:
-    """One line of a flat body: `target = operation(*positional, **named)` (3.2.1)."""
+    """One line of a flat body: `target = operation<type_name>(*positional, **named)` (3.2.1)."""
 
-    target: str
+    target: Target
     operation: str
     positional: tuple[Argument, ...]
     named: Mapping[str, Argument]
+    type_name: str = "scalar"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A fragment definition (3.2.2): parameters with their defaults (None: there is none), and its assignments."""
+
+    name: str
+    parameters: Mapping[str, Argument | None]
+    results: tuple[str, ...]
+    assignments: tuple[Assignment, ...]
 
 
 @dataclass(frozen=True)
 class Document:
-    """A flat graph definition (A.1)."""
+    """A graph definition and the fragments it may invoke."""
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     assignments: tuple[Assignment, ...]
+    fragments: Mapping[str, Fragment]
 
 
-@dataclass(frozen=True)
-class Quantiser:
-    """`linear_quantize(min, max, bits)` of 4.9.5: code q in 0..levels denotes min + q * step."""
-
-    min: Fraction
-    max: Fraction
-    bits: int
-
-    def __post_init__(self) -> None:
-        if not (self.min < self.max and self.bits >= 1):
-            raise ValueError(f"not a quantiser: {self}")
-
-    @property
-    def levels(self) -> int:
-        """r = 2^bits - 1, the largest code."""
-        return int(2**self.bits - 1)
-
-    @property
-    def step(self) -> Fraction:
-        """(max - min) / r, the distance of neighbouring values."""
-        return (self.max - self.min) / self.levels
-
-    def value(self, code: int) -> Fraction:
-        """The real value that a code denotes."""
-        return self.min + code * self.step
+def names_in(target: Target) -> list[str]:
+    """The identifiers of a left-hand side."""
+    return [target] if isinstance(target, str) else [name for part in target for name in names_in(part)]
 
 
 class _Token(NamedTuple):
@@ -182,75 +170,127 @@ class _Parser:
                 positional.append(argument)
         return tuple(positional), named
 
+    def target(self) -> Target:
+        """<lvalue-expr>; a tuple needs no parentheses."""
+        first = self._target_item()
+        if self.peek() != ",":
+            return first
+        parts = [first]
+        while self.accept(","):
+            parts.append(self._target_item())
+        return tuple(parts)
+
+    def _target_item(self) -> Target:
+        for opening, close in (("[", "]"), ("(", ")")):
+            if self.accept(opening):
+                parts: list[Target] = [self._target_item()]
+                while self.accept(","):
+                    parts.append(self._target_item())
+                self.expect(close)
+                return parts if opening == "[" else tuple(parts)
+        return self.take("name").text
+
     def assignment(self) -> Assignment:
-        target = self.take("name").text
+        target = self.target()
         self.expect("=")
         operation = self.take("name").text
+        type_name = "scalar"
         if self.accept("<"):
-            self.expect("scalar")
+            type_name = self.take("name").text
             self.expect(">")
         positional, named = self.arguments()
         self.expect(";")
-        return Assignment(target, operation, positional, named)
+        return Assignment(target, operation, positional, named, type_name)
+
+    def body(self) -> tuple[Assignment, ...]:
+        self.expect("{")
+        assignments = []
+        while not self.accept("}"):
+            assignments.append(self.assignment())
+        return tuple(assignments)
+
+    def _type(self) -> None:
+        """<type-spec>, read over."""
+        if self.accept("("):
+            self._type()
+            while self.accept(","):
+                self._type()
+            self.expect(")")
+        elif self.take("name", "sign").text == "tensor":
+            self.expect("<")
+            while not self.accept(">"):
+                self.take("name", "sign")
+        while self.accept("["):
+            self.expect("]")
+
+    def fragment(self) -> Fragment:
+        """<fragment-definition>, after the keyword."""
+        name = self.take("name").text
+        while self.peek() != "(":
+            self.take("sign", "name")  # <? = scalar>
+        parameters: dict[str, Argument | None] = {}
+        self.expect("(")
+        while not self.accept(")"):
+            self.accept(",")
+            parameter = self.take("name").text
+            self.expect(":")
+            self._type()
+            parameters[parameter] = self.argument() if self.accept("=") else None
+        self.expect("->")
+        self.expect("(")
+        results = []
+        while not self.accept(")"):
+            self.accept(",")
+            results.append(self.take("name").text)
+            self.expect(":")
+            self._type()
+        return Fragment(name, parameters, tuple(results), self.body())
 
 
 def parse_document(text: str) -> Document:
-    """The flat document (A.1) that `text` spells; `ValueError` if it is not one."""
+    """The document that `text` spells; `ValueError` if it is none."""
     parser = _Parser(text)
     parser.expect("version")
     if parser.take("number").text != "1.0":
         raise ValueError("only version 1.0 is known")
     parser.expect(";")
+    while parser.accept("extension"):
+        while not parser.accept(";"):
+            parser.take("name")
+    fragments = {}
+    while parser.accept("fragment"):
+        fragment = parser.fragment()
+        fragments[fragment.name] = fragment
     parser.expect("graph")
     name = parser.take("name").text
     inputs = parser.names()
     parser.expect("->")
     outputs = parser.names()
-    parser.expect("{")
-    assignments = []
-    while not parser.accept("}"):
-        assignments.append(parser.assignment())
+    assignments = parser.body()
     if not parser.at_end():
         raise ValueError(f"text after the graph: {parser.peek()!r}")
-    return Document(name, inputs, outputs, tuple(assignments))
+    return Document(name, inputs, outputs, assignments, fragments)
 
 
 def parse_quantisation(text: str) -> dict[str, Quantiser]:
-    """The lines of a graph.quant (5.3) by tensor name; ranges are the exact rationals of their decimal text."""
+    """The lines of a graph.quant (5.3) by tensor name; parameters are the exact rationals of their decimal text."""
     parser = _Parser(text)
     quantisers: dict[str, Quantiser] = {}
     while not parser.at_end():
         name = parser.take("string").text[1:-1]
         parser.expect(":")
-        parser.expect("linear_quantize")
+        algorithm = parser.take("name").text
         positional, named = parser.arguments()
         parser.expect(";")
-        if positional or set(named) != {"min", "max", "bits"} or name in quantisers:
-            raise ValueError(f"not one linear_quantize(min, max, bits) for tensor {name!r}")
-        quantisers[name] = Quantiser(_number(named["min"]), _number(named["max"]), _integer(named["bits"]))
+        if positional or algorithm not in ALGORITHMS or name in quantisers:
+            raise ValueError(f"not one quantiser with named arguments for tensor {name!r}")
+        kinds = (int, Fraction, list)
+        if not all(isinstance(value, kinds) or (key in {"signed", "symmetric"}) for key, value in named.items()):
+            raise ValueError(f"not the arguments of a quantiser: {named}")
+        if any(isinstance(value, bool) != (key in {"signed", "symmetric"}) for key, value in named.items()):
+            raise ValueError(f"not the arguments of a quantiser: {named}")
+        try:
+            quantisers[name] = ALGORITHMS[algorithm](**named)
+        except TypeError as error:
+            raise ValueError(f"not the arguments of a quantiser: {error}") from error
     return quantisers
-
-
-def _number(argument: Argument) -> Fraction:
-    if isinstance(argument, bool) or not isinstance(argument, int | Fraction):
-        raise ValueError(f"not a number: {argument!r}")
-    return Fraction(argument)
-
-
-def _integer(argument: Argument) -> int:
-    if isinstance(argument, bool) or not isinstance(argument, int):
-        raise ValueError(f"not an integer: {argument!r}")
-    return argument
-
-
-def read_tensor(path: Path) -> npt.NDArray[np.floating]:
-    """The floats of a tensor file (5.2) in tensor shape; storage code 0x00 (IEEE floats) only."""
-    data = path.read_bytes()
-    magic, length, rank = struct.unpack_from("<4sII", data, 0)
-    extents = struct.unpack_from("<8I", data, 12)
-    bits, code = struct.unpack_from("<II", data, 44)
-    if magic != b"N\xef\x01\x00" or len(data) != _HEADER_BYTES + length or rank > 8:
-        raise ValueError(f"{path}: not a tensor file of version 1.0")
-    if code != 0 or bits not in _FLOAT_TYPES:
-        raise ValueError(f"{path}: storage code {code:#x} with {bits} bits per item is not read here")
-    return np.frombuffer(data, dtype=_FLOAT_TYPES[bits], offset=_HEADER_BYTES).reshape(extents[:rank])

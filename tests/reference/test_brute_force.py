@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -46,38 +48,57 @@ def reals(array: Floats) -> brute.Reals:
     return np.array([Fraction(item) for item in array.ravel().tolist()], dtype=object).reshape(array.shape)
 
 
-@dataclass(frozen=True)
-class Window:
-    """Kernel, stride, dilation and padding of two spatial dimensions; no padding means automatic."""
-
-    extents: tuple[int, int]
-    size: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[tuple[int, int], ...]
-
-    def pads(self) -> brute.Pads:
-        spatial = zip(self.extents, self.size, self.stride, self.dilation, strict=True)
-        return self.padding or [brute.pads(*dimension) for dimension in spatial]
-
-    def fits(self) -> bool:
-        spatial = zip(self.extents, self.size, self.dilation, self.pads(), strict=True)
-        return all(p + extent + q >= (f - 1) * d + 1 for extent, f, d, (p, q) in spatial)
-
-    def text(self, leading: bool) -> str:
-        """The attributes, for pooling with the leading batch and channel dimensions."""
-        ones, pads = ([1, 1], [(0, 0), (0, 0)]) if leading else ([], [])
-        padding = [*pads, *self.padding] if self.padding else []
-        return f"padding = {padding}, stride = {[*ones, *self.stride]}, dilation = {[*ones, *self.dilation]}"
+BORDERS = ["constant", "replicate", "reflect", "reflect-even"]
 
 
-def windows() -> st.SearchStrategy[Window]:
-    def pair(low: int, high: int) -> st.SearchStrategy[tuple[int, int]]:
-        return st.tuples(st.integers(low, high), st.integers(low, high))
+def windows(rank: int, *, automatic: bool = True) -> st.SearchStrategy[tuple[tuple[int, ...], brute.Window, str]]:
+    """Extents, a window that fits, and its text; every reflection stays within the input."""
 
-    padding = st.one_of(st.just(()), st.tuples(pair(-1, 2), pair(-1, 2)))
-    drawn = st.builds(Window, pair(1, 5), pair(1, 3), pair(1, 3), pair(1, 2), padding)
-    return drawn.filter(Window.fits)
+    @st.composite
+    def drawn(draw: st.DrawFn) -> tuple[tuple[int, ...], brute.Window, str]:
+        def items(low: int, high: int) -> tuple[int, ...]:
+            return tuple(draw(st.integers(low, high)) for _ in range(rank))
+
+        extents, size, stride, dilation = items(1, 5 - rank // 2), items(1, 3), items(1, 3), items(1, 2)
+        if automatic and draw(st.booleans()):
+            text, padding = "[]", tuple(map(brute.pads, extents, size, stride, dilation))
+        else:
+            padding = tuple((draw(st.integers(-1, 2)), draw(st.integers(-1, 2))) for _ in range(rank))
+            text = str(list(padding))
+        border = draw(st.sampled_from(BORDERS))
+        window = brute.Window(size, stride, dilation, padding, border)
+        assume(min(window.outputs(extents)) > 0)
+        spans = [(f - 1) * d + 1 for f, d in zip(size, dilation, strict=True)]
+        assume(all(p + n + q >= s for n, (p, q), s in zip(extents, padding, spans, strict=True)))
+        return extents, window, text
+
+    return drawn()
+
+
+def attributes(window: brute.Window, padding: str) -> str:
+    return (
+        f"border = '{window.border}', padding = {padding}, stride = {list(window.stride)}, "
+        f"dilation = {list(window.dilation)}"
+    )
+
+
+def compare(body: str, expected: Callable[[], brute.Reals], **operands: Floats) -> None:
+    """Tensor y of the body has the values of the formula; where that reads beyond a reflection, it is refused."""
+    try:
+        values = expected()
+    except ValueError:
+        with pytest.raises(ValueError, match="not satisfied"):
+            computed(body, **operands)
+        return
+    np.testing.assert_array_equal(computed(body, **operands), values, strict=True)
+
+
+def computed(body: str, **operands: Floats) -> brute.Reals:
+    """The exact value of tensor y; operands are variables."""
+    lines = ["unused = external(shape = [1]);"]
+    lines += [f"{name} = variable(shape = {list(w.shape)}, label = '{name}');" for name, w in operands.items()]
+    text = "version 1.0; graph g( unused ) -> ( y ) {" + " ".join([*lines, body]) + "}"
+    return model(text, "", operands.__getitem__).run(np.zeros(1)).values["y"].numbers()
 
 
 def evaluate(body: str, quant: str, x: Floats, variables: dict[str, Floats]) -> npt.NDArray[np.int64]:
@@ -88,39 +109,176 @@ def evaluate(body: str, quant: str, x: Floats, variables: dict[str, Floats]) -> 
     return model(text, quant, variables.__getitem__).run(x).codes["y"]
 
 
-@given(st.data(), windows(), st.sampled_from([(1, 2, 3), (2, 1, 2), (2, 2, 1), (0, 1, 2), (0, 1, 1)]), grids(), grids())
-@settings(deadline=None, max_examples=150)
-def test_conv(data: st.DataObject, w: Window, plan: tuple[int, int, int], input_grid: Grid, output_grid: Grid) -> None:
+def indices(window: brute.Window, shape: tuple[int, ...]) -> st.SearchStrategy[npt.NDArray[np.int64]]:
+    """Positions in the window."""
+    count = int(np.prod(shape))
+    items = st.lists(st.integers(0, window.volume - 1), min_size=count, max_size=count)
+    return items.map(lambda drawn: np.array(drawn, dtype=np.int64).reshape(shape))
+
+
+ranks = st.sampled_from([1, 1, 2, 2, 3])
+plans = st.sampled_from([(1, 2, 3), (2, 1, 2), (2, 2, 1), (0, 1, 2), (0, 1, 1)])
+
+
+@given(st.data(), ranks, plans)
+@settings(deadline=None, max_examples=120)
+def test_conv(data: st.DataObject, rank: int, plan: tuple[int, int, int]) -> None:
     groups, per_group, filters_per_group = plan
-    count = groups or 2
-    x = data.draw(tensors(2, per_group * count, *w.extents))
-    filters = data.draw(tensors(filters_per_group * count, per_group, *w.size))
-    bias = data.draw(tensors(1, filters_per_group * count))
-    weight_grid = data.draw(grids())
-    quant = input_grid.text("x") + weight_grid.text("w") + output_grid.text("y")
-    body = f"y = conv(x, w, b, {w.text(leading=False)}, groups = {groups});"
-    seen, used = (
-        brute.decoded(brute.codes(reals(array), grid.range()), grid.range())
-        for array, grid in ((x, input_grid), (filters, weight_grid))
+    extents, window, padding = data.draw(windows(rank))
+    x = data.draw(tensors(2, per_group * (groups or 2), *extents))
+    w = data.draw(tensors(filters_per_group * (groups or 2), per_group, *window.size))
+    compare(
+        f"y = conv(x, w, 0.0, {attributes(window, padding)}, groups = {groups});",
+        lambda: brute.conv(reals(x), reals(w), window, groups),
+        x=x,
+        w=w,
     )
-    by_hand = brute.conv2d(seen, used, reals(bias), w.pads(), w.stride, w.dilation, groups)
-    found = evaluate(body, quant, x, {"w": filters, "b": bias})
-    np.testing.assert_array_equal(found, brute.codes(by_hand, output_grid.range()), strict=True)
+
+
+@given(st.data(), ranks, st.sampled_from([(1, 2, 3), (2, 1, 2), (2, 2, 1), (0, 1, 1), (0, 2, 1)]), st.booleans())
+@settings(deadline=None, max_examples=120)
+def test_deconv(data: st.DataObject, rank: int, plan: tuple[int, int, int], shaped: bool) -> None:
+    groups, inputs_per_group, outputs_per_group = plan
+    upscaled, window, padding = data.draw(windows(rank))
+    count = groups or 2
+    x = data.draw(tensors(2, inputs_per_group * count, *window.outputs(upscaled)))
+    w = data.draw(tensors(inputs_per_group * count, outputs_per_group, *window.size))
+    assume(shaped or groups or inputs_per_group == 1)  # without output_shape depth-wise means one group per channel
+    parts = zip(x.shape[2:], window.size, window.stride, window.dilation, window.padding, strict=True)
+    extents = upscaled if shaped else tuple((n - 1) * s + (f - 1) * d + 1 - p - q for n, f, s, d, (p, q) in parts)
+    if not shaped and padding == "[]":
+        parts = zip(x.shape[2:], window.stride, strict=True)
+        extents = tuple(n * s for n, s in parts)
+        parts = zip(extents, window.size, window.stride, window.dilation, strict=True)
+        window = replace(window, padding=tuple(brute.pads(*part) for part in parts))
+    assume(min(extents) > 0)
+    shape = f", output_shape = {[2, outputs_per_group * count, *extents]}" if shaped else ""
+    if window.border == "constant" and groups == 1:
+        scattered = brute.scattered(reals(x), reals(w), window, extents)
+        np.testing.assert_array_equal(brute.deconv(reals(x), reals(w), window, 1, extents), scattered)
+    compare(
+        f"y = deconv(x, w, 0.0, {attributes(window, padding)}, groups = {groups}{shape});",
+        lambda: brute.deconv(reals(x), reals(w), window, count, extents),
+        x=x,
+        w=w,
+    )
+
+
+@given(st.data(), ranks, st.sampled_from(["box", "avg_pool", "max_pool", "argmax_pool"]), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_pooling_over_any_axes(data: st.DataObject, rank: int, operation: str, ignore: bool) -> None:
+    extents, window, padding = data.draw(windows(rank))
+    window = replace(window, border="ignore") if ignore else window
+    x = data.draw(tensors(*extents))
+
+    def expected() -> brute.Reals:
+        if operation == "argmax_pool":
+            return brute.argmax_pool(reals(x), window)
+        reduce = {"box": lambda items: sum(items, Fraction(0)), "avg_pool": brute.mean, "max_pool": max}[operation]
+        return brute.pool(reals(x), window, reduce)
+
+    compare(f"y = {operation}(x, size = {list(window.size)}, {attributes(window, padding)});", expected, x=x)
+
+
+@given(st.data(), ranks)
+@settings(deadline=None, max_examples=100)
+def test_sample(data: st.DataObject, rank: int) -> None:
+    extents, window, padding = data.draw(windows(rank))
+    x = data.draw(tensors(*extents))
+    volume = int(np.prod(window.size))
+    chosen = np.array(
+        data.draw(
+            st.lists(st.integers(0, volume - 1), min_size=(n := int(np.prod(window.outputs(extents)))), max_size=n)
+        )
+    ).reshape(window.outputs(extents))
+    body = f"y = sample(x, i, size = {list(window.size)}, {attributes(window, padding)});"
+    try:
+        values = brute.sample(reals(x), chosen, window)
+    except ValueError:
+        return  # whether an unused reflection is refused does not matter
+    try:
+        found = computed(body, x=x, i=chosen.astype(np.float64))
+    except ValueError as error:
+        assert "reflection" in str(error)  # noqa: PT017 - both outcomes are right where an unchosen item is undefined
+        return
+    np.testing.assert_array_equal(found, values, strict=True)
+
+
+@given(st.data(), ranks)
+@settings(deadline=None, max_examples=100)
+def test_desample(data: st.DataObject, rank: int) -> None:
+    upscaled, window, padding = data.draw(windows(rank))
+    window = replace(window, border="constant")
+    x = data.draw(tensors(*window.outputs(upscaled)))
+    chosen = data.draw(indices(window, x.shape))
+    np.testing.assert_array_equal(
+        computed(
+            f"y = desample(x, i, size = {list(window.size)}, {attributes(window, padding)}, "
+            f"output_shape = {list(upscaled)});",
+            x=x,
+            i=chosen.astype(np.float64),
+        ),
+        brute.desample(reals(x), chosen, window, upscaled),
+        strict=True,
+    )
+
+
+@given(st.data(), ranks, st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=120)
+def test_debox(data: st.DataObject, rank: int, ignore: bool, normalize: bool) -> None:
+    upscaled, window, padding = data.draw(windows(rank))
+    window = replace(window, border="ignore") if ignore else window
+    x = data.draw(tensors(*window.outputs(upscaled)))
+
+    def expected() -> brute.Reals:
+        def reduce(items: list[Fraction]) -> Fraction:
+            if normalize and ignore:
+                return brute.mean(items)
+            return sum(items, Fraction(0)) / (window.volume if normalize else 1)
+
+        return brute.debox(reals(x), window, upscaled, reduce)
+
+    compare(
+        f"y = debox(x, size = {list(window.size)}, {attributes(window, padding)}, output_shape = {list(upscaled)}, "
+        f"normalize = {str(normalize).lower()});",
+        expected,
+        x=x,
+    )
 
 
 @given(
-    st.data(), windows(), st.sampled_from(["avg_pool", "max_pool"]), st.sampled_from(["constant", "ignore"]), grids()
+    st.data(),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from(["symmetric", "asymmetric", "aligned"]),
+    st.sampled_from(BORDERS),
 )
 @settings(deadline=None, max_examples=150)
-def test_pooling(data: st.DataObject, w: Window, operation: str, border: str, output_grid: Grid) -> None:
-    x = data.draw(tensors(1, 2, *w.extents))
-    reduce = brute.mean if operation == "avg_pool" else brute.largest
-    try:
-        by_hand = brute.pool2d(reals(x), w.size, border, w.pads(), w.stride, w.dilation, reduce)
-    except (ZeroDivisionError, ValueError):  # a window without any item
-        assume(False)
-    body = f"y = {operation}(x, size = {[1, 1, *w.size]}, border = '{border}', {w.text(leading=True)});"
-    found = evaluate(body, output_grid.text("y"), x, {})
+def test_multilinear_upsample(data: st.DataObject, extent: int, f: int, method: str, border: str) -> None:
+    x = data.draw(tensors(1, 1, extent))
+    body = f"y = multilinear_upsample(x, factor = [{f}], method = '{method}', border = '{border}');"
+    compare(body, lambda: brute.linear_upsample(reals(x)[0, 0], f, method, border)[None, None], x=x)
+
+
+@given(st.data(), grids(), grids(), grids(), windows(2))
+@settings(deadline=None, max_examples=60)
+def test_quantised_conv(
+    data: st.DataObject,
+    input_grid: Grid,
+    weight_grid: Grid,
+    output_grid: Grid,
+    drawn: tuple[tuple[int, ...], brute.Window, str],
+) -> None:
+    extents, window, padding = drawn
+    window = replace(window, border="constant")
+    x, w, bias = (data.draw(tensors(*shape)) for shape in ((1, 2, *extents), (2, 2, *window.size), (1, 2)))
+    quant = input_grid.text("x") + weight_grid.text("w") + output_grid.text("y")
+    seen, used = (
+        brute.decoded(brute.codes(reals(array), grid.range()), grid.range())
+        for array, grid in ((x, input_grid), (w, weight_grid))
+    )
+    by_hand = brute.conv(seen, used, window, 1) + reals(bias).reshape(1, 2, 1, 1)
+    found = evaluate(f"y = conv(x, w, b, {attributes(window, padding)});", quant, x, {"w": w, "b": bias})
     np.testing.assert_array_equal(found, brute.codes(by_hand, output_grid.range()), strict=True)
 
 
