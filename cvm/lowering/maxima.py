@@ -50,7 +50,21 @@ def argmax_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item of each window, and its position."""
     operand, axes = _pooled(lowering, operation)
-    return [_maximum(lowering, operation, operand, axes), _position(lowering, operation, operand, axes)]
+    maximum = _maximum(lowering, operation, operand, axes)
+    if not _read(lowering, operation.outputs[1]):
+        nothing = LinearForm(lowering.output_shape(operation, 1), (), Rationals.scalar(0, len(axes)))
+        return [maximum, nothing]
+    return [maximum, _position(lowering, operation, operand, axes)]
+
+
+def _read(lowering: Lowering, name: str) -> bool:
+    """Whether an operation reads a tensor, or the graph gives it."""
+    graph = lowering.graph
+    return name in graph.outputs or any(
+        name in (operand if isinstance(operand, tuple) else (operand,))
+        for operation in graph.operations
+        for operand in operation.inputs.values()
+    )
 
 
 def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
@@ -69,7 +83,8 @@ def _maximum(lowering: Lowering, operation: GraphOperation, operand: Form, axes:
     """Among the integers of a linear form, else among codes of the result (a quantiser is monotone), else ranks."""
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
     shape = tuple(axis.outputs for axis in axes)
-    linear = in_order(lowering, operation, operand, moving, _zeros(axes))
+    held = all(axis.inside().any(axis=1).all() for axis in axes)
+    linear = in_order(lowering, operation, operand, moving, _zeros(axes), held)
     if linear is not None and linear.decoded is not None:
         return linear.decoded(_greatest(lowering, operation, linear.value, axes, linear.zero), shape)
     quantizer = lowering.quantizer(operation)
@@ -98,9 +113,11 @@ def _codes_of_zero(quantizer: LinearQuantizer, rank: int) -> Array:
 
 def _greatest(lowering: Lowering, operation: GraphOperation, value: str, axes: Sequence[Axis], zero: Array) -> str:
     """The greatest integer of each window; what lies in a constant border is ``zero``."""
-    ignored = axes[0].border == "ignore"
-    # The least integer never exceeds an item, and every window has one.
-    fill: int | Array = lowering.builder.range(value).hull()[0] if ignored else zero
+    least = lowering.builder.range(value).hull()[0]
+    held = all(axis.inside().any(axis=1).all() for axis in axes)
+    # The least integer never exceeds an item, of which there is one in every window then.
+    ignored = axes[0].border == "ignore" or (held and bool((zero <= least).all()))
+    fill: int | Array = least if ignored else zero
     plane = len(axes) == 4 and axes[0].identity and axes[1].identity and all(axis.dilation == 1 for axis in axes[2:])
     if plane and any(axis.size > 1 for axis in axes[2:]):
         padding = []

@@ -44,13 +44,15 @@ class Ordered:
 
 
 def in_order(
-    lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[int], zero: bool
-) -> Ordered | None:
+    lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[int], zero: bool,
+    beside_items: bool = False,
+) -> Ordered | None:  # fmt: skip
     """A form of one term whose factor and constant are the same along ``axes``, which are those compared along.
 
     ``zero``: the number 0 takes part. Where it is no integer of its own the integers are doubled, and zero is the odd
     one between two of them. None for any other operand. A pending clamp stays pending: it does not change which numbers
     are less than others, but for those that it makes equal, and so leaves maxima where they are, but not positions.
+    ``beside_items``: a maximum is asked for, of zero and at least one item: a zero below all items is any least one.
     """
     if not isinstance(operand, LinearForm) or len(operand.terms) != 1:
         return None
@@ -82,6 +84,8 @@ def in_order(
     if not odd.any() and max(abs(int(item)) for item in floors.ravel()) < 2**31:
         return Ordered(value, floors, decoded)
     lo, hi = lowering.builder.range(value).hull()
+    if beside_items and (floors < lo).all():
+        return Ordered(value, np.full((1,) * rank, lo, dtype=object), decoded)
     if 2 * max(hi + 1, 1 - lo) > 2**31 - 1:
         return None
     # Beyond the integers that occur, only the side counts.
