@@ -6,8 +6,10 @@ the constant of a form alike: on a term's value by movement and addition, on coe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,14 @@ from cvm.lowering.windows import Axis, Indices
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["AxisSum", "common_factors", "moved_to_zero", "spread", "summed", "with_common_factor"]
+__all__ = ["AxisSum", "common_factors", "moved_to_zero", "parts_of", "spread", "summed", "with_common_factor"]
 
 Array = npt.NDArray[Any]
+
+_MOST_PARTS = 4
+"""Parts of a sum that have different factors, each of which is an accumulator of its own."""
+_SIMPLE = 2**6
+"""The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,6 +110,12 @@ def _summed_along(
         if factor.shape[axis] > 1 and sums.moves:
             factor = sums.of_items(factor, axis, extent)
         elif factor.shape[axis] > 1:
+            if parts := parts_of(factor, axis):
+                for part, same in parts:
+                    kept = AxisSum(np.where(same[sums.sources], sums.sources, -1), sums.weights)
+                    if (kept.sources >= 0).any():
+                        terms.append(Term(_value_sum(lowering, operation, value, axis, kept), part))
+                continue
             value, factor = with_common_factor(lowering, operation, term, [axis])
         terms.append(Term(_value_sum(lowering, operation, value, axis, sums), factor))
     return LinearForm(shape, tuple(terms), sums.of_items(form.constant, axis, extent))
@@ -150,6 +163,23 @@ def _plain_sum(lowering: Lowering, operation: GraphOperation, value: str, axis: 
 
 
 # Factors and zeros of terms
+
+
+def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
+    """Where factors vary along one axis only and are few, without a simple ratio: each, and where along the axis it is.
+
+    Sums of such terms are better kept apart, each an accumulator of its own. Empty otherwise.
+    """
+    numerators = factor.numerators
+    distinct = sorted(set(numerators.ravel().tolist()))
+    largest = max(abs(item) for item in distinct) // (math.gcd(*distinct) or 1)
+    if numerators.size != numerators.shape[axis] or not 1 < len(distinct) <= _MOST_PARTS or largest <= _SIMPLE:
+        return []
+    rank = numerators.ndim
+    return [
+        (Rationals.scalar(Fraction(item, factor.denominator), rank), np.asarray(numerators.ravel() == item, dtype=bool))
+        for item in distinct
+    ]
 
 
 def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:

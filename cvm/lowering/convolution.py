@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import Attribute, GraphOperation
-from cvm.lowering.axis_sums import common_factors, moved_to_zero, spread, with_common_factor
+from cvm.lowering.axis_sums import common_factors, moved_to_zero, parts_of, spread, with_common_factor
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.correlation import convolved, correlated_constants, flipped
 from cvm.lowering.form import Known, LinearForm, Term
@@ -32,11 +31,6 @@ from cvm.quantization.rationals import Rationals
 __all__ = ["Kernel", "correlated"]
 
 Array = npt.NDArray[Any]
-
-_MOST_PARTS = 4
-"""Parts of an input whose channels have different factors, each of which is an accumulator of its own."""
-_SIMPLE = 2**6
-"""The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,16 +114,8 @@ def _parts(
 
     A part says which channels it has: the weights of the others are put to zero.
     """
-    numerators = term.factor.numerators
-    if groups == 1 and numerators.size == numerators.shape[1] > 1:
-        distinct = sorted(set(numerators.ravel().tolist()))
-        largest = max(abs(item) for item in distinct) // (math.gcd(*distinct) or 1)
-        if len(distinct) <= _MOST_PARTS and largest > _SIMPLE:
-            denominator, rank = term.factor.denominator, numerators.ndim
-            return [
-                (term.value, Rationals.scalar(Fraction(item, denominator), rank), numerators == item)
-                for item in distinct
-            ]
+    if groups == 1 and (parts := parts_of(term.factor, 1)):
+        return [(term.value, factor, channels) for factor, channels in parts]
     return [(*_by_groups(lowering, operation, term, groups), None)]
 
 

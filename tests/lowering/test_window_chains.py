@@ -118,11 +118,9 @@ def outcome(document: Document, output: str) -> str:
 
 MAY_BE_REFUSED: dict[str, set[str]] = {
     # An irrational number is no multiple of any other: sums of such numbers are out of reach.
-    **{name: {"table"} for name in ["conv", "depth-wise", "deconv", "debox", "upsample", "down"]},
-    # Windows over channels add up items whose scales have no simple ratio.
-    **{name: {"table", "two ranges"} for name in ["box", "avg_pool"]},
-    # Squares of what a filter or a position makes of codes are wide.
-    "rms_pool": {"table", "two ranges", "scaled by channel", "offset by channel", "offset by position", "filtered"},
+    **{name: {"table"} for name in ["conv", "depth-wise", "deconv", "box", "avg_pool", "debox", "upsample", "down"]},
+    # Squares of sums of several wide integers do not fit.
+    "rms_pool": {"table", "two ranges", "offset by position", "filtered"},
     # An index names items of which each has its own offset.
     **{name: {"table", "offset by position", "scaled by position"} for name in ["sample", "desample"]},
 }
