@@ -119,8 +119,8 @@ def outcome(document: Document, output: str) -> str:
 MAY_BE_REFUSED: dict[str, set[str]] = {
     # An irrational number is no multiple of any other: sums of such numbers are out of reach.
     **{name: {"table"} for name in ["conv", "depth-wise", "deconv", "box", "avg_pool", "debox", "upsample", "down"]},
-    # Squares of sums of several wide integers do not fit.
-    "rms_pool": {"table", "two ranges", "offset by position", "filtered"},
+    # Squares of sums of several wide integers, or of unrelated scales, do not fit.
+    "rms_pool": {"table", "two ranges", "scaled by channel", "offset by position", "filtered"},
     # An index names items of which each has its own offset.
     **{name: {"table", "offset by position", "scaled by position"} for name in ["sample", "desample"]},
 }
