@@ -19,7 +19,7 @@ def _maxima(x: Tensor, axes: list[Axis], border: str) -> tuple[Items, Items]:
     A constant border takes part with its zeros, an ignored one does not.
     """
     outputs = [axis.output for axis in axes]
-    best, index, seen = exact(np.zeros(outputs)), np.zeros(outputs, dtype=object), np.zeros(outputs, dtype=bool)
+    best, index, seen = exact(np.zeros(outputs, dtype=object)), np.zeros(outputs, dtype=object), np.zeros(outputs, dtype=bool)
     for kernel, (items, exist, inside) in enumerate(taps(x.items, axes, border)):
         counted = inside if border == "ignore" else exist
         better = counted & (~seen | flags(items > best))
