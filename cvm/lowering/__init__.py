@@ -7,25 +7,30 @@ denotes, tensor by tensor; where a rule is only bounded, the program's provenanc
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
+import cvm.lowering.convolution
 import cvm.lowering.elementwise
 import cvm.lowering.linear
 import cvm.lowering.logic
+import cvm.lowering.maxima
 import cvm.lowering.normalization
+import cvm.lowering.pooling
 import cvm.lowering.reduce
+import cvm.lowering.resampling
+import cvm.lowering.sampling
 import cvm.lowering.shape
-import cvm.lowering.sliding_window
-import cvm.lowering.softmax  # noqa: F401  (the imports enter the rules)
-from cvm.errors import Unsupported
+import cvm.lowering.softmax
+import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
 from cvm.lowering.finish import finished
 from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_codes
+from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
-from cvm.program.model import Exactness, Output, Program, Provenance
+from cvm.lowering.state import introduce_state, updated_variables
+from cvm.program.model import Exactness, Program, Provenance
 from cvm.quantization.exact import quantize_rationals
 
 __all__ = ["RULES", "lower"]
@@ -39,23 +44,19 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
     rule.
     """
     lowering = Lowering(graph, limits)
+    updated = updated_variables(lowering)
     for tensor in graph.tensors.values():
-        lowering.introduce(tensor)
+        if tensor.name in updated:
+            introduce_state(lowering, tensor)
+        else:
+            lowering.introduce(tensor)
     for operation in graph.operations:
         lower_rule = RULES.get(operation.name)
         if lower_rule is None:
             raise lowering.unsupported(operation, "this operation has no lowering rule")
         for name, result in zip(operation.outputs, lower_rule(lowering, operation), strict=True):
             _accept(lowering, operation, name, result)
-    outputs = []
-    for name in graph.outputs:
-        tensor = graph.tensors[name]
-        if name not in lowering.values:
-            raise Unsupported(
-                "lowering.unquantized", "an output needs a quantiser in graph.quant: the program gives its codes",
-                replace(tensor.location, tensor=name),
-            )  # fmt: skip
-        outputs.append(Output(name, lowering.values[name], linear_quantizer(tensor)))
+    outputs = [output(lowering, name) for name in graph.outputs]
     provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
     return finished(lowering.builder.build(outputs, provenance), lowering.values)
 

@@ -18,6 +18,7 @@ from cvm.lowering.form import (
     LinearForm,
     Shape,
     TableForm,
+    Term,
     code_form,
     known_codes,
     scale_and_offset,
@@ -153,8 +154,17 @@ class Lowering:
     # What rules write
 
     def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node whose name tells the tensor it serves; returns its value."""
-        (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+        """Add a node whose name tells the tensor it serves; returns its value.
+
+        Raises `Unsupported` (``lowering.range``) where its elements are not proven to fit 32 bits.
+        """
+        try:
+            (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+        except Invalid as error:
+            if error.code != "program.range":
+                raise
+            message = f"{operation.name} needs integers of more than 32 bits ({error.message}): quantise its operands"
+            raise Unsupported("lowering.range", f"{message} to fewer bits", self.location(operation)) from None
         return value
 
     def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
@@ -193,6 +203,9 @@ class Lowering:
             self.known[tensor.name] = self._contents(tensor)
 
     def _external(self, tensor: GraphTensor) -> None:
+        if tensor.quantizer is None and tensor.dtype != "scalar":
+            self._external_integers(tensor)
+            return
         quantizer = linear_quantizer(tensor)
         if quantizer is None:
             raise Unsupported(
@@ -203,6 +216,16 @@ class Lowering:
         shape = tensor.shape or (1,)
         self.builder.input(tensor.name, shape, quantizer=quantizer)
         self.forms[tensor.name] = code_form(tensor.name, shape, quantizer)
+        self.values[tensor.name] = tensor.name
+        self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
+
+    def _external_integers(self, tensor: GraphTensor) -> None:
+        """Logical tensors are given as 0 and 1, integer tensors as themselves: they need no quantiser."""
+        shape = tensor.shape or (1,)
+        lo, hi = (0, 1) if tensor.dtype == "logical" else (-(2**31 - 1), 2**31 - 1)
+        self.builder.input(tensor.name, shape, lo, hi)
+        one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
+        self.forms[tensor.name] = LinearForm(shape, (Term(tensor.name, one),), zero)
         self.values[tensor.name] = tensor.name
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 

@@ -1,4 +1,4 @@
-"""Matrix products with a constant matrix (NNEF 1.0.1 sections 4.7 and 4.9.2); see `sliding_window` for the algebra."""
+"""Matrix products with a constant matrix (NNEF 1.0.1 sections 4.7 and 4.9.2); see `convolution` for the algebra."""
 
 from __future__ import annotations
 

@@ -13,12 +13,13 @@ import numpy as np
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.elementwise import sum_of_operands
-from cvm.lowering.form import LinearForm, Term
-from cvm.lowering.operands import by_form, codes, codes_of, full_value, linear_operand, scaled, sum_of
+from cvm.lowering.form import Known, LinearForm, Term
+from cvm.lowering.operands import by_form, codes, codes_of, full_value, function, linear_operand, scaled, sum_of
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import rational
 
-__all__ = ["truth"]
+__all__ = ["not_zero", "truth"]
 
 _AT_LEAST_ZERO = LinearQuantizer((Fraction(1),), (Fraction(-1, 2),), 0, 1)
 """Code 1 stands for 1/2, code 0 for -1/2: the code of x is 1 exactly if x >= 0."""
@@ -121,3 +122,18 @@ def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         for term in terms:
             result = sum_of(result, LinearForm(shape, (term,), Rationals.scalar(0, len(shape))))
     return [result]
+
+
+def not_zero(lowering: Lowering, operation: GraphOperation, parameter: str) -> LinearForm:
+    """Whether an operand is not 0, as a logical tensor: the opposite of x >= 0 and -x >= 0."""
+    operand = lowering.operand(operation, parameter)
+    if isinstance(operand, LinearForm) and not operand.clamped:
+        forms = [operand, scaled(operand, lambda factor: -factor)]
+        sides = [codes_of(lowering, operation, form, _AT_LEAST_ZERO, "ge") for form in forms]
+        return _truth_form(lowering, operation, lowering.emit(operation, "broadcast_mul", *sides), True)
+    if isinstance(operand, Known):
+        bits = Rationals((operand.rationals().numerators != 0).astype(object) * 1)
+        return LinearForm(operand.shape, (), bits)
+    table = function(lowering, operation, [parameter], lambda x: rational(x.sign != 0))
+    value = codes_of(lowering, operation, table, _BIT, "true")
+    return _truth_form(lowering, operation, value, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -17,7 +18,19 @@ from cvm.quantization.exact import quantize_rationals
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real
 
-__all__ = ["by_form", "codes", "codes_of", "expanded", "full_value", "function", "linear_operand", "scaled", "sum_of"]
+__all__ = [
+    "by_form",
+    "codes",
+    "codes_of",
+    "expanded",
+    "full_value",
+    "function",
+    "integer_value",
+    "integers",
+    "linear_operand",
+    "scaled",
+    "sum_of",
+]
 
 
 def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, shape: Shape) -> Operand:
@@ -131,3 +144,20 @@ def full_value(lowering: Lowering, operation: GraphOperation, value: str, shape:
         return value
     zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
     return lowering.emit(operation, "broadcast_add", value, zeros)
+
+
+def integers(lowering: Lowering, operation: GraphOperation, parameter: str) -> str:
+    """An operand whose real numbers are integers (indices, logical values), as the value of these integers."""
+    return integer_value(lowering, operation, lowering.linear(operation, parameter), parameter)
+
+
+def integer_value(lowering: Lowering, operation: GraphOperation, form: LinearForm, what: str) -> str:
+    """The value of the integers that a form of integers stands for, at full extent."""
+    if not form.terms:
+        values = form.constant.broadcast(form.shape)
+        return lowering.tensor_constant(operation, values.numerators // values.denominator, what)
+    (term, *more) = form.terms
+    if not more and form.constant.is_zero() and term.factor.uniform and term.factor.item() == 1:
+        return full_value(lowering, operation, term.value, form.shape)
+    everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -(2**31 - 1), 2**31 - 1)
+    return codes_of(lowering, operation, form, everything, what)

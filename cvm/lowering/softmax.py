@@ -3,7 +3,8 @@
 y_i = exp(x_i) / sum_j exp(x_j) over codes x = s*q + b. With d_j = max(q) - q_j and E_j = 2^W * exp(-s*d_j) + e_j, where
 |e_j| <= 1/2 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most
 (1/2 + (n - 1)/2) / 2^W = n / 2^(W+1), because sum E >= 2^W and y_i <= 1. The code is then
-floor((2*K*E_i + (1 - 2*z)*S) / (2*S)), K = 1/scale and z = offset/scale of the result's quantiser, S = sum E.
+lo + floor((2*K*E_i + (1 - 2*z)*S) / (2*S)), where S = sum E, K = 1/scale and z = offset/scale + lo of the result's
+quantiser, whose least code lo stands for offset + scale*lo.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     two = lowering.tensor_constant(operation, np.array([2], dtype=object), "two")
     doubled = lowering.emit(operation, "broadcast_mul", total, two)
     quotient = lowering.emit(operation, "broadcast_div", numerator, doubled)
-    (codes,) = lowering.builder.add(
-        "clip", (quotient,), {"a_min": quantizer.lo, "a_max": quantizer.hi}, name=operation.outputs[0]
-    )
+    codes = lowering.emit(operation, "clip", quotient, a_min=0, a_max=quantizer.hi - quantizer.lo)
+    if quantizer.lo:
+        least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "least")
+        codes = lowering.emit(operation, "broadcast_add", codes, least)
     if count == 1:
         return [Coded(codes, note="softmax of one item")]
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
@@ -63,10 +65,15 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 
 def _width(quantizer: LinearQuantizer, count: int) -> int:
     """The widest table for which 2*K*E + (1 - 2*z)*S stays within int32."""
-    rise = 2 / quantizer.scale[0]
-    shift = max(Fraction(0), 1 - 2 * quantizer.offset[0] / quantizer.scale[0])
-    most = math.ceil(rise + shift * count) + 1
+    rise, shift = _coefficients(quantizer)
+    most = math.ceil(rise + max(Fraction(0), shift) * count) + 1
     return min(24, (_INT32_MAX // most).bit_length() - 1)
+
+
+def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
+    """2*K and 1 - 2*z."""
+    scale = quantizer.scale[0]
+    return 2 / scale, 1 - 2 * (quantizer.offset[0] / scale + quantizer.lo)
 
 
 def _numerator(
@@ -74,8 +81,7 @@ def _numerator(
     count: int,
 ) -> tuple[str, Fraction]:  # fmt: skip
     """2*K*E + (1 - 2*z)*S, at least zero, and the error it adds to the code before rounding, in steps."""
-    rise = 2 / quantizer.scale[0]
-    shift = 1 - 2 * quantizer.offset[0] / quantizer.scale[0]
+    rise, shift = _coefficients(quantizer)
     exact = rise.denominator == shift.denominator == 1
     bits = 0 if exact else max(0, _MULTIPLIER_BITS - max(int(rise), int(abs(shift))).bit_length())
     factors = [round_fraction(factor * 2**bits, "half_up") for factor in (rise, shift)]

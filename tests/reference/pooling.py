@@ -19,7 +19,7 @@ def _maxima(x: Tensor, axes: list[Axis], border: str) -> tuple[Items, Items]:
     A constant border takes part with its zeros, an ignored one does not.
     """
     outputs = [axis.output for axis in axes]
-    best, index, seen = exact(np.zeros(outputs)), np.zeros(outputs, dtype=object), np.zeros(outputs, dtype=bool)
+    best, index, seen = np.zeros(outputs, dtype=object), np.zeros(outputs, dtype=object), np.zeros(outputs, dtype=bool)
     for kernel, (items, exist, inside) in enumerate(taps(x.items, axes, border)):
         counted = inside if border == "ignore" else exist
         better = counted & (~seen | flags(items > best))
@@ -81,7 +81,7 @@ def sample(
     axes = window(x.shape, size, padding, stride, dilation)
     require(chosen.shape == tuple(axis.output for axis in axes), "index has the shape of output")
     require(bool(((chosen >= 0) & (chosen < prod(size))).all()), "indices are positions in the window")
-    result = exact(np.zeros(chosen.shape))
+    result = np.zeros(chosen.shape, dtype=object)
     for kernel, (items, _, inside) in enumerate(taps(x.items, axes, border)):
         here = chosen == kernel
         require(border != "ignore" or bool(inside[here].all()), "no index points to an ignored item")

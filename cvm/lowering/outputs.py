@@ -1,0 +1,57 @@
+"""The outputs of a program: codes where a tensor has a quantiser, integers where it is made of integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphTensor
+from cvm.lowering.context import Lowering, linear_quantizer
+from cvm.lowering.form import Known, LinearForm
+from cvm.lowering.operands import integer_value
+from cvm.program.model import Exactness, Output
+
+__all__ = ["output"]
+
+
+def output(lowering: Lowering, name: str) -> Output:
+    """The output for a tensor of the graph.
+
+    Logical tensors are given as 0 and 1 and integer tensors as their integers, without a quantiser. Raises
+    `Unsupported` (``lowering.unquantized``) for real numbers without one.
+    """
+    tensor = lowering.graph.tensors[name]
+    quantizer = linear_quantizer(tensor)
+    if name in lowering.values:
+        return Output(name, lowering.values[name], quantizer)
+    if name in lowering.known and (quantizer is not None or tensor.dtype != "scalar"):
+        return Output(name, _constant(lowering, tensor, lowering.known[name]), quantizer)
+    if tensor.dtype == "scalar":
+        raise Unsupported(
+            "lowering.unquantized",
+            f"the output {name!r} needs a quantiser in graph.quant: a program gives codes, and without a quantiser "
+            "these real numbers have none",
+            replace(tensor.location, tensor=name),
+        )
+    (operation,) = (operation for operation in lowering.graph.operations if name in operation.outputs)
+    form = lowering.linear_of(name, operation, name)
+    assert isinstance(form, LinearForm)
+    value = integer_value(lowering, operation, form, "output")
+    lowering.values[name] = value
+    lowering.report.append(Exactness(name, value, Fraction(0), note="integers"))
+    return Output(name, value)
+
+
+def _constant(lowering: Lowering, tensor: GraphTensor, known: Known) -> str:
+    codes = known.codes
+    if tensor.quantizer is None:
+        values = known.rationals().broadcast(known.shape)
+        codes = values.numerators // values.denominator
+    value = lowering.builder.constant(codes.astype(np.int64), name=tensor.name)
+    lowering.values[tensor.name] = value
+    lowering.report[:] = [item for item in lowering.report if item.tensor != tensor.name]
+    lowering.report.append(Exactness(tensor.name, value, Fraction(0), note="constant"))
+    return value

@@ -1,0 +1,127 @@
+"""Box filters (NNEF 1.0.1 section 4.3.2), average and root-mean-square pooling (4.9.3).
+
+A box filter is separable: a sum along one axis after the other, batch and channels included. Over the last two axes of
+a tensor of rank 4 it is one depth-wise convolution with ones. Border 'ignore' leaves out what lies outside: the sum has
+fewer items there, and with ``normalize`` it is divided by their number; any other border divides by the volume.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cvm.graph import GraphOperation
+from cvm.lowering.axis_sums import AxisSum, moved_to_zero, spread, summed
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.convolution import Kernel, correlated
+from cvm.lowering.form import LinearForm, Term, constant_of
+from cvm.lowering.operands import scaled
+from cvm.lowering.staircase import quantized_function
+from cvm.lowering.table import folded, tabulate
+from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import FUNCTIONS, Real, rational
+
+__all__ = ["boxed"]
+
+_FEW = 2**12
+"""Numbers of which a table is made rather than a search among thresholds."""
+
+
+@rule("box", "avg_pool")
+def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of each window, divided by its size for ``normalize`` and for an average."""
+    form = lowering.linear(operation, "input")
+    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    normalize = operation.name == "avg_pool" or bool(operation.attributes["normalize"])
+    return [boxed(lowering, operation, form, axes, normalize)]
+
+
+@rule("debox")
+def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of the items whose windows reach each position of the up-scaled space."""
+    form = lowering.linear(operation, "input")
+    shape = lowering.output_shape(operation)
+    axes = reverse_axes_of(lowering, operation, form.shape, integers(operation, "size"), shape)
+    return [boxed(lowering, operation, form, axes, bool(operation.attributes["normalize"]))]
+
+
+def boxed(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis], normalize: bool
+) -> LinearForm:
+    """The sums of windows over all axes, or their means."""
+    plane = len(axes) == 4 and axes[0].identity and axes[1].identity and not any(axis.reverse for axis in axes)
+    if plane and any(axis.size > 1 for axis in axes):
+        kernel = Kernel.ones(form.shape[1], [axis.size for axis in axes[2:]])
+        total = correlated(lowering, operation, form, kernel, axes[2:])
+    else:
+        total = summed(lowering, operation, form, [None if axis.identity else AxisSum.of(axis) for axis in axes])
+    if not normalize:
+        return total
+    divisor = _counts(lowering, operation, axes)
+    return scaled(total, lambda items: items / divisor)
+
+
+def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]) -> Rationals:
+    """What each window is divided by: its volume, or with border 'ignore' the number of items inside."""
+    rank = len(axes)
+    counts = Rationals.scalar(math.prod(axis.size for axis in axes), rank)
+    if axes[0].border != "ignore":
+        return counts
+    counts = Rationals.scalar(1, rank)
+    for i, axis in enumerate(axes):
+        inside = axis.inside().sum(axis=1)
+        if not inside.all():
+            raise lowering.unsupported(
+                operation, "a window has no item outside of the ignored border: there is no average"
+            )
+        along = [1] * rank
+        distinct = inside[:1] if (inside == inside[0]).all() else inside
+        along[i] = distinct.size
+        counts = counts * Rationals(distinct.astype(object).reshape(along))
+    return counts
+
+
+@rule("rms_pool")
+def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
+
+    The mean is a linear form of one or two sums, of q^2 and of q; its root is compared with every threshold t between
+    two codes of the result by way of t^2.
+    """
+    form = lowering.linear(operation, "input")
+    squares = _squared(lowering, operation, form)
+    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    mean = boxed(lowering, operation, squares, axes, True)
+    return [_root(lowering, operation, mean)]
+
+
+def _squared(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The square of a sum: the squares and products of its integers, moved to those around zero, and the integers."""
+    form = moved_to_zero(lowering, operation, spread(lowering, operation, form, range(form.rank)), ())
+    two = Rationals.scalar(2, form.rank)
+    terms = []
+    for i, first in enumerate(form.terms):
+        size = lowering.emit(operation, "abs", first.value)  # a square is proven not to be negative
+        terms.append(Term(lowering.emit(operation, "broadcast_mul", size, size), first.factor * first.factor))
+        for second in form.terms[i + 1 :]:
+            product = lowering.emit(operation, "broadcast_mul", first.value, second.value)
+            terms.append(Term(product, two * first.factor * second.factor))
+        if not form.constant.is_zero():
+            terms.append(Term(first.value, two * first.factor * form.constant))
+    return LinearForm(form.shape, tuple(terms), form.constant * form.constant)
+
+
+def _root_of_mean(mean: Real) -> Real:
+    """The root; a combination of integers that would give a negative mean of squares does not occur."""
+    return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
+
+
+def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
+    quantizer = lowering.quantizer(operation)
+    if not mean.terms:
+        return folded(lowering, operation, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
+    entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
+    if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
+        return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
+    return quantized_function(lowering, operation, mean, quantizer, lambda t: None if t <= 0 else t * t)

@@ -1,0 +1,224 @@
+"""Sliding windows: quantisers per channel, computed filters, FORMAL, refusals, and geometry at its edges."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cvm.errors import Unsupported
+from cvm.executors import create
+from cvm.frontends import nnef
+from cvm.graph import QuantizedGraph
+from cvm.lowering import lower
+from cvm.program import Program, verify
+from cvm.quantization import LinearQuantizer
+from tests.lowering.documents import Document, assert_exact
+from tests.lowering.window_documents import OPERATIONS
+from tests.reference.exact import model
+
+RANDOMS = st.randoms(use_true_random=False)
+
+
+def compiled(document: Document, output: str) -> Program:
+    with TemporaryDirectory() as folder:
+        document.write(Path(folder), output)
+        return lower(nnef.load(Path(folder)))
+
+
+def check(document: Document, output: str) -> Program:
+    with TemporaryDirectory() as folder:
+        return assert_exact(document, output, Path(folder))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("seed", range(2))
+def test_formal_and_numpy_agree(operation: str, seed: int) -> None:
+    document, output = OPERATIONS[operation](Random(100 + seed))
+    verified = verify(compiled(document, output))
+    (feed,) = document.feeds(1)[2:]
+    numpy, formal = (create(name, verified).run(feed, {}, "all").values for name in ("numpy", "formal"))
+    assert all(np.array_equal(numpy[name], formal[name]) for name in formal)
+
+
+# Quantisers per channel
+
+
+def per_channel(document: Document, name: str, count: int, axis: int) -> LinearQuantizer:
+    """Give a tensor a range per index of an axis, for the evaluator; returns the quantiser."""
+    low = [Fraction(round(document.random.uniform(-1.2, 0.1), 4)).limit_denominator(10**4) for _ in range(count)]
+    high = [item + Fraction(document.random.randint(3000, 12000), 10**4) for item in low]
+    lists = ", ".join(f"{side} = {[float(item) for item in items]}" for side, items in (("min", low), ("max", high)))
+    document.quantisers[name] = f"min_max_linear_quantize({lists}, bits = 8, signed = false, symmetric = false)"
+    scale = tuple((h - item) / 255 for h, item in zip(high, low, strict=True))
+    return LinearQuantizer(scale, tuple(low), 0, 255, axis if count > 1 else None)
+
+
+def check_per_channel(document: Document, output: str, quantizers: dict[str, LinearQuantizer]) -> None:
+    """As `check`; lists of ranges reach the graph directly, and the evaluator by its own reading of them."""
+    axes = {name: quantizer.axis for name, quantizer in quantizers.items() if quantizer.axis is not None}
+    oracle = model(document.text(output), document.quantisation(), lambda label: document.stored[label], axes)
+    for name in quantizers:
+        del document.quantisers[name]
+    with TemporaryDirectory() as folder:
+        document.write(Path(folder), output)
+        graph: QuantizedGraph = nnef.load(Path(folder))
+    tensors = {
+        name: replace(tensor, quantizer=quantizers.get(name, tensor.quantizer))
+        for name, tensor in graph.tensors.items()
+    }
+    program = lower(replace(graph, tensors=MappingProxyType(tensors)))
+    executor = create("numpy", verify(program))
+    for feed in document.feeds():
+        values, expected = executor.run(feed, {}, "all").values, oracle.run(feed)
+        for item in program.provenance.exactness:
+            if item.value:
+                exact = expected.codes[item.tensor]
+                assert np.array_equal(values[item.value].reshape(exact.shape), exact), document.text(output)
+
+
+CALLS = {
+    "conv": "conv({x}, {w}, 0.125, border = '{border}', padding = [(1, 1), (2, 0)], stride = [2, 1])",
+    "depth-wise": "conv({x}, {d}, 0.125, border = '{border}', padding = [(1, 1), (2, 0)], groups = 0)",
+    "deconv": "deconv({x}, {v}, 0.125, border = '{border}', padding = [(1, 1), (2, 0)], stride = [2, 1])",
+    "grouped deconv": "deconv({x}, {g}, 0.125, border = '{border}', padding = [], stride = [2, 1], groups = 3)",
+    "box": "box({x}, size = [1, 1, 2, 3], border = '{border}', padding = [(0, 0), (0, 0), (1, 1), (2, 0)])",
+    "max_pool": "max_pool({x}, size = [1, 1, 2, 3], border = '{border}', padding = [(0, 0), (0, 0), (1, 1), (2, 0)])",
+    "max over channels": "max_pool({x}, size = [1, 2, 2, 3], border = '{border}', padding = [])",
+    "rms_pool": "rms_pool({x}, size = [1, 1, 2, 2], border = '{border}', padding = [])",
+    "upsample": "multilinear_upsample({x}, factor = [2, 2], border = '{border}')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", CALLS)
+@settings(max_examples=12, deadline=None)
+@given(random=RANDOMS)
+def test_quantisers_per_channel(operation: str, random: Random) -> None:
+    document = Document(random)
+    x = document.external((1, 3, 4, 5))
+    shapes = {"w": (4, 3, 2, 3), "d": (6, 1, 2, 3), "v": (3, 4, 2, 3), "g": (3, 2, 2, 3)}
+    call, names = CALLS[operation], {"x": x, "border": random.choice(["constant", "replicate"])}
+    quantizers = {}
+    for name, shape in shapes.items():
+        if "{" + name + "}" in call:
+            names[name] = document.variable(shape)
+            axis = {"w": 0, "d": 0, "v": 1, "g": random.choice([0, 1])}[name]
+            quantizers[names[name]] = per_channel(document, names[name], shape[axis], axis)
+    if operation not in ("conv", "deconv"):
+        quantizers[x] = per_channel(document, x, 3, 1)
+    output = document.apply(call.format(**names))
+    if operation in ("box", "max_pool", "rms_pool", "upsample") and random.random() < 0.5:
+        quantizers[output] = per_channel(document, output, 3, 1)
+    check_per_channel(document, output, quantizers)
+
+
+# Filters that are computed
+
+
+@settings(max_examples=25, deadline=None)
+@given(RANDOMS, st.sampled_from(["conv", "deconv"]))
+def test_a_computed_filter_is_multiplied(random: Random, operation: str) -> None:
+    document = Document(random)
+    groups = random.choice([1, 2])
+    x, w = document.external((1, 2, 4, 4)), document.external((2, 2 // groups, 2, 3))
+    # With zero a code on one side there are two accumulators at most.
+    for name in random.choice([(x,), (w,), (x, w)]):
+        document.quantisers[name] = f"linear_quantize(min = {random.choice([0.0, -0.5])}, max = 0.775, bits = 8)"
+    geometry = f"padding = [(1, 0), (1, 2)], stride = [{random.randint(1, 2)}, 1], groups = {groups}"
+    bias = document.external((1, 2))
+    document.quantisers[bias] = document.quantisers[w]
+    check(document, document.apply(f"{operation}({x}, {w}, 0.25, {geometry})"))
+
+
+# What is refused
+
+
+def refusal(document: Document, output: str) -> Unsupported:
+    with pytest.raises(Unsupported) as caught:
+        compiled(document, output)
+    assert caught.value.location.op is not None
+    return caught.value
+
+
+def test_a_window_in_the_ignored_border_altogether_is_refused() -> None:
+    for call in ("max_pool", "avg_pool"):
+        document = Document(Random(0))
+        x = document.external((1, 1, 3, 3))
+        output = document.apply(
+            f"{call}({x}, size = [1, 1, 1, 1], border = 'ignore', padding = [(0, 0), (0, 0), (1, 0), (0, 0)])"
+        )
+        assert "ignored border" in refusal(document, output).message
+
+
+def test_an_index_outside_of_the_window_is_refused() -> None:
+    document = Document(Random(0))
+    x = document.external((1, 1, 4, 4))
+    index = document.apply(f"argmax_pool({x}, size = [1, 1, 2, 2], padding = [])", quantised=False)
+    output = document.apply(f"sample({x}, {index}, size = [1, 1, 1, 2], padding = [])")
+    assert "positions 0 to 1" in refusal(document, output).message
+
+
+def test_wide_sums_of_wide_sums_are_refused_naming_the_tensor() -> None:
+    document = Document(Random(0))
+    x = document.external((1, 64, 8, 8))
+    first = document.apply(f"conv({x}, {document.variable((64, 64, 3, 3))}, 0.0)", quantised=False)
+    output = document.apply(f"conv({first}, {document.variable((64, 64, 3, 3))}, 0.0)")
+    error = refusal(document, output)
+    assert error.code in ("lowering.range", "lowering.unprovable")
+    assert error.location.tensor == output
+
+
+def test_an_irrational_operand_is_refused_naming_it() -> None:
+    document = Document(Random(0))
+    inner = document.apply(f"sigmoid({document.external((1, 1, 4, 4))})", quantised=False)
+    error = refusal(document, document.apply(f"box({inner}, size = [1, 1, 2, 2])"))
+    assert error.code == "lowering.unquantized"
+    assert inner in error.message
+
+
+# Geometry at its edges
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "conv({x}, {w}, 0.0, padding = [(9, 9), (9, 9)], stride = [3, 7])",
+        "conv({x}, {w}, 0.0, padding = [(-1, -1), (0, -1)])",
+        "deconv({x}, {w}, 0.0, padding = [(4, 4), (4, 4)], stride = [5, 5])",
+        "deconv({x}, {w}, 0.0, padding = [(2, 2), (2, 2)], stride = [1, 1], dilation = [2, 1], border = 'replicate')",
+        "box({x}, size = [1, 1, 9, 9], padding = [(0, 0), (0, 0), (4, 4), (4, 4)], border = 'replicate')",
+        "box({x}, size = [1, 2, 4, 4], padding = [(0, 0), (0, 0), (0, 0), (0, 0)], normalize = true)",
+        "max_pool({x}, size = [1, 2, 4, 4], padding = [(0, 0), (0, 0), (0, 0), (0, 0)])",
+        "max_pool({x}, size = [1, 1, 2, 2], padding = [(0, 0), (0, 0), (3, 3), (3, 3)])",
+        "debox({x}, size = [1, 1, 1, 1], stride = [1, 1, 3, 3], padding = [(0, 0), (0, 0), (0, 0), (0, 0)])",
+        "multilinear_upsample({x}, factor = [1, 5], method = 'aligned')",
+    ],
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_extreme_geometry_is_exact(call: str, seed: int) -> None:
+    document = Document(Random(seed))
+    x = document.external((1, 2, 4, 4))
+    w = document.variable((2, 2, 2, 3)) if "{w}" in call else ""
+    check(document, document.apply(call.format(x=x, w=w)))
+
+
+@pytest.mark.parametrize("operation", ["box", "max_pool", "argmax_pool"])
+def test_tensors_of_rank_eight(operation: str) -> None:
+    document = Document(Random(0))
+    x = document.external((1, 2, 2, 1, 2, 2, 3, 3))
+    tail = "stride = [1, 1, 1, 1, 1, 1, 2, 1], padding = []"
+    call = f"{operation}({x}, size = [1, 1, 2, 1, 1, 2, 3, 2], {tail})"
+    check(document, document.apply(call, -4.0, 4.0, quantised=operation != "argmax_pool"))
+
+
+def test_a_convolution_over_four_axes() -> None:
+    document = Document(Random(0))
+    x = document.external((2, 2, 3, 2, 3, 3))
+    w = document.variable((2, 1, 2, 2, 2, 3))
+    check(document, document.apply(f"conv({x}, {w}, 0.0, border = 'reflect-even', groups = 2)"))
