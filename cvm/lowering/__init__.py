@@ -26,12 +26,11 @@ from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
 from cvm.lowering.finish import finished
-from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_codes
+from cvm.lowering.form import Known, LinearForm, code_form, constant_of, requantized
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Program, Provenance
-from cvm.quantization.exact import quantize_rationals
 
 __all__ = ["RULES", "lower"]
 
@@ -70,7 +69,7 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
         result = constant_of(result)
     if isinstance(result, Known):
         if quantizer is not None:
-            result = known_codes(quantize_rationals(result.rationals().broadcast(shape), quantizer), quantizer)
+            result = requantized(result, shape, quantizer)
         lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
         lowering.known[name] = result
         return

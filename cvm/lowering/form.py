@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization import LinearQuantizer
-from cvm.quantization.exact import round_fraction
+from cvm.quantization.exact import quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real
 
@@ -33,6 +33,7 @@ __all__ = [
     "constant_of",
     "known_codes",
     "nearest_zero",
+    "requantized",
     "scale_and_offset",
 ]
 
@@ -160,3 +161,13 @@ def constant_of(form: LinearForm) -> Known:
     values = form.constant.broadcast(form.shape)
     scale = Rationals.scalar(Fraction(1, values.denominator), form.rank)
     return Known(values.numerators, scale, Rationals.scalar(0, form.rank))
+
+
+def requantized(known: Known, shape: Shape, quantizer: LinearQuantizer) -> Known:
+    """The constant at full extent under a quantiser. Codes of that very quantiser stay what they are."""
+    scale, offset = scale_and_offset(quantizer, len(shape))
+    if known.shape == shape and known.scale.equals(scale) and known.offset.equals(offset):
+        lo, hi = int(known.codes.min()), int(known.codes.max())
+        if quantizer.lo <= lo and hi <= quantizer.hi:
+            return known_codes(known.codes, quantizer)
+    return known_codes(quantize_rationals(known.rationals().broadcast(shape), quantizer), quantizer)

@@ -90,6 +90,10 @@ class Rationals:
         """The same rationals at full extent."""
         return self.moved(lambda items: np.broadcast_to(items, tuple(shape)))
 
+    def equals(self, other: Rationals) -> bool:
+        """Whether both are the same rational at every index."""
+        return bool((self.numerators * other.denominator == other.numerators * self.denominator).all())
+
     def is_zero(self) -> bool:
         """Whether every item is zero."""
         return not self.numerators.any()
