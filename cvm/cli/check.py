@@ -60,7 +60,7 @@ def command(
         raise Usage(f"there is nothing to compare with {executors!r}")
     verified = open_program(program)
     made: list[Executor] = [create(name, verified, threads) for name in names]
-    _, samples = arrange(verified.program, read_inputs(inputs, verified.program), cycles)
+    _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs), cycles)
     with progress("comparing", sum(map(len, samples))) as advance:
         agreement = compare(verified.program, made, samples, advance) if len(made) > 1 else None
         if sample is not None and (agreement is None or agreement.difference is None):

@@ -11,37 +11,37 @@ from cvm.cli.failures import Usage
 from cvm.errors import CvmError, Invalid, Location
 
 if TYPE_CHECKING:
-    from cvm.program.model import Input, Program
+    from cvm.program.model import Input
 
 __all__ = ["read_inputs"]
 
 
-def read_inputs(specs: Sequence[str], program: Program) -> dict[str, Array]:
+def read_inputs(specs: Sequence[str], inputs: Sequence[Input]) -> dict[str, Array]:
     """The arrays of all ``-i`` options by the name of the input. Raises `Usage` where it is not clear whose one is."""
     arrays: dict[str, Array] = {}
     for spec in specs:
-        for name, array in _read(spec, program).items():
+        for name, array in _read(spec, inputs).items():
             if name in arrays:
                 raise Usage(f"the input {name!r} is given twice")
             arrays[name] = array
-    missing = [item.value.name for item in program.inputs if item.value.name not in arrays]
+    missing = [item.value.name for item in inputs if item.value.name not in arrays]
     if missing:
-        listed = ", ".join(f"{item.value.name} {list(item.value.shape)}" for item in program.inputs)
+        listed = ", ".join(f"{item.value.name} {list(item.value.shape)}" for item in inputs)
         raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}")
     return arrays
 
 
-def _read(spec: str, program: Program) -> dict[str, Array]:
+def _read(spec: str, inputs: Sequence[Input]) -> dict[str, Array]:
     name, file, member = _parts(spec)
     path = Path(file)
     try:
         kind = kind_of(path)
         if kind == "npz":
-            return _from_archive(path, name, member, program)
+            return _from_archive(path, name, member, inputs)
         if member is not None:
             raise Usage(f"{file} holds one array: there is no member {member!r} in it")
-        chosen = name if name is not None else _only_input(spec, program)
-        return {chosen: read_npy(path) if kind == "npy" else _from_tensor_file(path, _input(chosen, program))}
+        chosen = name if name is not None else _only_input(spec, inputs)
+        return {chosen: read_npy(path) if kind == "npy" else _from_tensor_file(path, _input(chosen, inputs))}
     except CvmError as error:
         raise error.at(file=file) from None
 
@@ -60,26 +60,26 @@ def _parts(spec: str) -> tuple[str | None, str, str | None]:
     return name, file, member
 
 
-def _only_input(spec: str, program: Program) -> str:
-    names = [item.value.name for item in program.inputs]
+def _only_input(spec: str, inputs: Sequence[Input]) -> str:
+    names = [item.value.name for item in inputs]
     if len(names) != 1:
         raise Usage(f"say which input {spec} is: -i NAME={spec}; the inputs are {', '.join(names) or 'none'}")
     return names[0]
 
 
-def _from_archive(path: Path, name: str | None, member: str | None, program: Program) -> dict[str, Array]:
+def _from_archive(path: Path, name: str | None, member: str | None, inputs: Sequence[Input]) -> dict[str, Array]:
     members = npz_members(path)
-    inputs = [item.value.name for item in program.inputs]
+    names = [item.value.name for item in inputs]
     if name is None and member is None:
-        if len(members) == 1 and len(inputs) == 1:
-            return {inputs[0]: read_npz(path, members[0])}
-        return {each: read_npz(path, each) for each in _known(path, members, inputs)}
+        if len(members) == 1 and len(names) == 1:
+            return {names[0]: read_npz(path, members[0])}
+        return {each: read_npz(path, each) for each in _known(path, members, names)}
     if member is None:
         member = name if name in members else (members[0] if len(members) == 1 else None)
         if member is None:
             raise Usage(f"say which array: -i {name}={path}:MEMBER; there are {', '.join(members) or 'none'}")
     if name is None:
-        name = member if member in inputs else _only_input(f"{path}:{member}", program)
+        name = member if member in names else _only_input(f"{path}:{member}", inputs)
     return {name: read_npz(path, member)}
 
 
@@ -91,8 +91,8 @@ def _known(path: Path, members: Sequence[str], inputs: Sequence[str]) -> Sequenc
     return members
 
 
-def _input(name: str, program: Program) -> Input | None:
-    return next((item for item in program.inputs if item.value.name == name), None)
+def _input(name: str, inputs: Sequence[Input]) -> Input | None:
+    return next((item for item in inputs if item.value.name == name), None)
 
 
 def _from_tensor_file(path: Path, item: Input | None) -> Array:

@@ -2,71 +2,205 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from cvm.cli.declaration import Command, Group
-from cvm.cli.options import Json
-from cvm.cli.output import say, show
+from cvm.cli.failures import Usage
+from cvm.cli.options import Cycles, Inputs, Json
+from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cvm.frontends.nnef import Dialect
+    from cvm.graph import QuantizedGraph
+    from cvm.program.model import Input
+
 __all__ = ["GROUP"]
 
 _INVALID = 3
+_DIALECTS = ("auto", "1.0.1", "khronos")
+_COLUMNS = ("min", "max", "mean", "std")
+
+DialectName = Annotated[
+    str,
+    typer.Option(
+        "--dialect",
+        metavar="auto|1.0.1|khronos",
+        help="What is admitted: the specification, what the Khronos tools add, or whatever a document needs.",
+    ),
+]
+
+Lower = Annotated[
+    list[str],
+    typer.Option("--lower", metavar="NAME", help="Expand this compound operation by its definition. May be repeated."),
+]
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder, an archive or a document.")]
+
+
+def _dialect(name: str) -> Dialect:
+    if name not in _DIALECTS:
+        raise Usage(f"expected --dialect {', '.join(_DIALECTS)}, found {name!r}")
+    return cast("Dialect", name)
 
 
 def check(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH..", help="Models: folders, archives (.tgz) or documents (.nnef).")
+        list[Path],
+        typer.Argument(
+            metavar="PATH..",
+            help="Models (folders, archives, documents), tensor files (.dat) and quantisation files (.quant).",
+        ),
     ],
+    dialect: DialectName = "auto",
     as_json: Json = False,
 ) -> int:
-    """Say of each model whether it is valid, and which rule of NNEF 1.0.1 it breaks otherwise.
+    """Say of each path whether it is valid, and which rules it breaks otherwise.
 
     The exit code is 3 if one is not valid. A folder without any .dat file is a bare document; with one, all are needed.
     """
     from cvm.frontends import nnef
 
-    results = [nnef.check(path).to_json() for path in paths]
+    reports = nnef.check_paths(paths, dialect=_dialect(dialect))
+    document = reports.to_json()
+    results = document["results"]
     code = 0 if all(result["valid"] for result in results) else _INVALID
-    return show({"results": results}, lambda console: _render(console, results), as_json, code)
+    return show(document, lambda console: _verdicts(console, results), as_json, code)
 
 
-def _render(console: Console, results: list[dict[str, Any]]) -> None:
+def _verdicts(console: Console, results: list[dict[str, Any]]) -> None:
     for result in results:
-        path = result["path"]
         if result["valid"]:
-            say(console, f"valid    {path}: {len(result['shapes'])} tensors")
-        else:
-            section = f", section {result['section']}" if result["section"] else ""
-            say(console, f"invalid  {result['message']} ({result['class']}{section})")
+            say(console, f"valid    {result['path']}: {len(result['shapes'])} tensors")
+            continue
+        for error in result["errors"]:
+            place = ":".join(str(part) for part in (result["path"], error["line"], error["column"]) if part is not None)
+            section = f", section {error['section']}" if error["section"] else ""
+            say(console, f"invalid  {place}: {error['message']} ({error['class']}{section})")
+            if error["excerpt"]:
+                say(console, error["excerpt"])
 
 
 def flatten(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A model: a folder, an archive or a document.")],
+    path: Model,
+    dialect: DialectName = "auto",
+    lower: Lower = [],  # noqa: B006  (Typer makes a list of its own from it)
     as_json: Json = False,
 ) -> int:
     """Print a document flat: one operation per line, fragments expanded, every argument concrete."""
     from cvm.frontends import nnef
 
-    text = nnef.flatten(path)
+    text = nnef.flatten(path, dialect=_dialect(dialect), lower=lower)
     return show({"text": text}, lambda console: print(text, end="", file=console.file), as_json)
 
 
+def upgrade(path: Model, as_json: Json = False) -> int:
+    """Print the document of NNEF 1.0.1 that means the same as a provisional one."""
+    from cvm.frontends import nnef
+
+    text = nnef.upgrade(path)
+    return show({"text": text}, lambda console: print(text, end="", file=console.file), as_json)
+
+
+def run(
+    path: Model,
+    inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")
+    ] = None,
+    pseudo_quantize: Annotated[
+        bool, typer.Option("--pseudo-quantize", help="Round every tensor that carries a quantiser, in float64.")
+    ] = False,
+    capture: Annotated[
+        str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write.")
+    ] = None,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Show extremes, mean and deviation of every tensor instead.")
+    ] = False,
+    cycles: Cycles = False,
+    as_json: Json = False,
+) -> int:
+    """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
+    from cvm.arrays import npz_bytes
+    from cvm.cli.feeds import read_inputs
+    from cvm.frontends import nnef
+    from cvm.frontends.nnef import reference
+
+    graph = nnef.load(path)
+    evaluator = reference.Reference(graph, pseudo_quantize)
+    feeds = read_inputs(inputs, _inputs(graph))
+    if statistics:
+        with working("evaluating"):
+            found = reference.statistics(evaluator, feeds, cycles)
+        rows = {
+            name: {key: getattr(item, key) for key in ("min", "max", "mean", "std")} for name, item in found.items()
+        }
+        return show({"statistics": rows}, lambda console: _statistics(console, rows), as_json)
+    wanted: Literal["all"] | list[str] | None = "all" if capture == "all" else capture.split(",") if capture else None
+    with working("evaluating"):
+        results = (evaluator.run_cycles if cycles else evaluator.run)(feeds, capture=wanted)
+    document: dict[str, Any] = {"outputs": {name: list(results[name].shape) for name in graph.outputs}}
+    if output is not None:
+        data = npz_bytes(results)
+        write_file(output, data)
+        document["file"] = {"path": str(output), "bytes": len(data)}
+    return show(document, lambda console: _outputs(console, document), as_json)
+
+
+def _inputs(graph: QuantizedGraph) -> list[Input]:
+    """The inputs of a graph, as the readers of arrays know them."""
+    from cvm.program.model import Input, Value
+    from cvm.quantization import LinearQuantizer
+
+    tensors = [graph.tensors[name] for name in graph.inputs]
+    return [
+        Input(
+            Value(tensor.name, tensor.shape, 0, 0),
+            tensor.quantizer if isinstance(tensor.quantizer, LinearQuantizer) else None,
+        )
+        for tensor in tensors
+    ]
+
+
+def _number(value: float) -> float | str:
+    """A number for a document; JSON has no infinities."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _statistics(console: Console, rows: dict[str, dict[str, float | str]]) -> None:
+    headings = ("tensor", *(f"{column}>" for column in _COLUMNS))
+    table(console, headings, ((name, *(f"{float(item):.6g}" for item in row.values())) for name, row in rows.items()))
+
+
+def _outputs(console: Console, document: dict[str, Any]) -> None:
+    table(console, ("output", "shape"), document["outputs"].items())
+    if "file" in document:
+        say(console, f"wrote  {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
 GROUP = Group(
-    "Validate and print NNEF documents.",
+    "Validate, print, upgrade and evaluate NNEF documents.",
     {
         "check": Command(
             check,
             (
                 "cvm nnef check model/",
-                "cvm nnef check *.nnef --json",
+                "cvm nnef check *.nnef --dialect 1.0.1 --json",
             ),
         ),
-        "flatten": Command(flatten, ("cvm nnef flatten model/graph.nnef",)),
+        "flatten": Command(flatten, ("cvm nnef flatten model/graph.nnef --lower softmax",)),
+        "upgrade": Command(upgrade, ("cvm nnef upgrade old/graph.nnef",)),
+        "run": Command(
+            run,
+            (
+                "cvm nnef run model/ -i photo.npy -o result.npz",
+                "cvm nnef run model/ -i photo.npy --pseudo-quantize --statistics",
+            ),
+        ),
     },
 )

@@ -54,7 +54,7 @@ def command(
     with working("running"):
         verified = open_program(program)
         session = Session(verified, executor, threads)
-        result = session.run(read_inputs(inputs, verified.program), captured, cycles)
+        result = session.run(read_inputs(inputs, verified.program.inputs), captured, cycles)
     document = {
         "digest": verified.program.digest,
         "executor": session.executor,

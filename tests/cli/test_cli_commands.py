@@ -291,7 +291,7 @@ def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
     outcome = cvm("nnef", "check", MODEL, "bad.nnef", "--json")
     assert outcome.code == 3
     good, bad = outcome.document["results"]
-    assert list(good) == ["path", "valid", "class", "section", "line", "column", "message", "shapes"]
+    assert list(good) == ["path", "valid", "class", "section", "line", "column", "message", "shapes", "errors"]
     assert good["valid"]
     assert good["path"] == str(MODEL)
     assert good["shapes"]["probs"] == [1, 10]
@@ -301,6 +301,48 @@ def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
     assert cvm("nnef", "check", MODEL).code == 0
     text = cvm("nnef", "check", MODEL, "bad.nnef").out
     assert "invalid  bad.nnef:5:" in text
+    assert "5 |   y = relo(x);" in text
+
+
+def test_nnef_check_reports_all_independent_errors_and_takes_any_file_of_the_format(cvm, files):
+    (files / "bad.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n"
+        "  z = relo(x);\n  y = tanh(x, k = 1);\n}\n"
+    )
+    outcome = cvm("nnef", "check", MODEL / "fc1" / "bias.dat", "bad.nnef", "--json")
+    data, bad = outcome.document["results"]
+    assert data["valid"]
+    assert [error["line"] for error in bad["errors"]] == [5, 6]
+
+
+def test_nnef_dialects(cvm, files):
+    (files / "gelu.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n  y = gelu(x);\n}\n"
+    )
+    assert cvm("nnef", "check", "gelu.nnef").code == 0
+    assert cvm("nnef", "check", "gelu.nnef", "--dialect", "1.0.1").code == 3
+    assert cvm("nnef", "check", "gelu.nnef", "--dialect", "2.0").code == 2
+    assert "sigmoid" in cvm("nnef", "flatten", "gelu.nnef", "--lower", "gelu").out
+
+
+def test_nnef_upgrade_gives_a_document_of_1_0_1(cvm, files):
+    (files / "old.nnef").write_text(
+        "version 1.0\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1,2])\n  y = relu(x)\n}\n"
+    )
+    (files / "new.nnef").write_text(cvm("nnef", "upgrade", "old.nnef").out)
+    assert cvm("nnef", "check", "new.nnef", "--dialect", "1.0.1").code == 0
+
+
+def test_nnef_run_evaluates_in_float(cvm, files):
+    images = f"{MODEL.parent / 'digits.npz'}:image"
+    outcome = cvm("nnef", "run", MODEL, "-i", images, "--pseudo-quantize", "-o", "real.npz", "--json")
+    assert outcome.document["outputs"] == {"probs": [40, 10]}
+    cvm("run", MODEL, "-i", images, "-o", "codes.npz")
+    with np.load(files / "real.npz") as real, np.load(files / "codes.npz") as codes:
+        assert abs(real["probs"] - codes["probs"]).max() < 1e-9
+    rows = cvm("nnef", "run", MODEL, "-i", images, "--statistics", "--json").document["statistics"]
+    assert rows["image"]["min"] == 0.0
+    assert set(rows["act1"]) == {"min", "max", "mean", "std"}
 
 
 def test_nnef_flatten_prints_a_document_that_is_valid(cvm, files):
