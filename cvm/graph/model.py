@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy.typing as npt
 
 from cvm.errors import Location
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import Quantizer
 
 __all__ = ["Attribute", "GraphOperation", "GraphTensor", "Operand", "QuantizedGraph", "TensorData"]
 
@@ -32,11 +32,11 @@ class TensorData:
     """Exact contents of a stored tensor, row-major.
 
     Each item of ``values`` (any integer, boolean or IEEE float dtype) is the exact number that it is; with
-    ``quantizer`` the items are codes and stand for the real numbers ``offset + scale * code``.
+    ``quantizer`` the items are codes and stand for the real numbers that it gives them.
     """
 
     values: npt.NDArray[Any]
-    quantizer: LinearQuantizer | None = None
+    quantizer: Quantizer | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,7 +47,7 @@ class GraphTensor:
     shape: tuple[int, ...]
     kind: Literal["external", "variable", "constant", "computed"]
     dtype: Literal["scalar", "integer", "logical"] = "scalar"
-    quantizer: LinearQuantizer | None = None
+    quantizer: Quantizer | None = None
     data: TensorData | None = None
     """Contents of variables (when the document has them) and constants."""
     label: str | None = None

@@ -20,13 +20,15 @@ import cvm.lowering.softmax
 import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.context import RULES, Coded, Lowering, Result
+from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
 from cvm.lowering.finish import finished
 from cvm.lowering.form import Known, LinearForm, code_form, constant_of, known_codes
+from cvm.lowering.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Output, Program, Provenance
+from cvm.quantization import LogarithmicQuantizer
 from cvm.quantization.exact import quantize_rationals
 
 __all__ = ["RULES", "lower"]
@@ -60,13 +62,16 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
 def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Result) -> None:
     """Give a result its quantiser, or keep it symbolic where it has none."""
     tensor = lowering.graph.tensors[name]
-    quantizer = tensor.quantizer
+    quantizer = None if isinstance(result, Known) else linear_quantizer(tensor)
     shape = tensor.shape or (1,)
     if isinstance(result, LinearForm) and not result.terms:
         result = constant_of(result)
     if isinstance(result, Known):
-        if quantizer is not None:
-            result = known_codes(quantize_rationals(result.rationals().broadcast(shape), quantizer), quantizer)
+        if isinstance(tensor.quantizer, LogarithmicQuantizer):
+            result = known_powers(result.rationals().broadcast(shape), tensor.quantizer)
+        elif tensor.quantizer is not None:
+            codes = quantize_rationals(result.rationals().broadcast(shape), tensor.quantizer)
+            result = known_codes(codes, tensor.quantizer)
         lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
         lowering.known[name] = result
         return

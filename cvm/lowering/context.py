@@ -27,11 +27,12 @@ from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
-from cvm.quantization import LinearQuantizer
+from cvm.lowering.logarithms import known_power_codes, known_powers
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
+__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "linear_quantizer", "rule"]
 
 
 class Coded:
@@ -144,8 +145,8 @@ class Lowering:
         return value, factor.item(), constant.item(), form
 
     def quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
-        """The quantiser of the operation's only result."""
-        return self.graph.tensors[operation.outputs[0]].quantizer
+        """The linear quantiser of the operation's only result, if it has one."""
+        return linear_quantizer(self.graph.tensors[operation.outputs[0]])
 
     def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
         """The shape of a result in the program, where rank 0 is (1,)."""
@@ -194,18 +195,19 @@ class Lowering:
             self.known[tensor.name] = self._contents(tensor)
 
     def _external(self, tensor: GraphTensor) -> None:
-        if tensor.quantizer is None and tensor.dtype != "scalar":
+        quantizer = linear_quantizer(tensor)
+        if quantizer is None and tensor.dtype != "scalar":
             self._external_integers(tensor)
             return
-        if tensor.quantizer is None:
+        if quantizer is None:
             raise Unsupported(
                 "lowering.unquantized",
                 "an external tensor needs a quantiser in graph.quant: the program takes its codes",
                 _located(tensor),
             )
         shape = tensor.shape or (1,)
-        self.builder.input(tensor.name, shape, quantizer=tensor.quantizer)
-        self.forms[tensor.name] = code_form(tensor.name, shape, tensor.quantizer)
+        self.builder.input(tensor.name, shape, quantizer=quantizer)
+        self.forms[tensor.name] = code_form(tensor.name, shape, quantizer)
         self.values[tensor.name] = tensor.name
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
@@ -227,16 +229,29 @@ class Lowering:
             quantizer = tensor.quantizer
             if quantizer is None:
                 return known
-            if tensor.data.quantizer is None:
-                codes = quantize(tensor.data.values.reshape(known.shape), quantizer)
+            if isinstance(quantizer, LogarithmicQuantizer):
+                known = known_powers(known.rationals(), quantizer)
+            elif tensor.data.quantizer is None:
+                known = known_codes(quantize(tensor.data.values.reshape(known.shape), quantizer), quantizer)
             elif tensor.data.quantizer == quantizer:
-                codes = tensor.data.values.reshape(known.shape).astype(np.int64)
+                known = known_codes(tensor.data.values.reshape(known.shape).astype(np.int64), quantizer)
             else:
-                codes = quantize_rationals(known.rationals(), quantizer)
+                known = known_codes(quantize_rationals(known.rationals(), quantizer), quantizer)
         except CvmError as error:
             raise error.at(tensor=tensor.name) from None
         self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
-        return known_codes(codes, quantizer)
+        return known
+
+
+def linear_quantizer(tensor: GraphTensor) -> LinearQuantizer | None:
+    """The quantiser of a tensor whose codes the program computes.
+
+    Raises `Unsupported` (``lowering.logarithmic``) where it is logarithmic: programs have linear quantisers only.
+    """
+    if isinstance(tensor.quantizer, LogarithmicQuantizer):
+        message = "a logarithmic quantiser is lowered for constant tensors and as an operation, not for this tensor"
+        raise Unsupported("lowering.logarithmic", message, _located(tensor))
+    return tensor.quantizer
 
 
 def _located(tensor: GraphTensor) -> Location:
@@ -247,6 +262,8 @@ def _located(tensor: GraphTensor) -> Location:
 def _stored(data: TensorData, shape: Shape) -> Known:
     """Stored contents as exact numbers: codes of their own quantiser, integers, or floats over a power of two."""
     values, rank = data.values.reshape(shape), len(shape)
+    if isinstance(data.quantizer, LogarithmicQuantizer):
+        return known_power_codes(values, data.quantizer)
     if data.quantizer is not None:
         return Known(values.astype(np.int64), *scale_and_offset(data.quantizer, rank))
     zero = Rationals.scalar(0, rank)

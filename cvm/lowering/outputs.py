@@ -9,7 +9,7 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphTensor
-from cvm.lowering.context import Lowering
+from cvm.lowering.context import Lowering, linear_quantizer
 from cvm.lowering.form import Known, LinearForm
 from cvm.lowering.operands import integer_value
 from cvm.program.model import Exactness, Output
@@ -24,10 +24,11 @@ def output(lowering: Lowering, name: str) -> Output:
     `Unsupported` (``lowering.unquantized``) for real numbers without one.
     """
     tensor = lowering.graph.tensors[name]
+    quantizer = linear_quantizer(tensor)
     if name in lowering.values:
-        return Output(name, lowering.values[name], tensor.quantizer)
-    if name in lowering.known and (tensor.quantizer is not None or tensor.dtype != "scalar"):
-        return Output(name, _constant(lowering, tensor, lowering.known[name]), tensor.quantizer)
+        return Output(name, lowering.values[name], quantizer)
+    if name in lowering.known and (quantizer is not None or tensor.dtype != "scalar"):
+        return Output(name, _constant(lowering, tensor, lowering.known[name]), quantizer)
     if tensor.dtype == "scalar":
         raise Unsupported(
             "lowering.unquantized",
@@ -51,4 +52,6 @@ def _constant(lowering: Lowering, tensor: GraphTensor, known: Known) -> str:
         codes = values.numerators // values.denominator
     value = lowering.builder.constant(codes.astype(np.int64), name=tensor.name)
     lowering.values[tensor.name] = value
+    lowering.report[:] = [item for item in lowering.report if item.tensor != tensor.name]
+    lowering.report.append(Exactness(tensor.name, value, Fraction(0), note="constant"))
     return value

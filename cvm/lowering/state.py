@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor
-from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.context import Lowering, Result, linear_quantizer, rule
 from cvm.lowering.form import Known, code_form
 from cvm.lowering.operands import codes
 
@@ -34,7 +34,8 @@ def updated_variables(lowering: Lowering) -> frozenset[str]:
 
 def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     """Enter a variable as state, with its contents as the initial value."""
-    if tensor.quantizer is None:
+    quantizer = linear_quantizer(tensor)
+    if quantizer is None:
         raise Unsupported(
             "lowering.unquantized",
             "a variable that is updated needs a quantiser in graph.quant: the program keeps its codes",
@@ -43,9 +44,9 @@ def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     lowering.introduce(tensor)
     known: Known = lowering.known.pop(tensor.name)
     initial = lowering.builder.constant(known.codes, name=f"{tensor.name}.initial")
-    lowering.builder.state(tensor.name, initial, tensor.quantizer.lo, tensor.quantizer.hi)
+    lowering.builder.state(tensor.name, initial, quantizer.lo, quantizer.hi)
     lowering.values[tensor.name] = tensor.name
-    lowering.forms[tensor.name] = code_form(tensor.name, known.shape, tensor.quantizer)
+    lowering.forms[tensor.name] = code_form(tensor.name, known.shape, quantizer)
 
 
 def _at(tensor: GraphTensor) -> Location:
@@ -58,7 +59,7 @@ def update(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The value becomes the variable's in the next cycle; the result is the value itself."""
     name = operation.inputs["variable"]
     assert isinstance(name, str)
-    quantizer = lowering.graph.tensors[name].quantizer
+    quantizer = linear_quantizer(lowering.graph.tensors[name])
     assert quantizer is not None
     lowering.builder.update(name, codes(lowering, operation, "value", quantizer))
     return [lowering.operand(operation, "value")]

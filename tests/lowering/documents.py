@@ -30,6 +30,8 @@ class Document:
     stored: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The integers of inputs; codes of 8 bits where there is none."""
 
     def quantise(self, name: str, low: float = -1.0, high: float = 1.0, bits: int = 8) -> None:
         """Give a tensor a range near [low, high] whose zero is, at random, a code, no code, or outside."""
@@ -49,6 +51,15 @@ class Document:
         self.inputs.append(name)
         self.shapes[name] = shape
         self.quantise(name, low, high)
+        return name
+
+    def integers(self, shape: tuple[int, ...], low: int, high: int, kind: str = "integer") -> str:
+        """Add an input of integers or logical values."""
+        name = f"input{len(self.inputs)}"
+        self.lines.append(f"{name} = external<{kind}>(shape = {list(shape)});")
+        self.inputs.append(name)
+        self.shapes[name] = shape
+        self.ranges[name] = low, high
         return name
 
     def variable(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0, quantised: bool = True) -> str:
@@ -92,27 +103,42 @@ class Document:
 
     def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
         """Codes of all inputs: the two extremes, then random ones."""
-        feeds = [{name: np.full(self.shapes[name], code, np.int32) for name in self.inputs} for code in (0, 255)]
+        bounds = {name: self.ranges.get(name, (0, 255)) for name in self.inputs}
+        feeds = [
+            {name: np.full(self.shapes[name], bounds[name][side], np.int32) for name in self.inputs} for side in (0, 1)
+        ]
         for _ in range(count):
             generator = np.random.default_rng(self.random.getrandbits(32))
-            feeds.append({name: generator.integers(0, 256, self.shapes[name], dtype=np.int32) for name in self.inputs})
+            feeds.append(
+                {
+                    name: generator.integers(low, high, self.shapes[name], np.int32, endpoint=True)
+                    for name, (low, high) in bounds.items()
+                }
+            )
         return feeds
 
 
-def assert_exact(document: Document, output: str, folder: Path) -> Program:
-    """Every quantised tensor of the lowered document has the codes of the oracle, within its stated bound."""
+def assert_exact(document: Document, output: str, folder: Path, count: int = 3) -> Program:
+    """Every quantised tensor of the lowered document has the codes of the oracle, within its stated bound.
+
+    So has every output of integers or logical values. ``output`` may name several tensors, with commas.
+    """
     document.write(folder, output)
     graph: QuantizedGraph = nnef.load(folder)
     program = lower(graph)
     executor = create("numpy", verify(program))
     oracle = document.oracle(output)
     compared = [item for item in program.provenance.exactness if item.value]
-    assert {item.tensor for item in compared} >= {output, *document.inputs}
-    for feed in document.feeds():
+    assert {item.tensor for item in compared} >= {*output.split(", "), *document.inputs}
+    for feed in document.feeds(count):
         values = executor.run(feed, {}, "all").values
-        expected = oracle.run(feed).codes
+        expected = oracle.run(feed)
         for item in compared:
-            found = values[item.value].reshape(expected[item.tensor].shape)
-            difference = np.abs(found.astype(np.int64) - expected[item.tensor])
+            if item.tensor in expected.codes:
+                exact = expected.codes[item.tensor]
+            else:
+                exact = expected.values[item.tensor].integers()
+            found = values[item.value].reshape(exact.shape)
+            difference = np.abs(found.astype(np.int64) - exact)
             assert Fraction(int(difference.max())) <= item.bound, (item, document.text(output))
     return program
