@@ -155,8 +155,17 @@ class Lowering:
     # What rules write
 
     def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node whose name tells the tensor it serves; returns its value."""
-        (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+        """Add a node whose name tells the tensor it serves; returns its value.
+
+        Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
+        """
+        try:
+            (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+        except Invalid as error:
+            if error.code != "program.range":
+                raise
+            message = f"{operation.name}: {error.message}: give the operands quantisers of fewer bits"
+            raise Unsupported("lowering.range", message, self.location(operation)) from None
         return value
 
     def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
