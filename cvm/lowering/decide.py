@@ -30,6 +30,8 @@ Array = npt.NDArray[Any]
 _INT32_MAX = 2**31 - 1
 _MOST_BITS = 28
 _LEAST_BITS = 12
+_MOST_TERMS = 6
+"""Of eight of a ``requantize``, one is the carry and one may be needed to give the shape."""
 
 
 class TooWide(Exception):
@@ -61,11 +63,23 @@ def at_least_zero(builder: ProgramBuilder, shape: Shape, summands: Sequence[Summ
         last = place == len(columns) - 1
         terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=True) if digit.any()]
         terms += [(value, spare + 1) for value in carry]
+        while len(terms) > _MOST_TERMS:
+            terms = [*_gathered(builder, shape, terms[:_MOST_TERMS], bits, name), *terms[_MOST_TERMS:]]
         shift, lo, hi = (0, 0, 1) if last else (bits, -_INT32_MAX, _INT32_MAX)
         # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
         offset = rest + 1 if last else rest - 2 ** (bits - 1)
         carry = (_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
     return carry[0]
+
+
+def _gathered(
+    builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], bits: int, name: str
+) -> list[tuple[str, Array]]:
+    """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
+    one = np.ones((1,) * len(shape), dtype=object)
+    high = _sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-_INT32_MAX, _INT32_MAX), name)
+    low = _sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
+    return [(high, one * 2**bits), (low, one)]
 
 
 def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tuple[list[Array], Array]]:
@@ -92,7 +106,8 @@ def _fits(
     """Whether all columns fit 63 bits and all carries 31; a little is left for the rounding addend."""
     carry = 0
     for digits, rest in columns:
-        most = carry + int(abs(rest).max()) + 1
+        # Gathering terms (`_gathered`) rounds each group to a multiple of 2^bits.
+        most = carry + int(abs(rest).max()) + 1 + 2 ** (bits + 1) * (len(digits) // _MOST_TERMS)
         for item, digit in zip(summands, digits, strict=True):
             most += int(abs(digit).max()) * builder.range(item.value).magnitude()
         if most + 2**bits > 2**63 - 1:
@@ -100,7 +115,7 @@ def _fits(
         carry = most // 2**bits + 1
         if carry > _INT32_MAX:
             return False
-    return len(summands) <= 7
+    return True
 
 
 def _sum(
