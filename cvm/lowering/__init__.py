@@ -13,7 +13,9 @@ import cvm.lowering.elementwise
 import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.normalization
+import cvm.lowering.quantize
 import cvm.lowering.reduce
+import cvm.lowering.regions
 import cvm.lowering.shape
 import cvm.lowering.sliding_window
 import cvm.lowering.softmax

@@ -23,11 +23,11 @@ from cvm.lowering.form import (
     known_codes,
     scale_and_offset,
 )
+from cvm.lowering.logarithms import known_power_codes, known_powers
 from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
-from cvm.lowering.logarithms import known_power_codes, known_powers
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals

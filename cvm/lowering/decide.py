@@ -46,7 +46,9 @@ class Summand:
     coefficients: Array
 
 
-def at_least_zero(builder: ProgramBuilder, shape: Shape, summands: Sequence[Summand], constant: Array, name: str) -> str:
+def at_least_zero(
+    builder: ProgramBuilder, shape: Shape, summands: Sequence[Summand], constant: Array, name: str
+) -> str:
     """The value that is 1 where the sum and ``constant`` are together at least 0, else 0, of ``shape``.
 
     Raises `TooWide`.

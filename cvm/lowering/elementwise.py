@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, SurdForm, Term
 from cvm.lowering.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.ratio import quotient_of_forms
 from cvm.lowering.table import Operand
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, power, rational
@@ -70,7 +72,13 @@ def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     function: Callable[[Real, Real], Real] = (
         (lambda x, y: x * y) if operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
     )
-    return [by_form(lowering, operation, _product, function)]
+    try:
+        return [by_form(lowering, operation, _product, function)]
+    except Unsupported:
+        quotient = quotient_of_forms(lowering, operation) if operation.name == "div" else None
+        if quotient is None:
+            raise
+        return [quotient]
 
 
 def _product(lowering: Lowering, operation: GraphOperation) -> LinearForm | None:

@@ -108,9 +108,7 @@ def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exc
         turned = tuple(_Factor(_turned(lowering, operation, x.items), _crossed(x.factor)) for x in found.factors)
         found = _Matrices(shape, turned, _crossed(found.constant))
     if any(item.shape[-1] > 1 for item in (found.constant, *(x.factor for x in found.factors))):
-        raise lowering.unsupported(
-            operation, f"{parameter} has several quantisers along the axis that is summed over"
-        )
+        raise lowering.unsupported(operation, f"{parameter} has several quantisers along the axis that is summed over")
     return found
 
 

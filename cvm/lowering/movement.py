@@ -73,9 +73,7 @@ def sliced(
     if drop is None:
         return result
     shape = (*extents[:drop], *extents[drop + 1 :]) or (1,)
-    return moved(
-        lowering, operation, result, shape, lambda items: items.reshape(shape), "reshape", target_shape=shape
-    )
+    return moved(lowering, operation, result, shape, lambda items: items.reshape(shape), "reshape", target_shape=shape)
 
 
 def valued(lowering: Lowering, operation: GraphOperation, operand: Known, what: str) -> LinearForm:

@@ -23,7 +23,7 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached
 from cvm.lowering.form import LinearForm, SurdForm, Term
 from cvm.lowering.operands import around_zero, full_value, integer_value, scaled, sum_of
-from cvm.lowering.ratio import at_least, least_value, ratio_codes, summands
+from cvm.lowering.ratio import at_least, ratio_codes, summands, table_digits
 from cvm.lowering.reduce import axes_of_reduction, total
 from cvm.lowering.table import MOST_ENTRIES
 from cvm.lowering.window_sums import window_total, window_volume
@@ -35,7 +35,6 @@ __all__: list[str] = []
 Array = npt.NDArray[Any]
 
 _HALF = Fraction(1, 2)
-_DIGIT = 27
 _MOST_ROOT = 16
 
 
@@ -110,7 +109,9 @@ def _square(lowering: Lowering, operation: GraphOperation, value: str) -> list[t
         return [(lowering.emit(operation, "broadcast_mul", value, value), 1)]
     high = lowering.emit(operation, "cvm_right_shift", value, precision=32, shift_bit=12)
     back = lowering.emit(operation, "cvm_left_shift", high, precision=32, shift_bit=12)
-    low = lowering.emit(operation, "clip", lowering.emit(operation, "elemwise_sub", value, back), a_min=-2048, a_max=2047)
+    low = lowering.emit(
+        operation, "clip", lowering.emit(operation, "elemwise_sub", value, back), a_min=-2048, a_max=2047
+    )
     pairs = ((high, high, 2**24), (high, low, 2**13), (low, low, 1))
     return [(lowering.emit(operation, "broadcast_mul", a, b), weight) for a, b, weight in pairs]
 
@@ -381,31 +382,19 @@ def _selected(
     (term,) = form.terms
     value = full_value(lowering, operation, term.value, shape)
     zero, start, (steps, run) = Rationals.scalar(0, rank), codes[0], size
-    one = np.ones((1,) * rank, dtype=object)
     x = (term.factor.item() * q + form.constant.item() for q in range(start, codes[1] + 1))
     signs = lowering.tensor_constant(operation, np.array([-1 if item >= 0 else 1 for item in x], dtype=object), "signs")
     row = LinearForm(shape, (Term(value, Rationals.scalar(1, rank)),), Rationals.scalar(-start, rank))
     sign = lowering.emit(operation, "cvm_lut", signs, integer_value(lowering, operation, row, "row"))
-    signed = [
-        Summand(lowering.emit(operation, "broadcast_mul", sign, item.value), item.coefficients) for item in sigma
-    ]
+    signed = [Summand(lowering.emit(operation, "broadcast_mul", sign, item.value), item.coefficients) for item in sigma]
     if rest.any():
         signed.append(Summand(sign, rest))
-    tables: list[str] = []
-    items = np.array(thresholds, dtype=object)
-    while items.any() or not tables:
-        low = (items + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
-        tables.append(lowering.tensor_constant(operation, low, f"thresholds{len(tables)}"))
-        items = (items - low) // 2**_DIGIT
     places = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
 
     def reached(trial: str) -> str:
         at = sum_of(places, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
         index = integer_value(lowering, operation, at, "index")
-        digits = [
-            Summand(lowering.emit(operation, "cvm_lut", table, index), one * -(2 ** (_DIGIT * place)))
-            for place, table in enumerate(tables)
-        ]
+        digits = table_digits(lowering, operation, thresholds, index, rank)
         nothing = np.zeros((1,) * rank, dtype=object)
         return at_least_zero(lowering.builder, shape, [*signed, *digits], nothing, f"{operation.outputs[0]}.reached")
 

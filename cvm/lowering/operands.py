@@ -28,6 +28,7 @@ __all__ = [
     "function",
     "integer_value",
     "integers",
+    "is_linear",
     "linear_operand",
     "scaled",
     "sum_of",

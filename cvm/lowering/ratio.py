@@ -17,17 +17,18 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
-from cvm.lowering.context import Lowering
+from cvm.lowering.context import Coded, Lowering
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached
-from cvm.lowering.form import LinearForm, Shape, Term, scale_and_offset
-from cvm.lowering.operands import codes_of, scaled, sum_of
+from cvm.lowering.form import Known, LinearForm, Shape, Term, scale_and_offset
+from cvm.lowering.operands import codes_of, is_linear, linear_operand, scaled, sum_of
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["at_least", "floor_of_form", "least_value", "ratio_codes", "summands"]
+__all__ = ["at_least", "floor_of_form", "least_value", "quotient_of_forms", "ratio_codes", "summands", "table_digits"]
 
 _HALF = Fraction(1, 2)
 _DIGIT = 12
+_TABLE_DIGIT = 27
 
 
 def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
@@ -106,9 +107,7 @@ def ratio_codes(
     return found
 
 
-def _narrow_terms(
-    lowering: Lowering, operation: GraphOperation, terms: Sequence[Term], steps: int
-) -> list[Term]:
+def _narrow_terms(lowering: Lowering, operation: GraphOperation, terms: Sequence[Term], steps: int) -> list[Term]:
     """The terms, with values that are too wide for a product with a step cut into two digits."""
     found = []
     for term in terms:
@@ -118,8 +117,9 @@ def _narrow_terms(
         rank = len(lowering.builder.shape(term.value))
         form = LinearForm(lowering.builder.shape(term.value), (Term(term.value, Rationals.scalar(1, rank)),),
                           Rationals.scalar(0, rank))  # fmt: skip
-        high = floor_of_form(lowering, operation, scaled(form, lambda f: f * Rationals.scalar(Fraction(1, 2**_DIGIT),
-                                                                                             f.numerators.ndim)))
+        high = floor_of_form(
+            lowering, operation, scaled(form, lambda f: f * Rationals.scalar(Fraction(1, 2**_DIGIT), f.numerators.ndim))
+        )
         minus = Term(high, Rationals.scalar(-(2**_DIGIT), rank))
         low = sum_of(form, LinearForm(form.shape, (minus,), Rationals.scalar(0, rank)))
         digits = LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 2**_DIGIT - 1)
@@ -132,3 +132,31 @@ def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearFor
     """The value of the integers below a form: its codes where the code k stands for k + 1/2."""
     integers = LinearQuantizer((Fraction(1),), (_HALF,), -(2**31 - 1), 2**31 - 1)
     return codes_of(lowering, operation, form, integers, "floor")
+
+
+def table_digits(
+    lowering: Lowering, operation: GraphOperation, thresholds: Sequence[int], index: str, rank: int
+) -> list[Summand]:
+    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    items = np.array(thresholds, dtype=object)
+    found: list[Summand] = []
+    while items.any() or not found:
+        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
+        table = lowering.tensor_constant(operation, low, f"thresholds{len(found)}")
+        weight = np.full((1,) * rank, -(2 ** (_TABLE_DIGIT * len(found))), dtype=object)
+        found.append(Summand(lowering.emit(operation, "cvm_lut", table, index), weight))
+        items = (items - low) // 2**_TABLE_DIGIT
+    return found
+
+
+def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
+    """X / y for tensors of many values, where y is proven positive and the result has a quantiser."""
+    quantizer = lowering.quantizer(operation)
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
+        return None
+    shape = lowering.output_shape(operation)
+    x, y = (linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "y"))
+    if least_value(lowering, y) <= 0:
+        return None
+    return Coded(ratio_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")

@@ -23,7 +23,16 @@ from cvm.lowering.table import quantize_table
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
-from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, Unprovable, decides_without, fit, fits_int64
+from cvm.quantization.fixed_point import (
+    FixedPoint,
+    LinearRow,
+    Row,
+    SurdRow,
+    Unprovable,
+    decides_without,
+    fit,
+    fits_int64,
+)
 from cvm.quantization.rationals import Rationals
 
 __all__ = ["requantize"]

@@ -192,7 +192,7 @@ def _padded_with(
     shape = tuple(p + n + q for (p, q), n in zip(padding, operand.shape, strict=True))
     if shape == operand.shape:
         return operand
-    if isinstance(operand, LinearForm) and operand.clamped or not isinstance(operand, LinearForm | TableForm | Known):
+    if (isinstance(operand, LinearForm) and operand.clamped) or not isinstance(operand, LinearForm | TableForm | Known):
         operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
     if isinstance(operand, Known):
         whole = operand.rationals().broadcast(operand.shape)
@@ -280,9 +280,7 @@ def _coefficients(operand: Operand) -> list[Rationals]:
     return []
 
 
-def _positions(
-    lowering: Lowering, operation: GraphOperation, indices: Known, extent: int
-) -> npt.NDArray[np.int64]:
+def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, extent: int) -> npt.NDArray[np.int64]:
     numbers = indices.rationals()
     if any(item % numbers.denominator for item in numbers.numerators.ravel().tolist()):
         raise lowering.unsupported(operation, "the indices are not integers")

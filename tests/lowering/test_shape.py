@@ -1,4 +1,4 @@
-"""Data movement (NNEF 1.0.1 section 4.5 and the Khronos dialect) moves exactly the numbers that the document denotes."""
+"""Data movement (NNEF 1.0.1 section 4.5, Khronos dialect) moves exactly the numbers that the document denotes."""
 
 from __future__ import annotations
 
