@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import cvm.lowering.activations
 import cvm.lowering.elementwise
 import cvm.lowering.linear
 import cvm.lowering.logic
@@ -29,7 +30,7 @@ from cvm.lowering.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
-from cvm.program.model import Exactness, Output, Program, Provenance
+from cvm.program.model import Exactness, Program, Provenance
 from cvm.quantization import LogarithmicQuantizer
 from cvm.quantization.exact import quantize_rationals
 

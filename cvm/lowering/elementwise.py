@@ -219,7 +219,7 @@ def _enter_functions() -> None:
             return [function(lowering, operation, ["x"], real)]
 
     for name, real in FUNCTIONS.items():
-        if name not in ("copy", "neg", "relu"):
+        if name not in ("copy", "elu", "gelu", "neg", "relu"):
             enter(name, real)
 
 

@@ -143,7 +143,8 @@ def l1_normalization(lowering: Lowering, operation: GraphOperation) -> list[Resu
     signs = lowering.emit(operation, "broadcast_add", positive, positive)
     one = lowering.tensor_constant(operation, np.ones((1,) * form.rank, dtype=object), "one")
     signs = lowering.emit(operation, "broadcast_sub", signs, one)
-    magnitude = LinearForm(form.shape, (Term(lowering.emit(operation, "broadcast_mul", signs, term.value), term.factor),),
+    product = lowering.emit(operation, "broadcast_mul", signs, term.value)
+    magnitude = LinearForm(form.shape, (Term(product, term.factor),),
                            form.constant * sign.constant)  # fmt: skip
     if not form.constant.is_zero():
         part = Term(positive, form.constant * Rationals.scalar(2, form.rank))

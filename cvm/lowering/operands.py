@@ -115,6 +115,7 @@ def by_form(
 
 
 def is_linear(operand: Operand) -> bool:
+    """Whether an operand is a sum without a pending clamp."""
     return isinstance(operand, LinearForm) and not operand.clamped
 
 

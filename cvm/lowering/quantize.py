@@ -171,9 +171,8 @@ def _counted(
         int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found
     )
     steps = quantizer.hi - quantizer.lo
-    thresholds = [0]
-    for k in range(quantizer.lo + 1, quantizer.hi + 1):
-        thresholds.append(min(max(_threshold(k, quantizer, unit), -bound), bound + 1))
+    exact = [_threshold(k, quantizer, unit) for k in range(quantizer.lo + 1, quantizer.hi + 1)]
+    thresholds = [0, *(min(max(item, -bound), bound + 1) for item in exact)]
     thresholds += [bound + 1] * (2 ** steps.bit_length() - len(thresholds))
     name = f"{operation.outputs[0]}.power"
 

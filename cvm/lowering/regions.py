@@ -237,8 +237,8 @@ def _too_fine(regions: _Regions) -> Unsupported:
 def _weights(regions: _Regions, axis: int, method: str) -> tuple[str, int]:
     """The weights of positions along an axis in units of 1/G, (N, samples, positions), and G.
 
-    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, cut into the axis, since neighbours
-    beyond the ends are the ends. Item j weighs max(0, 1 - |position - j|).
+    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, cut into the axis, since
+    neighbours beyond the ends are the ends. Item j weighs max(0, 1 - |position - j|).
     """
     extent, samples = regions.extents[axis], regions.size[axis]
     start, end = (regions.coordinate(axis + side * regions.dimensions) for side in (0, 1))

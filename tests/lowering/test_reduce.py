@@ -17,9 +17,10 @@ def axes_of(random: Random, shape: tuple[int, ...]) -> list[int]:
 def reduction(name: str, random: Random) -> None:
     document = Document(random)
     shape = shaped(random, 1, 3)
-    x = operand(document, shape)
+    quantised = 0.3 if name in ("max_reduce", "min_reduce") else 1.0
+    x = operand(document, shape, quantised)
     if random.random() < 0.3 and len(shape) > 1:
-        y = operand(document, shape)
+        y = operand(document, shape, quantised)
         x = document.apply(f"concat([{x}, {y}], axis = 1)", quantised=name.startswith("arg"))
     extra = ", normalize = true" if name == "sum_reduce" and random.random() < 0.3 else ""
     call = f"{name}({x}, axes = {axes_of(random, shape)}{extra})"

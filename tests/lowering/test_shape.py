@@ -19,7 +19,7 @@ def operand(document: Document, shape: tuple[int, ...], quantised: float = 0.3) 
     if random.random() < 0.2:
         return document.variable(shape, quantised=random.random() < 0.7)
     y = document.apply(random.choice(SUMS).format(x=x), quantised=random.random() < quantised)
-    if random.random() < 0.2:
+    if random.random() < 0.2 and quantised < 1:
         y = document.apply(f"add({y}, {document.external(shape)})", quantised=False) if random.random() < 0.5 else y
     return y
 
