@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
 import cvm.lowering.linear
@@ -16,7 +17,9 @@ import cvm.lowering.logic
 import cvm.lowering.maxima
 import cvm.lowering.normalization
 import cvm.lowering.pooling
+import cvm.lowering.quantize
 import cvm.lowering.reduce
+import cvm.lowering.regions
 import cvm.lowering.resampling
 import cvm.lowering.sampling
 import cvm.lowering.shape
@@ -27,10 +30,12 @@ from cvm.limits import DEFAULT, Limits
 from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
 from cvm.lowering.finish import finished
 from cvm.lowering.form import Known, LinearForm, code_form, constant_of, requantized
+from cvm.lowering.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Program, Provenance
+from cvm.quantization import LogarithmicQuantizer
 
 __all__ = ["RULES", "lower"]
 
@@ -63,16 +68,18 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
 def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Result) -> None:
     """Give a result its quantiser, or keep it symbolic where it has none."""
     tensor = lowering.graph.tensors[name]
-    quantizer = linear_quantizer(tensor)
     shape = tensor.shape or (1,)
     if isinstance(result, LinearForm) and not result.terms:
         result = constant_of(result)
     if isinstance(result, Known):
-        if quantizer is not None:
-            result = requantized(result, shape, quantizer)
+        if isinstance(tensor.quantizer, LogarithmicQuantizer):
+            result = known_powers(result.rationals().broadcast(shape), tensor.quantizer)
+        elif tensor.quantizer is not None:
+            result = requantized(result, shape, tensor.quantizer)
         lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
         lowering.known[name] = result
         return
+    quantizer = linear_quantizer(tensor)
     if isinstance(result, Coded):
         value = result.value
         lowering.report.append(Exactness(name, value, result.bound, note=result.note))

@@ -23,6 +23,7 @@ from cvm.lowering.form import (
     known_codes,
     scale_and_offset,
 )
+from cvm.lowering.logarithms import known_power_codes, known_powers
 from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
@@ -144,7 +145,7 @@ class Lowering:
         return value, factor.item(), constant.item(), form
 
     def quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
-        """The quantiser of the operation's only result."""
+        """The linear quantiser of the operation's only result, if it has one."""
         return linear_quantizer(self.graph.tensors[operation.outputs[0]])
 
     def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
@@ -156,15 +157,15 @@ class Lowering:
     def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node whose name tells the tensor it serves; returns its value.
 
-        Raises `Unsupported` (``lowering.range``) where its elements are not proven to fit 32 bits.
+        Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
         """
         try:
             (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
         except Invalid as error:
             if error.code != "program.range":
                 raise
-            message = f"{operation.name} needs integers of more than 32 bits ({error.message}): quantise its operands"
-            raise Unsupported("lowering.range", f"{message} to fewer bits", self.location(operation)) from None
+            message = f"{operation.name}: {error.message}: give the operands quantisers of fewer bits"
+            raise Unsupported("lowering.range", message, self.location(operation)) from None
         return value
 
     def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
@@ -203,10 +204,10 @@ class Lowering:
             self.known[tensor.name] = self._contents(tensor)
 
     def _external(self, tensor: GraphTensor) -> None:
-        if tensor.quantizer is None and tensor.dtype != "scalar":
+        quantizer = linear_quantizer(tensor)
+        if quantizer is None and tensor.dtype != "scalar":
             self._external_integers(tensor)
             return
-        quantizer = linear_quantizer(tensor)
         if quantizer is None:
             raise Unsupported(
                 "lowering.unquantized",
@@ -234,26 +235,31 @@ class Lowering:
             raise Invalid("lowering.contents", "the contents of a variable are needed to compile", _located(tensor))
         try:
             known = _stored(tensor.data, tensor.shape or (1,))
-            quantizer = linear_quantizer(tensor)
+            quantizer = tensor.quantizer
             if quantizer is None:
                 return known
-            if tensor.data.quantizer is None:
-                codes = quantize(tensor.data.values.reshape(known.shape), quantizer)
+            if isinstance(quantizer, LogarithmicQuantizer):
+                known = known_powers(known.rationals(), quantizer)
+            elif tensor.data.quantizer is None:
+                known = known_codes(quantize(tensor.data.values.reshape(known.shape), quantizer), quantizer)
             elif tensor.data.quantizer == quantizer:
-                codes = tensor.data.values.reshape(known.shape).astype(np.int64)
+                known = known_codes(tensor.data.values.reshape(known.shape).astype(np.int64), quantizer)
             else:
-                codes = quantize_rationals(known.rationals(), quantizer)
+                known = known_codes(quantize_rationals(known.rationals(), quantizer), quantizer)
         except CvmError as error:
             raise error.at(tensor=tensor.name) from None
         self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
-        return known_codes(codes, quantizer)
+        return known
 
 
 def linear_quantizer(tensor: GraphTensor) -> LinearQuantizer | None:
-    """The quantiser of a tensor. Raises `Unsupported` for a logarithmic one."""
+    """The quantiser of a tensor whose codes the program computes.
+
+    Raises `Unsupported` (``lowering.logarithmic``) where it is logarithmic: programs have linear quantisers only.
+    """
     if isinstance(tensor.quantizer, LogarithmicQuantizer):
-        message = "logarithmic quantisation is not lowered to integers yet; use linear_quantize"
-        raise Unsupported("lowering.quantizer", message, _located(tensor))
+        message = "a logarithmic quantiser is lowered for constant tensors and as an operation, not for this tensor"
+        raise Unsupported("lowering.logarithmic", message, _located(tensor))
     return tensor.quantizer
 
 
@@ -266,7 +272,7 @@ def _stored(data: TensorData, shape: Shape) -> Known:
     """Stored contents as exact numbers: codes of their own quantiser, integers, or floats over a power of two."""
     values, rank = data.values.reshape(shape), len(shape)
     if isinstance(data.quantizer, LogarithmicQuantizer):
-        raise Unsupported("lowering.quantizer", "stored powers of two outside of float64 are not lowered yet")
+        return known_power_codes(values, data.quantizer)
     if data.quantizer is not None:
         return Known(values.astype(np.int64), *scale_and_offset(data.quantizer, rank))
     zero = Rationals.scalar(0, rank)

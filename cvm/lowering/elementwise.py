@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
+from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, SurdForm, Term
-from cvm.lowering.operands import by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.ratio import quotient_of_forms
 from cvm.lowering.table import Operand
-from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, power, rational
 
@@ -73,7 +72,13 @@ def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     function: Callable[[Real, Real], Real] = (
         (lambda x, y: x * y) if operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
     )
-    return [by_form(lowering, operation, _product, function)]
+    try:
+        return [by_form(lowering, operation, _product, function)]
+    except Unsupported:
+        quotient = quotient_of_forms(lowering, operation) if operation.name == "div" else None
+        if quotient is None:
+            raise
+        return [quotient]
 
 
 def _product(lowering: Lowering, operation: GraphOperation) -> LinearForm | None:
@@ -94,7 +99,7 @@ def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearFo
     """The product of two forms of one term each, by the product of their integers, moved so that zero is 0."""
     if len(x.terms) != 1 or len(y.terms) != 1 or not (_uniform(x) and _uniform(y)):
         return None
-    x, y = _around_zero(lowering, operation, x), _around_zero(lowering, operation, y)
+    x, y = around_zero(lowering, operation, x), around_zero(lowering, operation, y)
     (a,), (b,) = x.terms, y.terms
     if lowering.builder.range(a.value).magnitude() * lowering.builder.range(b.value).magnitude() > 2**31 - 1:
         return None
@@ -113,19 +118,6 @@ def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearFo
 
 def _uniform(form: LinearForm) -> bool:
     return form.terms[0].factor.uniform and form.constant.uniform
-
-
-def _around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
-    """The same form in an integer whose 0 is the code nearest to zero."""
-    (term,) = form.terms
-    scale, constant = term.factor.item(), form.constant.item()
-    zero = round_fraction(-constant / scale, "half_up")
-    if zero == 0:
-        return form
-    shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")
-    value = lowering.emit(operation, "broadcast_sub", term.value, shift)
-    rest = Rationals.scalar(constant + scale * zero, form.rank)
-    return LinearForm(form.shape, (Term(value, term.factor),), rest)
 
 
 @rule("pow")
@@ -227,7 +219,7 @@ def _enter_functions() -> None:
             return [function(lowering, operation, ["x"], real)]
 
     for name, real in FUNCTIONS.items():
-        if name not in ("copy", "neg", "relu"):
+        if name not in ("copy", "elu", "gelu", "neg", "relu"):
             enter(name, real)
 
 

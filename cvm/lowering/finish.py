@@ -19,11 +19,12 @@ def finished(program: Program, values: Mapping[str, str]) -> Program:
     nodes, constants = _live(program)
     taken = {item.value.name for item in program.inputs} | {item.value.name for item in program.state}
     names: dict[str, str] = {name: name for name in taken}
+    written = [constant.name for constant in constants] + [value.name for node in nodes for value in node.outputs]
+    live = set(written)
     for tensor, value in values.items():
-        if value not in names and tensor not in taken:
+        if value in live and value not in names and tensor not in taken:
             names[value] = tensor
             taken.add(tensor)
-    written = [constant.name for constant in constants] + [value.name for node in nodes for value in node.outputs]
     for name in written:
         if name not in names:
             names[name] = _fresh(name, taken)

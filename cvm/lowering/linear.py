@@ -1,68 +1,192 @@
-"""Matrix products with a constant matrix (NNEF 1.0.1 sections 4.7 and 4.9.2); see `convolution` for the algebra."""
+"""Matrix products (NNEF 1.0.1 sections 4.7 and 4.9.2): of constants and of computed tensors, in batches.
+
+With A = sum_i f_i * X_i + a and B = sum_j g_j * Y_j + b, where factors and constants do not vary along the axis that is
+summed over, of extent n,
+
+    A * B = sum_ij f_i * g_j * (X_i * Y_j) + sum_i f_i * b * (sum X_i) + sum_j g_j * a * (sum Y_j) + n * a * b,
+
+products and sums of integers. Operands of one term are first moved to the integers around their zero, so that a and b
+are less than half a step.
+"""
 
 from __future__ import annotations
 
-from fractions import Fraction
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.form import Known, LinearForm, Term
-from cvm.lowering.operands import linear_operand, sum_of
+from cvm.lowering.form import Known, LinearForm, Shape, Term
+from cvm.lowering.operands import around_zero, full_value, linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
 
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Factor:
+    """A value of the program, or known integers, and its coefficient."""
+
+    items: str | Array
+    factor: Rationals
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Matrices:
+    """One side of a product, of shape (.., rows, n): the axis that is summed over comes last."""
+
+    shape: Shape
+    factors: tuple[_Factor, ...]
+    constant: Rationals
+
 
 @rule("linear")
 def linear(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """Input * transpose(filter) + bias, with constant filter and bias."""
-    product = _product(lowering, operation, "input", lowering.constant(operation, "filter"))
-    bias = lowering.constant(operation, "bias")
-    form = LinearForm(bias.shape, (), bias.rationals())
-    return [sum_of(product, linear_operand(lowering, operation, form, product.shape))]
+    """Input * transpose(filter) + bias."""
+    product = _product(lowering, operation, ("input", False), ("filter", False))
+    bias = lowering.linear(operation, "bias")
+    return [sum_of(product, linear_operand(lowering, operation, bias, product.shape))]
 
 
 @rule("matmul")
 def matmul(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """A * B for matrices, where B is constant."""
-    if operation.attributes["transposeA"]:
-        raise lowering.unsupported(operation, "transposeA is not lowered")
-    known = lowering.constant(operation, "B")
-    if len(known.shape) != 2:
-        raise lowering.unsupported(operation, f"only matrices are lowered, found rank {len(known.shape)}")
-    if not operation.attributes["transposeB"]:
-        turned = (items.moved(lambda array: array.T) for items in (known.scale, known.offset))
-        known = Known(known.codes.T, *turned)
-    return [_product(lowering, operation, "A", known)]
+    """A * B, either of them transposed first where asked for."""
+    transposed = [bool(operation.attributes[name]) for name in ("transposeA", "transposeB")]
+    return [_product(lowering, operation, ("A", transposed[0]), ("B", not transposed[1]))]
 
 
-def _product(lowering: Lowering, operation: GraphOperation, parameter: str, known: Known) -> LinearForm:
-    """X * transpose(w) for x = s*q + b and w = t*v + u with one t and u per row of w."""
-    value, scale, constant, form = lowering.coded(operation, parameter)
-    if form.rank != 2 or len(known.shape) != 2:
-        raise lowering.unsupported(operation, f"only matrices are lowered, found rank {form.rank}")
-    if known.scale.shape[1] > 1:
-        raise lowering.unsupported(operation, "the matrix is quantised along the axis that is summed over")
-    weights, rest = known.centred()
-    per_output = [items.moved(lambda array: array.reshape(1, -1)) for items in (known.scale, rest)]
-    terms = [_term(lowering, operation, value, weights, "weights", per_output[0], scale)]
-    if not rest.is_zero():
-        ones = np.ones((1, known.shape[1]), np.int64)
-        terms.append(_term(lowering, operation, value, ones, "ones", per_output[1], scale))
-    total = Rationals(weights.sum(axis=1).reshape(1, -1)) * per_output[0]
-    total = total + Rationals.scalar(known.shape[1], 2) * per_output[1]
-    return LinearForm(
-        (form.shape[0], known.shape[0]),
-        tuple(terms),
-        Rationals.scalar(0, 2) if constant == 0 else total * Rationals.scalar(constant, 2),
+def _product(
+    lowering: Lowering, operation: GraphOperation, left: tuple[str, bool], right: tuple[str, bool]
+) -> LinearForm:
+    """The product of two operands; with each goes whether its last two axes are exchanged to put the sum last."""
+    a, b = (_matrices(lowering, operation, *side) for side in (left, right))
+    shape = lowering.output_shape(operation)
+    count = a.shape[-1]
+    n = Rationals.scalar(count, len(shape))
+    result = LinearForm(shape, (), n * a.constant * _crossed(b.constant))
+    zero = Rationals.scalar(0, len(shape))
+
+    def add(items: str | Array, factor: Rationals) -> None:
+        nonlocal result
+        if isinstance(items, str):
+            result = sum_of(result, LinearForm(shape, (Term(items, factor),), zero))
+        else:
+            result = sum_of(result, LinearForm(shape, (), Rationals(items) * factor))
+
+    for x in a.factors:
+        for y in b.factors:
+            add(_multiplied(lowering, operation, (x.items, a.shape), (y.items, b.shape)), x.factor * _crossed(y.factor))
+    if not b.constant.is_zero():
+        for x in a.factors:
+            add(_totals(lowering, operation, x.items), x.factor * _crossed(b.constant))
+    if not a.constant.is_zero():
+        for y in b.factors:
+            totals = _totals(lowering, operation, y.items)
+            add(_turned(lowering, operation, totals), a.constant * _crossed(y.factor))
+    return result
+
+
+def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exchanged: bool) -> _Matrices:
+    operand = lowering.operand(operation, parameter)
+    if isinstance(operand, Known):
+        found = _known(operand)
+    else:
+        form = lowering.linear(operation, parameter)
+        if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
+            form = around_zero(lowering, operation, form)
+        factors = tuple(
+            _Factor(full_value(lowering, operation, term.value, form.shape), term.factor) for term in form.terms
+        )
+        found = _Matrices(form.shape, factors, form.constant)
+    if exchanged:
+        shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
+        turned = tuple(_Factor(_turned(lowering, operation, x.items), _crossed(x.factor)) for x in found.factors)
+        found = _Matrices(shape, turned, _crossed(found.constant))
+    if any(item.shape[-1] > 1 for item in (found.constant, *(x.factor for x in found.factors))):
+        raise lowering.unsupported(operation, f"{parameter} has several quantisers along the axis that is summed over")
+    return found
+
+
+def _known(known: Known) -> _Matrices:
+    """Constant integers around zero; integers of many bits as digits, each digit with a factor of its own."""
+    codes, rest = known.centred()
+    factors = []
+    scale = known.scale
+    while max(abs(item) for item in codes.ravel().tolist()) >= 2**_DIGIT:
+        low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
+        factors.append(_Factor(low, scale))
+        codes = (codes - low) // 2**_DIGIT
+        scale = scale * Rationals.scalar(2**_DIGIT, scale.numerators.ndim)
+    factors.append(_Factor(codes, scale))
+    return _Matrices(known.shape, tuple(factors), rest)
+
+
+_DIGIT = 17
+"""Bits of a digit of a constant: products with 8-bit codes leave room for sums of a hundred items."""
+
+
+def _crossed(items: Rationals) -> Rationals:
+    """Coefficients of rows as coefficients of columns."""
+    return items.moved(lambda array: np.swapaxes(array, -1, -2))
+
+
+def _turned(lowering: Lowering, operation: GraphOperation, items: str | Array) -> str | Array:
+    """The last two axes exchanged."""
+    if not isinstance(items, str):
+        return np.swapaxes(items, -1, -2)
+    rank = len(lowering.builder.shape(items))
+    return lowering.emit(operation, "transpose", items, axes=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def _totals(lowering: Lowering, operation: GraphOperation, items: str | Array) -> str | Array:
+    """Sums over the last axis, of extent 1 then."""
+    if not isinstance(items, str):
+        return np.asarray(items.sum(axis=-1, keepdims=True), dtype=object)
+    rank = len(lowering.builder.shape(items))
+    return lowering.emit(operation, "sum", items, axes=(rank - 1,), keepdims=True, exclude=False)
+
+
+def _multiplied(
+    lowering: Lowering, operation: GraphOperation, left: tuple[str | Array, Shape], right: tuple[str | Array, Shape]
+) -> str | Array:
+    """X * transpose(Y) for each item of the batch."""
+    (x, x_shape), (y, y_shape) = left, right
+    if not isinstance(x, str) and not isinstance(y, str):
+        return np.asarray(np.matmul(x, np.swapaxes(y, -1, -2)), dtype=object)
+    values = [
+        items if isinstance(items, str) else lowering.tensor_constant(operation, items, "matrix") for items in (x, y)
+    ]
+    batch = np.broadcast_shapes(x_shape[:-2], y_shape[:-2])
+    rows, count, columns = x_shape[-2], x_shape[-1], y_shape[-2]
+    size = int(np.prod(batch))
+    if int(np.prod(y_shape[:-2])) == 1:
+        # One matrix for the whole batch: its rows are so many more.
+        every = int(np.prod(x_shape[:-1]))
+        flat = [_shaped(lowering, operation, values[0], (every, count)),
+                _shaped(lowering, operation, values[1], (columns, count))]  # fmt: skip
+        return _shaped(lowering, operation, lowering.emit(operation, "dense", *flat), (*batch, rows, columns))
+    full = [full_value(lowering, operation, value, (*batch, *shape[-2:]))
+            for value, shape in zip(values, (x_shape, y_shape), strict=True)]  # fmt: skip
+    # Each item of the batch is a group of channels: the summed axis are its input channels, rows are pixels.
+    image = lowering.emit(operation, "transpose", _shaped(lowering, operation, full[0], (size, rows, count)),
+                          axes=(0, 2, 1))  # fmt: skip
+    image = _shaped(lowering, operation, image, (1, size * count, rows, 1))
+    filters = _shaped(lowering, operation, full[1], (size * columns, count, 1, 1))
+    product = lowering.emit(
+        operation, "conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=size
     )
+    turned = _shaped(lowering, operation, product, (*batch, columns, rows))
+    found = _turned(lowering, operation, turned)
+    assert isinstance(found, str)
+    return found
 
 
-def _term(
-    lowering: Lowering, operation: GraphOperation, value: str, weights: np.ndarray, what: str, factor: Rationals,
-    scale: Fraction,
-) -> Term:  # fmt: skip
-    matrix = lowering.tensor_constant(operation, weights, what)
-    return Term(lowering.emit(operation, "dense", value, matrix), factor * Rationals.scalar(scale, 2))
+def _shaped(lowering: Lowering, operation: GraphOperation, value: str, shape: Shape) -> str:
+    if lowering.builder.shape(value) == shape:
+        return value
+    return lowering.emit(operation, "reshape", value, target_shape=shape)

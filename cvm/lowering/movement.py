@@ -92,7 +92,7 @@ def joined(lowering: Lowering, operation: GraphOperation, parts: Sequence[Operan
     if all(isinstance(part, Known) for part in parts):
         return _known(parts, axis)
     if all(isinstance(part, Known) or (isinstance(part, LinearForm) and not part.clamped) for part in parts):
-        forms = [valued(lowering, operation, part, "part") if isinstance(part, Known) else part for part in parts]
+        forms = [_summand(lowering, operation, part) if isinstance(part, Known) else part for part in parts]
         return _sums(lowering, operation, forms, axis)  # type: ignore[arg-type]
     try:
         return _tables(lowering, operation, parts, axis)
@@ -119,6 +119,13 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
     whole = whole.broadcast([sum(part.shape[i] for part in parts) if i == axis else parts[0].shape[i]
                              for i in range(rank)])  # fmt: skip
     return Known(whole.numerators, Rationals.scalar(Fraction(1, whole.denominator), rank), Rationals.scalar(0, rank))
+
+
+def _summand(lowering: Lowering, operation: GraphOperation, part: Known) -> LinearForm:
+    """A constant part as a value of the program where its integers are small, else as constants of the positions."""
+    if max(abs(code) for code in part.codes.ravel().tolist()) <= 2**31 - 1:
+        return valued(lowering, operation, part, "part")
+    return LinearForm(part.shape, (), part.rationals())
 
 
 def _sums(lowering: Lowering, operation: GraphOperation, forms: Sequence[LinearForm], axis: int) -> LinearForm:

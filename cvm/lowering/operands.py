@@ -14,11 +14,12 @@ from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, TableFor
 from cvm.lowering.requantize import requantize
 from cvm.lowering.table import Operand, folded, tabulate
 from cvm.quantization import LinearQuantizer
-from cvm.quantization.exact import quantize_rationals
+from cvm.quantization.exact import quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real
 
 __all__ = [
+    "around_zero",
     "by_form",
     "codes",
     "codes_of",
@@ -27,6 +28,7 @@ __all__ = [
     "function",
     "integer_value",
     "integers",
+    "is_linear",
     "linear_operand",
     "scaled",
     "sum_of",
@@ -113,6 +115,7 @@ def by_form(
 
 
 def is_linear(operand: Operand) -> bool:
+    """Whether an operand is a sum without a pending clamp."""
     return isinstance(operand, LinearForm) and not operand.clamped
 
 
@@ -161,3 +164,16 @@ def integer_value(lowering: Lowering, operation: GraphOperation, form: LinearFor
         return full_value(lowering, operation, term.value, form.shape)
     everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -(2**31 - 1), 2**31 - 1)
     return codes_of(lowering, operation, form, everything, what)
+
+
+def around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The same form in an integer whose 0 is the code nearest to zero."""
+    (term,) = form.terms
+    scale, constant = term.factor.item(), form.constant.item()
+    zero = round_fraction(-constant / scale, "half_up") if scale else 0
+    if zero == 0 or abs(zero) > 2**30:
+        return form
+    shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")
+    value = lowering.emit(operation, "broadcast_sub", term.value, shift)
+    rest = Rationals.scalar(constant + scale * zero, form.rank)
+    return LinearForm(form.shape, (Term(value, term.factor),), rest)

@@ -22,7 +22,7 @@ from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
 
-__all__ = ["boxed"]
+__all__ = ["boxed", "window_total", "window_volume"]
 
 _FEW = 2**12
 """Numbers of which a table is made rather than a search among thresholds."""
@@ -60,6 +60,18 @@ def boxed(
         return total
     divisor = _counts(lowering, operation, axes)
     return scaled(total, lambda items: items / divisor)
+
+
+def window_total(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The sums of windows of the attribute ``size`` around every item, with zeros beyond the data (section 4.9.4)."""
+    sizes = zip(form.shape, integers(operation, "size"), strict=True)
+    axes = [Axis(extent, extent, size, (size - 1) // 2, 1, 1, "constant") for extent, size in sizes]
+    return boxed(lowering, operation, form, axes, normalize=False)
+
+
+def window_volume(operation: GraphOperation) -> int:
+    """The number of items of a window of the attribute ``size``."""
+    return math.prod(integers(operation, "size"))
 
 
 def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]) -> Rationals:

@@ -84,6 +84,9 @@ def axes_of_reduction(operation: GraphOperation) -> tuple[int, ...]:
 
 # Order: the greatest, the least, and where they stand
 
+_MOST_IRRATIONAL = 4096
+"""Irrational numbers that are sorted; each comparison evaluates both to many digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
@@ -131,6 +134,8 @@ def _ranks_of_table(lowering: Lowering, operation: GraphOperation, operand: Oper
     if not isinstance(operand, TableForm):
         operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
     numbers = operand.numbers
+    if len(numbers) > _MOST_IRRATIONAL and any(number.exact is None for number in numbers):
+        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
     try:
         order = _sorted(numbers)
     except Undecided as error:

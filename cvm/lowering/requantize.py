@@ -17,12 +17,22 @@ import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
 from cvm.lowering.context import Lowering
+from cvm.lowering.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.table import quantize_table
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
-from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, Unprovable, decides_without, fit
+from cvm.quantization.fixed_point import (
+    FixedPoint,
+    LinearRow,
+    Row,
+    SurdRow,
+    Unprovable,
+    decides_without,
+    fit,
+    fits_int64,
+)
 from cvm.quantization.rationals import Rationals
 
 __all__ = ["requantize"]
@@ -50,11 +60,16 @@ def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name:
         values, rows = _without_idle_terms(values, rows)
         forms = fit(rows)
     except Unprovable as error:
-        raise Unsupported(
-            "lowering.unprovable",
-            f"no exact 64-bit form of the requantisation exists ({error}): quantise the operands of this tensor",
-            location,
-        ) from None
+        corrected = _corrected(lowering, form.shape, values, rows, where, (lo, hi), name)
+        if corrected is None:
+            raise Unsupported(
+                "lowering.unprovable",
+                f"no exact 64-bit form of the requantisation exists ({error}): quantise the operands of this tensor",
+                location,
+            ) from None
+        note = f"{len(values)} accumulators, estimated and corrected"
+        lowering.report.append(Exactness(name, corrected, Fraction(0), note=note))
+        return corrected
     value = _emit(lowering, form.shape, values, forms, where, (lo, hi), name)
     lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
     return value
@@ -172,7 +187,7 @@ def _emit(
     columns.append([form.shift for form in forms])
     labels = [f"{name}.m{i + 1}" for i in range(len(order))] + [f"{name}.c", f"{name}.s"]
     parameters = [
-        builder.parameter(_narrowed(np.array(column, dtype=np.int64)[where]), name=label)
+        builder.parameter(narrowed(np.array(column, dtype=np.int64)[where]), name=label)
         for column, label in zip(columns, labels, strict=True)
     ]
     attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
@@ -180,13 +195,53 @@ def _emit(
     return value
 
 
-def _narrowed(items: Array) -> Array:
-    """The same parameters with extent 1 along every axis on which they do not vary."""
-    for axis in range(items.ndim):
-        first = np.take(items, [0], axis)
-        if (items == first).all():
-            items = first
-    return items
+def _corrected(
+    lowering: Lowering,
+    shape: tuple[int, ...],
+    values: list[str],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+) -> str | None:
+    """An estimate of the code that is right or one too small, and one comparison that decides which.
+
+    Let v = (sum_i P_i * X_i + R) / D. With m_i = floor(P_i * 2^s / D) the sum of m_i * X_i is off from that of
+    P_i * X_i * 2^s / D by at most M = sum_i max|X_i|. With c = floor(R * 2^s / D) - M - 1 the estimate w lies in
+    (v - (2 M + 2) / 2^s, v], so that for 2^s >= 4 M + 4 its floor k is floor(v) or one less: the code is k + 1 exactly
+    if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k.
+    """
+    linear = [row for row in rows if isinstance(row, LinearRow)]
+    if len(linear) < len(rows) or len(values) > 6:
+        return None
+    builder = lowering.builder
+    magnitude = sum(max(abs(end) for row in linear for end in row.bounds[i]) for i in range(len(values)))
+    shift = (4 * magnitude + 4).bit_length()
+    forms = []
+    for row in linear:
+        multipliers = tuple((factor << shift) // row.denominator for factor in row.factors)
+        forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
+    if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
+        return None
+    estimate = _emit(lowering, shape, values, forms, where, bounds, f"{name}.estimate")
+
+    def arranged(items: list[int]) -> Array:
+        column = np.empty(len(items), dtype=object)
+        column[:] = items
+        return np.asarray(column[where], dtype=object)
+
+    denominators = arranged([row.denominator for row in linear])
+    summands = [Summand(value, arranged([row.factors[i] for row in linear])) for i, value in enumerate(values)]
+    summands.append(Summand(estimate, -denominators))
+    try:
+        more = at_least_zero(
+            builder, shape, summands, arranged([row.constant for row in linear]) - denominators, f"{name}.next"
+        )
+    except TooWide:
+        return None
+    (total,) = builder.add("elemwise_add", (estimate, more), name=f"{name}.corrected")
+    (value,) = builder.add("clip", (total,), {"a_min": bounds[0], "a_max": bounds[1]}, name=name)
+    return value
 
 
 def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int, int]:

@@ -1,0 +1,44 @@
+"""Properties of operations, each a function that draws a document and checks it: some cases always, many when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.lowering.documents import Document, assert_exact
+
+__all__ = ["Cases", "check", "drawn", "exhaustively"]
+
+Cases = dict[str, Callable[[Random], None]]
+
+
+def check(document: Document, output: str, count: int = 3) -> None:
+    """The document means what its lowering computes."""
+    with TemporaryDirectory() as folder:
+        assert_exact(document, output, Path(folder), count)
+
+
+def _property(cases: Cases, examples: int) -> Callable[..., None]:
+    @pytest.mark.parametrize("operation", cases)
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(random=st.randoms(use_true_random=False))
+    def test(operation: str, random: Random) -> None:
+        cases[operation](random)
+
+    return test
+
+
+def drawn(cases: Cases, examples: int = 30) -> Callable[..., None]:
+    """A test of every operation on a few documents."""
+    return _property(cases, examples)
+
+
+def exhaustively(cases: Cases, examples: int = 300) -> Callable[..., None]:
+    """A test of every operation on many documents, marked ``long``."""
+    return pytest.mark.long(_property(cases, examples))

@@ -1,0 +1,64 @@
+"""Operations on regions of interest (NNEF 1.0.1 section 4.6) give exactly the codes of the document."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.lowering.documents import Document
+from tests.lowering.properties import Cases, check, drawn, exhaustively
+
+
+class Regions(Document):
+    """A document whose input ``rois`` holds regions inside of the feature map."""
+
+    extents: tuple[int, ...] = ()
+    rois: str = ""
+
+    def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
+        found = super().feeds(count)
+        for feed in found:
+            for row in feed[self.rois]:
+                for axis, extent in enumerate(self.extents):
+                    start = self.random.randint(0, extent - 1)
+                    row[axis] = 4 * start + self.random.randint(-1, 1) * (start > 0)
+                    row[axis + len(self.extents)] = 4 * self.random.randint(start + 1, extent)
+        return found
+
+
+def regions(random: Random, call: str) -> None:
+    document = Regions(random)
+    spatial = random.randint(1, 3)
+    document.extents = tuple(random.randint(1, 5) for _ in range(spatial))
+    batch, count = random.randint(1, 3), random.randint(1, 3)
+    x = document.external((batch, random.randint(1, 2), *document.extents))
+    document.rois = document.external((count, 2 * spatial))
+    document.quantisers[document.rois] = "linear_quantize(min = 0.0, max = 63.75, bits = 8)"
+    index = document.integers((count, 1), 0, batch - 1)
+    size = [random.randint(1, 3) for _ in range(spatial)]
+    rate = [random.randint(1, 2) for _ in range(spatial)]
+    method = random.choice(["symmetric", "asymmetric", "aligned"])
+    text = call.format(x=x, rois=document.rois, index=index, size=size, rate=rate, method=method)
+    y = document.apply(text)
+    document.quantise(y, bits=random.choice([4, 8]))
+    check(document, y)
+
+
+POOL = "({x}, {rois}, {index}, output_size = {size})"
+ALIGN = "({x}, {rois}, {index}, output_size = {size}, sampling_rate = {rate}, resize_method = '{method}')"
+
+CASES: Cases = {
+    name: (lambda call: lambda random: regions(random, call))(name + arguments)
+    for name, arguments in {
+        "max_roi_pool": POOL,
+        "avg_roi_pool": POOL,
+        "roi_resample": POOL[:-1] + ", method = '{method}')",
+        "avg_roi_align": ALIGN,
+        "max_roi_align": ALIGN,
+    }.items()
+}
+
+test_a_few_documents = drawn(CASES, 20)
+test_many_documents = exhaustively(CASES)
