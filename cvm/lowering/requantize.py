@@ -39,6 +39,8 @@ __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
+_MOST_TERMS = 7
+"""Of eight of a ``requantize``, one may be needed to give the shape."""
 
 
 def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name: str, location: Location) -> str:
@@ -58,6 +60,8 @@ def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name:
     values, rows, where = _rows(lowering, form, quantizer, lo, hi)
     try:
         values, rows = _without_idle_terms(values, rows)
+        if len(values) > _MOST_TERMS:
+            raise Unprovable(f"{len(values)} accumulators")
         forms = fit(rows)
     except Unprovable as error:
         corrected = _corrected(lowering, form.shape, values, rows, where, (lo, hi), name)
@@ -212,7 +216,7 @@ def _corrected(
     if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k.
     """
     linear = [row for row in rows if isinstance(row, LinearRow)]
-    if len(linear) < len(rows) or len(values) > 6:
+    if len(linear) < len(rows) or len(values) > _MOST_TERMS:
         return None
     builder = lowering.builder
     magnitude = sum(max(abs(end) for row in linear for end in row.bounds[i]) for i in range(len(values)))
