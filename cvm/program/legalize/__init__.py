@@ -4,6 +4,7 @@ Extension ops are rewritten exactly (``requantize``, ``greater``), by expression
 are made (``expressions``, ``tensors``, ``columns``, ``layouts``), and the program around them is kept (``rewrite``).
 """
 
+from cvm.program.legalize.expansion import Expansion, expansions
 from cvm.program.legalize.rewrite import legalize
 
-__all__ = ["legalize"]
+__all__ = ["Expansion", "expansions", "legalize"]

@@ -1,15 +1,15 @@
 """floor(V / 2^S) of V = sum_i M_i * x_i + C, for integers M_i, C of any width, in int32 columns of base 2^b.
 
-Algebra. With digits x_i = sum_j x_ij 2^(bj) and M_i = sum_j M_ij 2^(bj), V = sum_t C_t 2^(bt), C_t being the sum of all
-x_ij M_i,t-j and of what of C is put there. For t < t0, floor(C_t / 2^b) is carried to column t + 1 and the rest dropped:
-nested floors compose. Let S = b t0 + u, k = b - u. Then
+With digits x_i = sum_j x_ij 2^(bj) and M_i = sum_j M_ij 2^(bj), V = sum_t C_t 2^(bt), C_t being the sum of all products
+x_ij M_i,t-j and of what of C is put there. For t < t0, floor(C_t / 2^b) is carried to column t + 1 and the rest
+dropped: nested floors compose. Let S = b t0 + u, k = b - u. Then
 
     floor(V / 2^S) = q0 + 2^k H,    q0 = floor(C_t0 / 2^u),    H = sum_{t > t0} C_t 2^(b (t - t0 - 1)).
 
 cvm_right_shift rounds half up: rshift(z, n) = floor((z + 2^(n-1)) / 2^n). So 2^(n-1) is subtracted from every
 column that is shifted. All of that is one constant, F = sum_{t < t0} 2^(b-1+bt) + 2^(S-1), taken from C beforehand. How
-C - F is distributed over the columns is free, since floor((z + 2^b a) / 2^b) = floor(z / 2^b) + a: all of it goes to the first
-column that has room for it, and below that a balanced digit to each.
+C - F is distributed over the columns is free, since floor((z + 2^b a) / 2^b) = floor(z / 2^b) + a: all of it goes to
+the first column that has room for it, and below that a balanced digit to each.
 
 Two sums V and V - 1, which rounding needs (see `requantize`), share all but their carries.
 """
@@ -54,7 +54,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """q0 for each constant, and what stands above it: the columns of H, and the constant left for the columns beyond."""
+    """q0 for each constant, and what stands above: the columns of H, and the constant left for the columns beyond."""
 
     low: tuple[Expression, ...]
     above: tuple[Expression | None, ...]
@@ -173,8 +173,8 @@ class Columns:
     def high(self, columns: Sequence[Expression | None], beyond: Integers, needed: Interval) -> Expression | None:
         """A tensor that may stand for H where H is wanted within ``needed`` only; None if H is 0.
 
-        Horner's rule from the top. If what is made of the columns from t on is wanted within [A, B], what is made of those
-        above is wanted within [(A - max C_t) / 2^b, (B - min C_t) / 2^b]: beyond, no C_t leads back inside.
+        Horner's rule from the top. If what is made of the columns from t on is wanted within [A, B], what is made of
+        those above is wanted within [(A - max C_t) / 2^b, (B - min C_t) / 2^b]: beyond, no C_t leads back inside.
         """
         base = self.layout.base
         wanted = [needed]

@@ -6,7 +6,7 @@ is counted, and written into the program, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from cvm.ops.ranges import INT32_MAX
 from cvm.program.legalize.integers import Integers, narrowed
 from cvm.program.model import AttributeValue, Shape
 
-__all__ = ["Expression", "Expressions", "Unprovable"]
+__all__ = ["Expression", "Expressions", "Unprovable", "missing"]
 
 _Key = tuple[object, ...]
 
@@ -135,8 +135,3 @@ def missing(root: Expression, present: Mapping[int, str]) -> list[Expression]:
         found[item.number] = item
         waiting.extend(item.inputs)
     return [found[number] for number in sorted(found)]
-
-
-def operations(items: list[Expression]) -> Iterator[Expression]:
-    """Those that are ops."""
-    return (item for item in items if item.op)

@@ -27,7 +27,7 @@ def layouts(wanted: WeightedSum) -> list[tuple[int, Layout]]:
     multipliers = [bits(items) for _, items in wanted.terms]
     found: dict[tuple[object, ...], tuple[int, Layout]] = {}
     for base in BASES:
-        for top in {max(max(tensors) - part * base, base - 1) for part in range(6)}:
+        for top in sorted({max(max(tensors) - part * base, base - 1) for part in range(6)}):
             widest = max(min(top, max(tensors)), base - 1 if max(tensors) > top else 0)
             for room in range(31 - widest, 31 - widest - SLACK, -1):
                 if room < (base - 1 if max(multipliers) > room else 0):

@@ -1,16 +1,16 @@
 """``requantize`` in the document's ops: clip(round(V / 2^s), lo, hi), V = sum of m_i * x_i + c, exactly.
 
-With S the largest shift, V * 2^(S - s) / 2^S is the same quotient, so one shift serves all elements. Rounding is made of
-floors F(C) = floor((V - c + C) / 2^S):
+With S the largest shift, V * 2^(S - s) / 2^S is the same quotient, so one shift serves all elements; m_i and c stand
+for their products with 2^(S - s) from here on. Rounding is made of floors F(C) = floor((V - c + C) / 2^S):
 
     half_up      F(c + 2^(S-1))
     half_even    max(2 floor(p / 2), q), p = F(c + 2^(S-1)), q = F(c + 2^(S-1) - 1): p = q + 1 at a tie, where the even
                  one of both is 2 floor(p / 2); else p = q >= 2 floor(p / 2)
     toward_zero  max(F(c), 0) + min(F(c - 1) + 1, 0): the floor where V >= 0, and the ceiling where V <= 0
 
-If 2^g divides all multipliers, C is replaced by floor(C / 2^g) and S by S - g. If both constants of half_even become the same,
-there are no ties. `cvm.program.legalize.columns` says how F is computed: as q0 + 2^k H. If k >= 1, 2^k H is even, and
-half_even corrects q0 alone.
+If 2^g divides all multipliers, C is replaced by floor(C / 2^g) and S by S - g. If both constants of half_even become
+the same, there are no ties. `cvm.program.legalize.columns` says how F is computed: as q0 + 2^k H. If k >= 1, 2^k H is
+even, and half_even corrects q0 alone.
 
 Of all layouts in columns the one with the fewest ops is taken, among those whose intervals are proven.
 """
@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cvm.program.legalize.columns import Columns, Layout, Quotients, WeightedSum
-from cvm.program.legalize.expressions import Expression, Expressions, Unprovable, missing, operations
+from cvm.program.legalize.columns import Columns, Quotients, WeightedSum
+from cvm.program.legalize.expressions import Expression, Expressions, Unprovable, missing
 from cvm.program.legalize.integers import Integers, aligned, roomy, trailing_zeros
 from cvm.program.legalize.layouts import layouts
 from cvm.program.legalize.tensors import Tensors
@@ -64,7 +64,7 @@ def requantize(
         except Unprovable as error:
             failure = error
             continue
-        cost = sum(1 for _ in operations(missing(found, present)))
+        cost = sum(1 for item in missing(found, present) if item.op)
         if best is None or cost < best[0]:
             best = cost, found
     if best is None:
@@ -94,9 +94,7 @@ def weighted_sum(
             factors[x] = multiplier if known is None else known.astype(object) + multiplier.astype(object)
     factors = {x: multiplier for x, multiplier in factors.items() if multiplier.any()}
     zeros = min([shift - 1, *map(trailing_zeros, factors.values())])
-    constants = []
-    for constant in _constants(roomy(offset, shift + 1), shift, rounding, lo, hi):
-        constants.append(constant >> zeros)
+    constants = [constant >> zeros for constant in _constants(roomy(offset, shift + 1), shift, rounding, lo, hi)]
     if len(constants) == 2 and rounding == "half_even" and bool((constants[0] == constants[1]).all()):
         constants.pop()
     terms = tuple((x, roomy(multiplier >> zeros)) for x, multiplier in factors.items())
@@ -171,25 +169,27 @@ def _saturated(columns: Columns, q: Expression, found: Quotients, lo: int, hi: i
     """q0 + 2^k H within [lo, hi], where bounds near the ends of int32 leave no room for the sum.
 
     q0 = d + 2^k a with |d| < 2^k, and H + a in place of H. Let L = 2^(31-k) - 1, G = clip(H, -L, L) and
-    E = clip(H - G, -2, 2). Then y = 2^k G + clip(2^k E + d, 1 - 2^k, 2^k - 1) lies within +-(2^31 - 1), and is 2^k H + d cut
-    to that: for |H| <= L, E = 0 and y = 2^k H + d. For H = L + 1, y = 2^31 - 2^k + min(2^k + d, 2^k - 1). For H >= L + 2,
-    2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives y = 2^31 - 1. Likewise below.
+    E = clip(H - G, -2, 2). Then y = 2^k G + clip(2^k E + d, 1 - 2^k, 2^k - 1) lies within +-(2^31 - 1), and is
+    2^k H + d cut to that. For |H| <= L, E = 0 and y = 2^k H + d. For H = L + 1, y = 2^31 - 2^k + min(2^k + d, 2^k - 1).
+    For H >= L + 2, 2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives y = 2^31 - 1. Likewise below.
     """
     tensors, k = columns.tensors, found.step
     if k < 2:
         raise Unprovable("too few bits below H")
-    limit = (1 << k) - 1
-    above = list(found.above) or [None]
-    beyond = found.beyond
+    limit, largest = (1 << k) - 1, (1 << (31 - k)) - 1
+    carry = None
     if max(abs(q.lo), abs(q.hi)) > limit:
         q, carry = tensors.split(q, k)
-        above[0] = tensors.total([part for part in (above[0], carry) if part], "high")
-        if not found.above:
-            # The constants above stand one column higher than the carry now: they are added to it instead.
-            above[0], beyond = tensors.plus(carry, beyond, "high"), np.zeros_like(beyond)
-    largest = (1 << (31 - k)) - 1
     needed = max(-largest - 2, (lo - q.hi) >> k), min(largest + 2, -((q.lo - hi) >> k))
-    high = columns.high(above, beyond, needed)
+    if found.above:
+        above = [part for part in (found.above[0], carry) if part]
+        first = tensors.total(above, "high") if above else None
+        high = columns.high((first, *found.above[1:]), found.beyond, needed)
+    elif carry:
+        constant = np.clip(found.beyond, needed[0] - carry.hi, needed[1] - carry.lo)
+        high = tensors.plus(carry, constant, "high")
+    else:
+        high = columns.high((), found.beyond, needed)
     assert high is not None
     near = tensors.cut(high, -largest, largest, "near")
     far = tensors.cut(tensors.minus(high, near, "far"), -2, 2, "far")

@@ -33,9 +33,7 @@ def legalize(program: Program) -> Program:
     (``legalize.unprovable``) for an op that has no expansion whose intervals are proven.
     """
     verified = verify(program)
-    if not any(_is_extension(node) for node in program.nodes) and all(
-        item.kind == "tensor" for item in program.constants
-    ):
+    if not any(map(_is_extension, program.nodes)) and all(item.kind == "tensor" for item in program.constants):
         return program
     try:
         return _rewritten(verified, exactly=False)
@@ -54,7 +52,7 @@ def _rewritten(verified: VerifiedProgram, exactly: bool) -> Program:
     rewriting = _Rewriting(verified, exactly, Scope(verified.limits), set(program.value_names()))
     for node, call in zip(program.nodes, verified.calls, strict=True):
         rewriting.node(node, call)
-    provenance = replace(program.provenance, tool=f"{program.provenance.tool} legalize".strip())
+    provenance = replace(program.provenance, tool=f"{program.provenance.tool}, legalised".lstrip(", "))
     result = replace(program, constants=tuple(rewriting.constants), nodes=tuple(rewriting.nodes), provenance=provenance)
     verify(result)
     return result

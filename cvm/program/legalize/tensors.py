@@ -1,4 +1,4 @@
-"""Int32 tensors in digits, shifted without overflow, and cut: the few shapes of arithmetic that legalisation is made of.
+"""Int32 tensors in digits, shifted without overflow, and cut: the arithmetic that legalisation is made of.
 
 cvm_right_shift by b rounds half up: h = floor((x + 2^(b-1)) / 2^b), so that x - h * 2^b is a balanced digit, in
 [-2^(b-1), 2^(b-1) - 1]. Plain intervals do not show that: a clip that changes no element says it.
@@ -50,7 +50,7 @@ class Tensors:
         return found
 
     def minus(self, x: Expression, y: Expression, label: str) -> Expression:
-        """x - y."""
+        """The difference x - y."""
         return self.made.apply("broadcast_sub", x, y, label=label)
 
     def largest(self, x: Expression, y: Expression, label: str) -> Expression:
@@ -72,10 +72,14 @@ class Tensors:
         """floor(x / 2^shift + 1/2)."""
         return self.made.apply("cvm_right_shift", x, label=label, precision=precision, shift_bit=shift)
 
-    def up(self, x: Expression, shift: int, label: str, precision: int = WIDE) -> Expression:
-        """x * 2^shift, within +-(2^(precision - 1) - 1)."""
-        if not shift:
-            return x
+    def up(self, x: Expression, shift: int, label: str) -> Expression:
+        """The product x * 2^shift. The op cuts it to int32, so it is required to fit."""
+        if max(abs(x.lo), abs(x.hi)) << shift > INT32_MAX:
+            raise Unprovable(f"{label}: cvm_left_shift by {shift} exceeds int32")
+        return self.saturated(x, shift, label, WIDE) if shift else x
+
+    def saturated(self, x: Expression, shift: int, label: str, precision: int) -> Expression:
+        """The product x * 2^shift cut to +-(2^(precision - 1) - 1)."""
         return self.made.apply("cvm_left_shift", x, label=label, precision=precision, shift_bit=shift)
 
     def raised(self, x: Expression, shift: int, below: Interval, needed: Interval, label: str) -> Expression:
@@ -92,8 +96,9 @@ class Tensors:
         alpha = max(0, min(largest, high), -max(least, low))
         precision = alpha.bit_length() + 1
         alpha = 2 ** (precision - 1) - 1
-        if min(largest, alpha) + below[1] <= INT32_MAX and max(least, -alpha) + below[0] >= -INT32_MAX:
-            return self.up(x, shift, label, min(precision, WIDE))
+        fits = min(largest, alpha) + below[1] <= INT32_MAX and max(least, -alpha) + below[0] >= -INT32_MAX
+        if fits and precision <= WIDE:
+            return self.saturated(x, shift, label, precision)
         return self.up(self.cut(x, low >> shift, -(-high >> shift), label), shift, label)
 
     def split(self, x: Expression, base: int) -> tuple[Expression, Expression]:
