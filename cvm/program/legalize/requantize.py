@@ -49,10 +49,13 @@ def requantize(
     arithmetic = Tensors(made)
     x = tensors[0]
     wanted = weighted_sum(tensors, parameters, rounding, lo, hi)
+    if not wanted.terms:
+        items = _constant(wanted, rounding, lo, hi)
+        lo, hi = int(items.min()), int(items.max())
+        if lo < hi:
+            return arithmetic.spread(made.constant(items), x, "zeros")
     if lo == hi:
         return arithmetic.cut(x, lo, hi, "constant")
-    if not wanted.terms:
-        return arithmetic.spread(made.constant(_constant(wanted, rounding, lo, hi)), x, "zeros")
     best: tuple[int, Expression] | None = None
     failure = Unprovable("there is no layout")
     for estimate, layout in layouts(wanted):
