@@ -1,0 +1,42 @@
+"""What became of every extension op of a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cvm import ops
+from cvm.ops import REGISTRY
+from cvm.program.model import Node
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Expansion", "expansions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """An extension op, and the nodes that compute its result in a legalised program; parts in common count once."""
+
+    node: Node
+    nodes: tuple[Node, ...]
+    gas_before: int
+    gas_after: int
+
+
+def expansions(before: VerifiedProgram, after: VerifiedProgram) -> tuple[Expansion, ...]:
+    """The extension ops of a program, in order; ``after`` is what `legalize` made of it."""
+    kept = {value.name for node in before.program.nodes for value in node.outputs}
+    parts: dict[str, list[int]] = {}
+    waiting: list[int] = []
+    for place, node in enumerate(after.program.nodes):
+        waiting.append(place)
+        if node.outputs[0].name in kept:
+            parts[node.outputs[0].name] = waiting
+            waiting = []
+    found = []
+    for node, call in zip(before.program.nodes, before.calls, strict=True):
+        if REGISTRY[node.op].family == "extension":
+            places = parts[node.outputs[0].name]
+            nodes = tuple(after.program.nodes[place] for place in places)
+            gas = sum(ops.get(after.program.nodes[place].op).gas(after.calls[place]) for place in places)
+            found.append(Expansion(node, nodes, ops.get(node.op).gas(call), gas))
+    return tuple(found)
