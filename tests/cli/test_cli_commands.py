@@ -273,6 +273,47 @@ def test_inspect_says_what_a_program_is(cvm, files):
     assert document["digest"] in cvm("inspect", "channels.cvm").out
 
 
+def test_legalize_writes_a_program_in_the_documents_ops(cvm, files):
+    outcome = cvm("legalize", MODEL, "-o", "strict.cvm", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    totals = {"digest": "str", "nodes": "int", "gas": "int", "constant_bytes": "int"}
+    assert structure(document) == {
+        "version": "int",
+        "expansions": [
+            {
+                "op": "str",
+                "value": "str",
+                "terms": "int",
+                "rounding": "str",
+                "nodes": "int",
+                "gas_before": "int",
+                "gas_after": "int",
+            }
+        ],
+        "before": totals,
+        "after": totals,
+        "file": {"path": "str", "bytes": "int"},
+    }
+    before, after, found = document["before"], document["after"], document["expansions"]
+    assert after["nodes"] - before["nodes"] == sum(item["nodes"] - 1 for item in found)
+    assert after["gas"] - before["gas"] == sum(item["gas_after"] - item["gas_before"] for item in found)
+    inspected = cvm("inspect", "strict.cvm", "--json").document
+    assert inspected["digest"] == after["digest"]
+    assert {"requantize", "broadcast_greater"}.isdisjoint(node["op"] for node in inspected["nodes"])
+    codes = [
+        cvm("run", program, "-i", f"{IMAGES}:image", "--json").document["outputs"][0]["codes"]
+        for program in (MODEL, "strict.cvm")
+    ]
+    assert codes[0] == codes[1]
+    text = cvm("legalize", MODEL).out
+    assert f"{before['nodes']} nodes, now {after['nodes']}" in text
+    assert after["digest"] in text
+    again = cvm("legalize", "strict.cvm", "--json").document
+    assert again["expansions"] == []
+    assert again["before"] == again["after"] == after
+
+
 def test_ops_lists_the_catalogue_and_shows_one(cvm):
     from cvm.ops import REGISTRY
 

@@ -84,26 +84,24 @@ class Columns:
         products = self._products(wanted)
         fold = sum(1 << (base - 1 + base * t) for t in range(last)) + (1 << (wanted.shift - 1))
         remains = roomy(wanted.constants[0], fold.bit_length()) - fold
-        # What the constants of further sums exceed the first by, until a column takes it in.
+        # What the constants of further sums exceed the first by; the first column takes it in.
         excess = [constant - wanted.constants[0] for constant in wanted.constants]
         carries: list[Expression] = []
         for t in range(last + 1):
-            shift = base if t < last else rest
             product = products.pop(t, None)
             if product is None and not carries:
-                # Constants alone: what a column drops of them is known.
-                if t == last:
-                    break
-                shifted = [(remains + item + (1 << (shift - 1))) >> shift for item in excess]
-                remains, excess = shifted[0], [item - shifted[0] for item in shifted]
-                continue
-            columns, remains = self._column(product, carries, excess, remains, beyond=t == last and rest > base)
-            excess = [np.zeros_like(excess[0])] * len(excess)
-            carries = [self.tensors.down(column, shift, "carry" if t < last else "low") for column in columns]
-        if not carries:
-            digit = balanced(remains, base)
-            carries = [self.tensors.made.constant((digit + item + (1 << (rest - 1))) >> rest) for item in excess]
-            remains = (remains - digit) >> base
+                # All multipliers are multiples of 2^b, and S is 1: the only column to be shifted is constant.
+                digit = balanced(remains, base)
+                columns, remains = (
+                    [self.tensors.made.constant(digit + item) for item in excess],
+                    (remains - digit) >> base,
+                )
+            else:
+                columns, remains = self._column(product, carries, excess, remains, beyond=t == last and rest > base)
+            carries = [
+                self.tensors.down(column, base, "carry") if t < last else self.tensors.down(column, rest, "low")
+                for column in columns
+            ]
         above, remains = self._above(products, remains)
         found = Quotients(tuple(carries), above, remains, base - rest)
         if found.step < 0 and not found.whole:

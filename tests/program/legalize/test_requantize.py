@@ -97,9 +97,19 @@ def test_large_constants_per_position_saturate_apart(rounding: str) -> None:
     shape = (1, 2, 64)
     offsets = np.array([0, 2**61, -(2**61), 2**40, -(2**40), LARGEST, -LARGEST, 1] * 16, np.int64).reshape(shape)
     for shift in (0, 1, 8, 30):
-        for bound in (1, 255, LARGEST):
-            case = Requantize(shape, [(-bound, bound)], [scalar(1), offsets, scalar(shift)], rounding)
+        for bound, multiplier in ((1, 1), (255, 1), (LARGEST, 1), (2**20, 1023), (2**24, 31)):
+            case = Requantize(shape, [(-bound, bound)], [scalar(multiplier), offsets, scalar(shift)], rounding)
             assert_same(case, Random(bound))
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("shift", [0, 1])
+def test_multipliers_beyond_the_column_that_is_rounded(rounding: str, shift: int) -> None:
+    # The lowest column is constant; it decides alone whether there is a tie or a rest.
+    offsets = np.arange(-4, 5).reshape(1, 9, 1)
+    for multiplier in (2**10, 2**20, 2**26, -(2**40)):
+        case = Requantize((1, 9, 8), [(-900, 900)], [scalar(multiplier), offsets, scalar(shift)], rounding)
+        assert_same(case, Random(shift))
 
 
 def test_without_ties_rounding_half_even_takes_no_more_ops_than_half_up() -> None:
