@@ -77,9 +77,18 @@ def sliced(
 
 
 def valued(lowering: Lowering, operation: GraphOperation, operand: Known, what: str) -> LinearForm:
-    """A constant tensor as a value of the program. Raises `Unsupported` where its integers do not fit 32 bits."""
-    value = lowering.tensor_constant(operation, operand.codes, what)
-    return LinearForm(operand.shape, (Term(value, operand.scale),), operand.offset)
+    """A constant tensor as a value of the program; integers of more than 31 bits as a sum of their digits."""
+    codes, scale, terms = operand.codes.astype(object), operand.scale, []
+    while max(abs(item) for item in codes.ravel().tolist()) > 2**31 - 1:
+        low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
+        terms.append(Term(lowering.tensor_constant(operation, low, what), scale))
+        codes = (codes - low) // 2**_DIGIT
+        scale = scale * Rationals.scalar(2**_DIGIT, codes.ndim)
+    terms.append(Term(lowering.tensor_constant(operation, codes, what), scale))
+    return LinearForm(operand.shape, tuple(terms), operand.offset)
+
+
+_DIGIT = 30
 
 
 def joined(lowering: Lowering, operation: GraphOperation, parts: Sequence[Operand], axis: int) -> Result:

@@ -30,7 +30,8 @@ class Regions(Document):
 
 def regions(random: Random, call: str) -> None:
     document = Regions(random)
-    spatial = random.randint(1, 3)
+    # Sums of samples over three axes need more than 32 bits and are refused.
+    spatial = random.randint(1, 2 if "avg_roi_align" in call else 3)
     document.extents = tuple(random.randint(1, 5) for _ in range(spatial))
     batch, count = random.randint(1, 3), random.randint(1, 3)
     x = document.external((batch, random.randint(1, 2), *document.extents))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from random import Random
 
+import numpy as np
+
 from tests.lowering.documents import Document
 from tests.lowering.properties import Cases, check, drawn, exhaustively
 
@@ -17,7 +19,9 @@ def operand(document: Document, shape: tuple[int, ...], quantised: float = 0.3) 
     random = document.random
     x = document.external(shape)
     if random.random() < 0.2:
-        return document.variable(shape, quantised=random.random() < 0.7)
+        name = document.variable(shape, quantised=random.random() < 0.7)
+        document.stored[name] = (np.round(document.stored[name] * 2.0**40) / 2.0**40).astype(np.float32)
+        return name
     y = document.apply(random.choice(SUMS).format(x=x), quantised=random.random() < quantised)
     if random.random() < 0.2 and quantised < 1:
         y = document.apply(f"add({y}, {document.external(shape)})", quantised=False) if random.random() < 0.5 else y
