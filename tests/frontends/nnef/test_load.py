@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cvm
 from cvm.errors import Invalid, LimitExceeded, Unsupported
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
@@ -220,10 +219,3 @@ def test_a_logical_variable_is_of_logical_values(tmp_path: Path) -> None:
     assert data is not None
     assert data.values.tolist() == [False, True]
     assert data.values.dtype == np.bool_
-
-
-@pytest.mark.parametrize("folder", [f for f in folders("models/digits") if f.id == "lenet_digits_logw" or f.marks])
-def test_logarithmic_quantisers_are_not_lowered_silently(folder: Path) -> None:
-    error = error_of(lambda: cvm.compile(folder))
-    assert isinstance(error, Unsupported)
-    assert (error.code, error.location.line is not None) == ("lowering.quantizer", True)
