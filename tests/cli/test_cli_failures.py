@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from cvm.demo import IMAGES, MODEL
+from cvm.demo import MODEL
 from cvm.errors import LimitExceeded
 
 
@@ -219,7 +219,9 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(cvm, files):
     assert "a\\x1b[31m\\u202eb\\x07.npy" in outcome.err
 
 
-def test_an_interrupted_process_ends_with_130_and_leaves_no_file(tmp_path):
+def test_an_interrupted_process_ends_with_130_and_leaves_no_file(tmp_path, tmp_path_factory):
+    many = tmp_path_factory.mktemp("inputs") / "many.npy"
+    np.save(many, np.zeros((2_000, 1, 8, 8), np.int64))
     process = subprocess.Popen(
         [
             sys.executable,
@@ -228,7 +230,7 @@ def test_an_interrupted_process_ends_with_130_and_leaves_no_file(tmp_path):
             "run",
             str(MODEL),
             "-i",
-            f"{IMAGES}:image",
+            str(many),
             "--executor",
             "formal",
             "-o",
@@ -239,7 +241,7 @@ def test_an_interrupted_process_ends_with_130_and_leaves_no_file(tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it is ignored where the tests are a job
     )
-    time.sleep(5)  # it has started by then, also on a busy machine, and FORMAL takes far longer for the 40 images
+    time.sleep(5)  # it has started by then, also on a busy machine, and FORMAL takes minutes
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "cvm: interrupted\n")
