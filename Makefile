@@ -24,6 +24,10 @@ test: $(VENV)/.installed-test ## the tests (arguments for pytest: ARGS=...)
 test-long: $(VENV)/.installed-test ## the suites that take minutes
 	@$(BIN)/python -m pytest -n auto -m long $(ARGS)
 
+.PHONY: test-numpy-versions
+test-numpy-versions: $(VENV)/.installed ## the oldest and the newest NumPy give the same bytes (installs both)
+	@$(BIN)/python tools/check_numpy_versions.py
+
 .PHONY: lint
 lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, stale pages
 	$(BIN)/ruff check .
