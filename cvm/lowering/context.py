@@ -279,7 +279,7 @@ def _stored(data: TensorData, shape: Shape) -> Known:
     if values.dtype.kind in "iub":
         return Known(values.astype(object), Rationals.scalar(1, rank), zero)
     exact = Rationals.of((Fraction(item) for item in _finite(values)), shape)
-    return Known(exact.numerators, Rationals.scalar(Fraction(1, exact.denominator), rank), zero)
+    return Known.of(exact)
 
 
 def _finite(values: npt.NDArray[Any]) -> list[float]:

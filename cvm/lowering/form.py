@@ -107,14 +107,20 @@ class Known:
         """The shape of the tensor (rank >= 1)."""
         return tuple(self.codes.shape)
 
+    @staticmethod
+    def of(values: Rationals) -> Known:
+        """A constant tensor of these numbers, which stand at full extent."""
+        rank = values.numerators.ndim
+        scale = Rationals.scalar(Fraction(1, values.denominator), rank)
+        return Known(values.numerators, scale, Rationals.scalar(0, rank))
+
     def rationals(self) -> Rationals:
         """The real numbers, at full extent."""
         return Rationals(self.codes.astype(object)) * self.scale + self.offset
 
     def expanded(self, rank: int) -> Rationals:
         """The real numbers of a tensor that is broadcast to ``rank``: NNEF aligns shapes at the first dimension."""
-        values = self.rationals()
-        return values.moved(lambda items: items.reshape(items.shape + (1,) * (rank - items.ndim)))
+        return self.rationals().with_trailing_axes(rank - self.codes.ndim)
 
     def centred(self) -> tuple[npt.NDArray[Any], Rationals]:
         """Codes moved by the integer nearest to zero's code, and the real offset that remains.
@@ -158,9 +164,7 @@ def known_codes(codes: npt.NDArray[Any], quantizer: LinearQuantizer) -> Known:
 
 def constant_of(form: LinearForm) -> Known:
     """A form without terms as a constant tensor of its shape."""
-    values = form.constant.broadcast(form.shape)
-    scale = Rationals.scalar(Fraction(1, values.denominator), form.rank)
-    return Known(values.numerators, scale, Rationals.scalar(0, form.rank))
+    return Known.of(form.constant.broadcast(form.shape))
 
 
 def requantized(known: Known, shape: Shape, quantizer: LinearQuantizer) -> Known:

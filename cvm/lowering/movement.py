@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -127,7 +126,7 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
     rank = len(parts[0].shape)
     whole = whole.broadcast([sum(part.shape[i] for part in parts) if i == axis else parts[0].shape[i]
                              for i in range(rank)])  # fmt: skip
-    return Known(whole.numerators, Rationals.scalar(Fraction(1, whole.denominator), rank), Rationals.scalar(0, rank))
+    return Known.of(whole)
 
 
 def _summand(lowering: Lowering, operation: GraphOperation, part: Known) -> LinearForm:

@@ -43,15 +43,18 @@ def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, sh
     if not tail:
         return operand
 
-    def widen(items: Rationals) -> Rationals:
-        return items.moved(lambda array: array.reshape(array.shape + tail))
-
     if isinstance(operand, Known):
-        return Known(operand.codes.reshape(operand.shape + tail), widen(operand.scale), widen(operand.offset))
+        return Known(
+            operand.codes.reshape(operand.shape + tail),
+            operand.scale.with_trailing_axes(len(tail)),
+            operand.offset.with_trailing_axes(len(tail)),
+        )
     value = lowering.emit(operation, "reshape", operand.value, target_shape=operand.shape + tail)
     if isinstance(operand, TableForm):
         return TableForm(operand.shape + tail, value, operand.numbers)
-    parts = (widen(item) for item in (operand.slope, operand.origin, operand.offset, operand.radicand))
+    parts = (
+        item.with_trailing_axes(len(tail)) for item in (operand.slope, operand.origin, operand.offset, operand.radicand)
+    )
     return SurdForm(operand.shape + tail, value, *parts)
 
 
@@ -61,15 +64,12 @@ def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearFo
     if not tail:
         return replace(form, shape=shape)
 
-    def widen(items: Rationals) -> Rationals:
-        return items.moved(lambda array: array.reshape(array.shape + tail))
-
     terms = []
     for term in form.terms:
         target = (*lowering.builder.shape(term.value), *tail)
         value = lowering.emit(operation, "reshape", term.value, target_shape=target)
-        terms.append(Term(value, widen(term.factor)))
-    return replace(form, shape=shape, terms=tuple(terms), constant=widen(form.constant))
+        terms.append(Term(value, term.factor.with_trailing_axes(len(tail))))
+    return replace(form, shape=shape, terms=tuple(terms), constant=form.constant.with_trailing_axes(len(tail)))
 
 
 def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:

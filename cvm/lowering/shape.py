@@ -198,8 +198,7 @@ def _padded_with(
         whole = operand.rationals().broadcast(operand.shape)
         common = Rationals.scalar(value, len(shape))
         padded = _surrounded(whole, padding, common)
-        return Known(padded.numerators, Rationals.scalar(Fraction(1, padded.denominator), len(shape)),
-                     Rationals.scalar(0, len(shape)))  # fmt: skip
+        return Known.of(padded)
     if isinstance(operand, TableForm):
         last = len(operand.numbers)
         padded_value = _bordered(lowering, operation, operand.value, padding, last)

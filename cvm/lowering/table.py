@@ -204,9 +204,7 @@ def folded(
         message = f"{operation.name} gives irrational constants: give {operation.outputs[0]!r} a quantiser"
         raise Unsupported("lowering.unquantized", message, lowering.location(operation))
     values = Rationals.of(exact, (len(exact),)).moved(lambda items: items[where])
-    rank = len(shape)
-    scale = Rationals.scalar(Fraction(1, values.denominator), rank)
-    return Known(values.numerators, scale, Rationals.scalar(0, rank))
+    return Known.of(values)
 
 
 def lattice(lowering: Lowering, form: TableForm, name: str) -> LinearForm | None:

@@ -86,6 +86,10 @@ class Rationals:
         """The same rationals in another arrangement."""
         return Rationals(move(self.numerators), self.denominator)
 
+    def with_trailing_axes(self, count: int) -> Rationals:
+        """The same rationals with so many further axes of extent 1."""
+        return self.moved(lambda items: items.reshape(items.shape + (1,) * count))
+
     def broadcast(self, shape: Sequence[int]) -> Rationals:
         """The same rationals at full extent."""
         return self.moved(lambda items: np.broadcast_to(items, tuple(shape)))
