@@ -10,7 +10,7 @@ from cvm.errors import Invalid, Location
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["macs", "open_program"]
+__all__ = ["is_program", "macs", "open_program"]
 
 _MAGIC = b"\x93\xabcvm-program"
 
@@ -22,16 +22,16 @@ def open_program(path: Path) -> VerifiedProgram:
     from cvm.program.verifier import verify
 
     try:
-        if path.suffix == ".cvm" or _is_program(path):
-            return load_verified(path)
-        return verify(compile(path))
+        return load_verified(path) if is_program(path) else verify(compile(path))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None
 
 
-def _is_program(path: Path) -> bool:
-    """Whether a regular file begins as a program does."""
+def is_program(path: Path) -> bool:
+    """Whether a path is that of a program: by its name, or as a regular file that begins as a program does."""
+    if path.suffix == ".cvm":
+        return True
     if not path.is_file():
         return False
     with open(path, "rb") as file:
