@@ -32,7 +32,7 @@ def read_inputs(specs: Sequence[str], inputs: Sequence[Input]) -> dict[str, Arra
 
 
 def read_array(spec: str) -> Array:
-    """The array that FILE[:MEMBER] names: a ``.npy`` file, or a member of a ``.npz`` file, which may be its only one."""
+    """The array that FILE[:MEMBER] names: a ``.npy`` file, or a member of a ``.npz`` file, by default its only one."""
     name, file, member = _parts(spec)
     if name is not None:
         raise Usage(f"expected FILE[:MEMBER], found {spec!r}")

@@ -45,11 +45,19 @@ def command(
     ] = None,
     quant: Annotated[
         Path | None,
-        typer.Option("--quant", metavar="FILE", help="The quantisation information that was compiled in, if not MODEL's graph.quant."),
+        typer.Option(
+            "--quant",
+            metavar="FILE",
+            help="The quantisation information that was compiled in, if not MODEL's graph.quant.",
+        ),
     ] = None,
     scores: Annotated[
         str | None,
-        typer.Option("--scores", metavar="NAME", help="The output that holds the scores of classes, where there are several outputs."),
+        typer.Option(
+            "--scores",
+            metavar="NAME",
+            help="The output that holds the scores of classes, where there are several outputs.",
+        ),
     ] = None,
     executor: ExecutorName = None,
     threads: Threads = None,
@@ -99,9 +107,7 @@ def _require_page() -> None:
         raise Unsupported("report.extra", f"{message}; without -o the report needs none") from None
 
 
-def _opened(
-    program: Path, model: Path | None, quant: Path | None
-) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
+def _opened(program: Path, model: Path | None, quant: Path | None) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
     """The program, the graph of its model, and whether the one has just been compiled from the other."""
     from cvm.cli.models import is_program, open_program
     from cvm.frontends import nnef

@@ -138,9 +138,7 @@ class ClassMeter:
         self._changed: list[Changed] = []
         self._right: Counter[tuple[bool, bool]] = Counter()
 
-    def add(
-        self, sample: int, cycle: int, reals: npt.NDArray[np.float64], program: npt.NDArray[np.float64]
-    ) -> None:
+    def add(self, sample: int, cycle: int, reals: npt.NDArray[np.float64], program: npt.NDArray[np.float64]) -> None:
         """Judge one run, from its scores as real numbers."""
         if self._last_only and cycle + 1 != self._cycles:
             return

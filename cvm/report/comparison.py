@@ -39,8 +39,8 @@ class Measured:
     pair: Pair
     measures: Measures
     drop: float | None
-    """Decibels that are lost here: the lowest SQNR of the measured tensors that it is computed from, minus its own. None
-    where there are none, or where either is not defined or infinite in the same way."""
+    """Decibels that are lost here: the lowest SQNR of the measured tensors that it is computed from, minus its own.
+    None where there are none, or a ratio is not defined."""
 
     @property
     def used(self) -> float:
@@ -64,6 +64,7 @@ class Comparison:
     stored: tuple[Stored, ...]
     """Variables with a quantiser, and what quantising them on load changes."""
     absent: tuple[Absent, ...]
+    """All other tensors of the model: every tensor is in one of the three."""
     classes: Classes | None
 
     def worst_first(self) -> list[Measured]:
@@ -89,10 +90,10 @@ def compare(
 ) -> Comparison:
     """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; codes or real numbers.
 
-    ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that they
-    stand for. With ``cycles``, state is kept along the cycle axis and is initial for every sample. ``scores`` names the
-    output to take classes from, as `scores_output` has it. ``progress``, called with the number of runs, gives what is
-    called with the number done after each. Raises `Invalid` or `Mismatch`.
+    ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that
+    they stand for. With ``cycles``, state is kept along the cycle axis and is initial for every sample. ``scores`` names
+    the output to take classes from, as `scores_output` has it. ``progress``, called with the number of runs, gives what
+    is called with the number done after each. Raises `Invalid` or `Mismatch`.
     """
     found, absent = pairs(verified, graph)
     layout, feeds = stream(verified.program, arrays, cycles)
@@ -113,10 +114,11 @@ def compare(
             advance(done)
     tensors = meters.result(graph)
     classes = None if meters.judge is None else meters.judge.meter.result()
+    stored = stored_tensors(graph, {item.tensor.name for item in absent})
+    named = {item.tensor.name for item in stored}
+    gone = tuple(item for item in absent if item.tensor.name not in named)
     samples, length = layout.samples or 1, layout.cycles
-    return Comparison(
-        verified, graph, source, executor.name, samples, length, tensors, stored_tensors(graph), absent, classes
-    )
+    return Comparison(verified, graph, source, executor.name, samples, length, tensors, stored, gone, classes)
 
 
 def _real_inputs(

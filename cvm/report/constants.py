@@ -6,6 +6,7 @@ stored numbers by the quantiser itself.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,13 +31,15 @@ class Stored:
     measures: Measures
 
 
-def stored_tensors(graph: QuantizedGraph) -> tuple[Stored, ...]:
-    """All variables of a graph that have a quantiser, in its order, in float64: against exactly what is stored."""
-    tensors = enumerate(graph.tensors.values())
+def stored_tensors(graph: QuantizedGraph, absent: Collection[str]) -> tuple[Stored, ...]:
+    """The variables of a graph that have a quantiser, in its order, as far as they are ``absent`` from the program."""
     return tuple(
         Stored(number, tensor, _measured(tensor, tensor.quantizer))
-        for number, tensor in tensors
-        if tensor.kind == "variable" and tensor.data is not None and tensor.quantizer is not None
+        for number, tensor in enumerate(graph.tensors.values())
+        if tensor.name in absent
+        and tensor.kind == "variable"
+        and tensor.data is not None
+        and tensor.quantizer is not None
     )
 
 

@@ -2,7 +2,8 @@
 
 Decibels and other measures are rounded to a few digits, so that the last bits of a float64 sum, which differ between
 machines, do not show. JSON has no infinity: it is the text "inf" or "-inf"; what is not defined is null. Shares are
-between 0 and 1. ``tensors`` stand worst first.
+between 0 and 1. ``tensors`` stand worst first; ``number`` is the place of a tensor among all of the model, ``order``
+that among those that are measured.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     """The report as a JSON object, but for its version."""
     program, graph = comparison.verified.program, comparison.graph
     makers = {name: operation.name for operation in graph.operations for name in operation.outputs}
+    orders = {item.number: order for order, item in enumerate(comparison.tensors)}
     return {
         "program": {"digest": program.digest, "nodes": len(program.nodes), "executor": comparison.executor},
         "model": {
@@ -37,7 +39,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "samples": comparison.samples,
         "cycles": comparison.cycles,
         "outputs": list(graph.outputs),
-        "tensors": [_measured(item, makers) for item in comparison.worst_first()],
+        "tensors": [_measured(item, orders[item.number], makers) for item in comparison.worst_first()],
         "variables": [_stored(item) for item in sorted(comparison.stored, key=_stored_badness)],
         "not_materialised": _absent(comparison),
         "classes": None if comparison.classes is None else _classes(comparison.classes),
@@ -63,13 +65,10 @@ def _stored_badness(item: Stored) -> tuple[float, int]:
 
 
 def _absent(comparison: Comparison) -> list[dict[str, Any]]:
-    """The tensors that are neither measured nor among the variables."""
     numbers = {name: number for number, name in enumerate(comparison.graph.tensors)}
-    stored = {item.tensor.name for item in comparison.stored}
     return [
         {**_tensor(item.tensor), "number": numbers[item.tensor.name], "reason": item.reason}
         for item in comparison.absent
-        if item.tensor.name not in stored
     ]
 
 
@@ -77,13 +76,14 @@ def _tensor(tensor: GraphTensor) -> dict[str, Any]:
     return {"tensor": tensor.name, "kind": tensor.kind, "type": tensor.dtype, "shape": list(tensor.shape)}
 
 
-def _measured(item: Measured, makers: dict[str, str]) -> dict[str, Any]:
+def _measured(item: Measured, order: int, makers: dict[str, str]) -> dict[str, Any]:
     tensor, exactness = item.pair.tensor, item.pair.exactness
     lo, hi = item.pair.interval
     accumulator = None if exactness is None else exactness.accumulator
     return {
         **_tensor(tensor),
         "number": item.number,
+        "order": order,
         "operation": makers.get(tensor.name),
         "value": item.pair.value,
         "sqnr_db": decibel(item.measures.sqnr),

@@ -82,7 +82,7 @@ def draw(
     numbers: Mapping[str, int],
     outputs: Sequence[str],
 ) -> Figure | None:
-    """Draw a network. ``sqnr`` has the measured tensors, ``text`` how their ratios are written, ``numbers`` all of them.
+    """Draw a network. ``sqnr`` and ``text`` have the ratios of the measured tensors, ``numbers`` has all tensors.
 
     None where it is too large to be looked at.
     """
@@ -128,7 +128,9 @@ def _badness(sqnr: float | None) -> float:
 
 def _short(text: str, letters: int = _LETTERS) -> str:
     """A text that fits a box; ends tell names apart more often than middles."""
-    return text if len(text) <= letters else f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
+    return (
+        text if len(text) <= letters else f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
+    )
 
 
 def _path(line: Line) -> str:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["Drawing", "Line", "Point", "lay_out"]
 
 Point = tuple[float, float]
 
 _SWEEPS = 12
+_LIGHT = 1e-4
+"""The weight of a waypoint beside that of a box: lines give way."""
 _WAYPOINTS = 50_000
 """Crossings of layers above which nothing is drawn: nobody could read it."""
 
@@ -63,7 +66,7 @@ def lay_out(
     rows: list[list[int]] = [[] for _ in range(max(places, default=-1) + 1)]
     for item, place in enumerate(places):
         rows[place].append(item)
-    links = [pair for chain in chains for pair in zip(chain, chain[1:], strict=False)]
+    links = [pair for chain in chains for pair in pairwise(chain)]
     above, below = _neighbours(len(places), links)
     _order(rows, above, below)
     extents = [width if item < count else lane for item in range(len(places))]
@@ -81,7 +84,7 @@ def lay_out(
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box: one below the lowest that it comes after. What comes after nothing stands above its reader."""
+    """The layer of each box: one below the lowest that it comes after; or right above the first that reads it."""
     layers = [0] * count
     into: list[list[int]] = [[] for _ in range(count)]
     out: list[list[int]] = [[] for _ in range(count)]
@@ -141,7 +144,7 @@ def _mean(places: Sequence[float], otherwise: float) -> float:
 def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], place: dict[int, int]) -> int:
     """How many pairs of links cross, counted with a tree of partial sums."""
     total = 0
-    for row, following in zip(rows, rows[1:], strict=False):
+    for row, following in pairwise(rows):
         ends = [end for item in row for end in sorted(place[other] for other in below[item])]
         tree = [0] * (len(following) + 1)
         for seen, end in enumerate(ends):
@@ -178,19 +181,20 @@ def _positions(
     middles = [0.0] * len(extents)
     for row in rows:
         _spread(row, [0.0] * len(row), [1.0] * len(row), extents, gap, middles)
-    for sweep in range(_SWEEPS):
+    for sweep in range(2 * _SWEEPS + 1):
         downwards = sweep % 2 == 0
         neighbours = above if downwards else below
         for row in rows if downwards else reversed(rows):
-            wishes = [_mean([middles[other] for other in neighbours[item]], middles[item]) for item in row]
-            weights = [_weight(item, neighbours[item], boxes) for item in row]
+            wishes = [_wish(item, neighbours[item], middles, boxes) for item in row]
+            weights = [_LIGHT if item >= boxes or not neighbours[item] else 1.0 for item in row]
             _spread(row, wishes, weights, extents, gap, middles)
     return middles
 
 
-def _weight(item: int, neighbours: Sequence[int], boxes: int) -> float:
-    """Boxes on the way of a chain stay in line, long edges give way."""
-    return 0.25 if item >= boxes or not neighbours else 1.0
+def _wish(item: int, neighbours: Sequence[int], middles: Sequence[float], boxes: int) -> float:
+    """The mean of the neighbours of its own kind, if it has any: chains of boxes and long lines both run straight."""
+    alike = [other for other in neighbours if (other < boxes) == (item < boxes)] or neighbours
+    return _mean([middles[other] for other in alike], middles[item])
 
 
 def _spread(

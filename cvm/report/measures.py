@@ -3,7 +3,8 @@
 All are of float64 and for people; nothing that an executor computes depends on them. Counts are exact.
 
 * Signal-to-quantisation-noise ratio, in decibels: SQNR = 10 log10(sum x^2 / sum (x - y)^2) over all elements of all
-  runs, x being the float reference and y the number that the code stands for. Infinite where all x = y; minus infinity
+  runs, x being the float reference and y the number that the code stands for (the nearest float64; offset + scale * code
+  in float64 where there are channels, as the reference has it). Infinite where all x = y; minus infinity
   where all x are 0 and not all y; not defined where a sum is beyond float64.
 * Saturation: the share of codes that are the least, and the greatest, code of the quantiser. An activation with a floor
   at zero has many at the least code without any harm; `below` and `above` count the elements whose float is nearer to
@@ -130,7 +131,10 @@ class Meter:
         self._float += np.bincount(self._bins(positions), minlength=self._float.size)
         if not reals.size:
             return
-        self._float_range = (min(self._float_range[0], float(reals.min())), max(self._float_range[1], float(reals.max())))
+        self._float_range = (
+            min(self._float_range[0], float(reals.min())),
+            max(self._float_range[1], float(reals.max())),
+        )
         self._differing += int(np.count_nonzero(errors))
         self._signal += float(np.square(reals).sum())
         self._noise += float(np.square(errors).sum())
@@ -143,7 +147,7 @@ class Meter:
         """The bin of each position, counted from 1: those outside of the codes have the first and the last one."""
         codes = self._ruler.hi - self._ruler.lo + 1
         steps = np.clip(np.floor(positions + (0.5 - self._ruler.lo)), -1, codes)
-        bins = np.floor_divide(steps, self._width).astype(np.int64) + 1
+        bins: npt.NDArray[np.int64] = np.floor_divide(steps, self._width).astype(np.int64) + 1
         bins[steps >= codes] = self._float.size - 1
         return bins
 

@@ -60,11 +60,10 @@ def drops(graph: QuantizedGraph, sqnr: Mapping[str, float | None]) -> dict[str, 
     What it is computed from are the nearest measured tensors, through those that are not; the lowest SQNR among them
     counts. None where there are none, or a ratio is not defined.
     """
-    before: dict[str, float] = {}
+    before = {
+        name: ratio for name, ratio in sqnr.items() if graph.tensors[name].kind != "computed" and ratio is not None
+    }
     lost: dict[str, float | None] = dict.fromkeys(sqnr)
-    for name, ratio in sqnr.items():
-        if graph.tensors[name].kind != "computed" and ratio is not None:
-            before[name] = ratio
     for operation in graph.operations:
         names = {name for operand in operation.inputs.values() for name in tensors_of(operand)}
         lowest = min((before[name] for name in names if name in before), default=None)

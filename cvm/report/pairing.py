@@ -6,7 +6,6 @@ name. Whether the model is the program's at all is checked first, as far as the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -134,18 +133,19 @@ def _pair(tensor: GraphTensor, value: str, interval: tuple[int, int], exactness:
 def _held(verified: VerifiedProgram) -> tuple[dict[str, str], dict[str, Exactness]]:
     """The value of each tensor that has one, and what is known about each, by the tensor's name."""
     program = verified.program
-    computed = {item.value.name for item in (*program.inputs, *program.state)}
+    given = [item.value.name for item in program.inputs] + [item.value.name for item in program.state]
+    computed = set(given)
     computed |= {value.name for node in program.nodes for value in node.outputs}
     exactness = {item.tensor: item for item in program.provenance.exactness}
     held = {item.tensor: item.value for item in exactness.values() if item.value in computed}
-    held |= {item.value.name: item.value.name for item in (*program.inputs, *program.state)}
+    held |= {name: name for name in given}
     held |= {item.name: item.value for item in program.outputs if item.value in computed}
     return held, exactness
 
 
 def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The extents that decide how elements lie in memory: a tensor is the same with an axis of extent 1 more or less."""
-    return tuple(extent for extent in shape if extent != 1) if math.prod(shape) != 1 else ()
+    """The extents that decide how elements lie in memory: axes of extent 1 do not."""
+    return tuple(extent for extent in shape if extent != 1)
 
 
 def _reason(tensor: GraphTensor, inputs: frozenset[str], needed: frozenset[str]) -> str:

@@ -30,6 +30,7 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _TAIL = re.compile(r"(\.\d\d)\d+")
 _DRAWN = 96
 """Bins of a histogram that are drawn."""
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _FLOOR = 0.5
 """Where the logarithmic scale of counts begins."""
 
@@ -45,7 +46,7 @@ _COLOURS = {
 _INK, _FAINT, _RULE, _FLOAT, _PROGRAM, *_BAND = _COLOURS
 _BAND_COLOURS = dict(zip((band.name for band in BANDS), _BAND, strict=True))
 
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cvm",
     "font.family": "sans-serif",
@@ -141,8 +142,15 @@ def histogram(found: dict[str, Any], prefix: str, label: str) -> str:
         axes.set_xlim(edges[0], edges[-1])
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(lambda count, _: _power(count))
         axes.tick_params(length=2)
         return _svg(figure, prefix, label)
+
+
+def _power(count: float) -> str:
+    """A power of ten as text: 1, 10, 10², 10³, .."""
+    exponent = round(math.log10(count))
+    return str(10**exponent) if exponent < 2 else "10" + "".join(_SUPERSCRIPTS[int(digit)] for digit in str(exponent))
 
 
 def _summed(counts: Sequence[int], together: int) -> list[int]:
@@ -172,7 +180,7 @@ def profile(tensors: Profile, prefix: str, label: str) -> str:
             )
             points.set_urls([f"#t{tensors[place][0]}" for place in places])
         axes.set_ylim(low - 1.5 * margin, high + 1.5 * margin)
-        axes.set_xlim(-1, len(tensors))
+        axes.set_xlim(-0.5, len(tensors) - 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(20, integer=True))
         axes.grid(axis="y", color=_RULE, linewidth=0.5)
         axes.set_axisbelow(True)
