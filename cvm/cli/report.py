@@ -103,6 +103,8 @@ def _require_page() -> None:
     try:
         import cvm.report.page  # noqa: F401
     except ImportError as error:
+        if (error.name or "cvm").split(".")[0] == "cvm":
+            raise
         message = f"the page needs a package that is not installed, {error.name}: pip install 'cvm[report]'"
         raise Unsupported("report.extra", f"{message}; without -o the report needs none") from None
 

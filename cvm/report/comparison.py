@@ -91,7 +91,7 @@ def compare(
     """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; codes or real numbers.
 
     ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that
-    they stand for. With ``cycles``, state is kept along the cycle axis and is initial for every sample. ``scores`` names
+    they stand for. With ``cycles``, state is kept along the cycle axis and is initial for every sample. ``scores`` is
     the output to take classes from, as `scores_output` has it. ``progress``, called with the number of runs, gives what
     is called with the number done after each. Raises `Invalid` or `Mismatch`.
     """

@@ -3,9 +3,9 @@
 All are of float64 and for people; nothing that an executor computes depends on them. Counts are exact.
 
 * Signal-to-quantisation-noise ratio, in decibels: SQNR = 10 log10(sum x^2 / sum (x - y)^2) over all elements of all
-  runs, x being the float reference and y the number that the code stands for (the nearest float64; offset + scale * code
-  in float64 where there are channels, as the reference has it). Infinite where all x = y; minus infinity
-  where all x are 0 and not all y; not defined where a sum is beyond float64.
+  runs, x being the float reference and y the number that the code stands for (the nearest float64; offset + scale *
+  code in float64 where there are channels, as the reference has it). Infinite where all x = y; minus infinity where
+  all x are 0 and not all y; not defined where a sum is beyond float64.
 * Saturation: the share of codes that are the least, and the greatest, code of the quantiser. An activation with a floor
   at zero has many at the least code without any harm; `below` and `above` count the elements whose float is nearer to
   a code that the quantiser does not have, which are those that clipping changed.
