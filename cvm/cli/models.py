@@ -22,20 +22,25 @@ def open_program(path: Path) -> VerifiedProgram:
     from cvm.program.verifier import verify
 
     try:
-        return load_verified(path) if is_program(path) else verify(compile(path))
+        if path.suffix == ".cvm" or _is_program(path):
+            return load_verified(path)
+        return verify(compile(path))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None
 
 
-def is_program(path: Path) -> bool:
-    """Whether a path is that of a program: by its name, or as a regular file that begins as a program does."""
-    if path.suffix == ".cvm":
-        return True
+def _is_program(path: Path) -> bool:
+    """Whether a regular file begins as a program does."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def is_program(path: Path) -> bool:
+    """Whether `open_program` takes a path for a program file, not for a model."""
+    return path.suffix == ".cvm" or _is_program(path)
 
 
 def macs(verified: VerifiedProgram) -> list[int]:

@@ -111,15 +111,18 @@ def _require_page() -> None:
 
 def _opened(program: Path, model: Path | None, quant: Path | None) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
     """The program, the graph of its model, and whether the one has just been compiled from the other."""
+    import cvm
     from cvm.cli.models import is_program, open_program
     from cvm.frontends import nnef
+    from cvm.program.verifier import verify
 
-    if model is None and is_program(program):
+    stored = is_program(program)
+    if model is None and stored:
         raise Usage("say which model the program was compiled from: --model MODEL")
     with working("reading"):
-        verified = open_program(program)
+        verified = open_program(program) if stored or quant is None else verify(cvm.compile(program, quant))
         graph = nnef.load(program if model is None else model, quant)
-    return verified, graph, quant is None and not is_program(program) and model in (None, program)
+    return verified, graph, not stored and model in (None, program)
 
 
 def _compared(

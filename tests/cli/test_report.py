@@ -162,7 +162,9 @@ def test_other_quantisation_information_can_be_given(cvm, here):
     assert refused.document["error"]["code"] == "report.model"
     assert "give it here as well" in refused.err
     arguments = ["report", "other.cvm", "--model", "chain", "--quant", "other.quant", "-i", "chain.npz", "--json"]
-    assert cvm(*arguments).document["model"]["compiles_to_program"] is True
+    document = cvm(*arguments).document
+    assert document["model"]["compiles_to_program"] is True
+    assert cvm("report", "chain", "--quant", "other.quant", "-i", "chain.npz", "--json").document == document
 
 
 def test_cycles(cvm, here):
