@@ -30,9 +30,10 @@ def clamp_of(node: Node) -> tuple[int, int] | None:
 def merged_clamps(verified: VerifiedProgram) -> Program:
     """The program in which a cut follows neither a cut nor a requantize that nothing else reads.
 
-    To cut v into [a, b] and then into [lo, hi] is to cut it into [a', b'], a' and b' being a and b cut into [lo, hi]. Both
-    are monotone in v with values in [a', b'], which they reach. If the intervals meet, [a', b'] is what they have in
-    common, and both leave its v alone; else a' = b'. requantize ends with such a cut; the rounded sum that it cuts stays.
+    To cut v into [a, b] and then into [lo, hi] is to cut it into [a', b'], a' and b' being a and b cut into [lo, hi].
+    Both are monotone in v, with values from a' to b', which they reach. If the intervals meet, [a', b'] is what they
+    have in common, and both leave its v alone; else a' = b'. requantize ends with such a cut; the rounded sum that it
+    cuts stays as it is.
     """
     return rewritten(verified, _merge)
 

@@ -27,8 +27,11 @@ __all__ = ["Declined", "Draft", "Rule", "rewritten"]
 SUFFIX = 32
 """Bytes that are added to the name of a value, at most, to make another."""
 
+COMPARED = 4096
+"""The most bounds of two ranges that are compared."""
 
-class Declined(Exception):  # noqa: N818  (it is no error: a rewrite that cannot be proven is not made)
+
+class Declined(Exception):
     """A rewrite that is not made, because a range would be wider, a rule would be broken or nothing would be gained."""
 
 
@@ -50,6 +53,7 @@ class Draft:
         self._calls: dict[str, str] = {}
         self._rewritten: set[str] = set()
         self._computed: set[str] = set()
+        self._rearranged: set[str] = set()
         self._taken = set(verified.shapes)
         program = verified.program
         for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
@@ -86,9 +90,7 @@ class Draft:
 
     # What rules write
 
-    def constant(
-        self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor"
-    ) -> str:
+    def constant(self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor") -> str:
         """The constant with these elements, which is added if there is none. Raises `Declined` if it does not fit."""
         if int(np.abs(values).max()) >= 2**63:
             raise Declined("an element does not fit 64 bits")
@@ -144,6 +146,10 @@ class Draft:
             self._calls[name] = owner
         self.changed = True
 
+    def rearranged(self, owner: str) -> None:
+        """Say that the elements of an old value are those of a new one in another order: unread, it need not stay."""
+        self._rearranged.add(owner)
+
     def keep(self, node: Node) -> None:
         """Take over a node of the old program, with what stands for its operands.
 
@@ -153,7 +159,7 @@ class Draft:
         inputs = tuple(map(self.now, node.inputs))
         ranges, shapes = self._old.ranges, self._old.shapes
         pairs = list(zip(inputs, node.inputs, strict=True))
-        if all(self.range(new) is ranges[old] for new, old in pairs):
+        if all(_same(self.range(new), ranges[old]) for new, old in pairs):
             for value in node.outputs:
                 self._adopt(value.name)
             self._append(node if inputs == node.inputs else replace(node, inputs=inputs))
@@ -168,6 +174,8 @@ class Draft:
         if not all(ranges[name].contains(found) for name, found in zip(names, proven, strict=True)):
             raise Declined("a range is wider")
         values = tuple(Value(name, shapes[name], *found.hull()) for name, found in zip(names, proven, strict=True))
+        for name, found in zip(names, proven, strict=True):
+            self._scope.adopt(name, "tensor", shapes[name], ranges[name] if _same(found, ranges[name]) else found)
         self._append(Node(node.op, inputs, values, node.attributes))
 
     def program(self) -> Program:
@@ -186,8 +194,17 @@ class Draft:
             limits=old.limits,
             provenance=old.provenance,
         )
-        exactness = tuple(_report(item, names) for item in old.provenance.exactness)
+        unread = self._unread()
+        exactness = tuple(_report(item, names, unread) for item in old.provenance.exactness)
         return replace(program, provenance=replace(old.provenance, exactness=exactness))
+
+    def _unread(self) -> set[str]:
+        """The values that need not stay and that no node reads, or only such as compute others of them."""
+        unread = set(self._rearranged)
+        for node in reversed(self._nodes):
+            if not any(value.name in unread for value in node.outputs):
+                unread.difference_update(node.inputs)
+        return unread
 
     def _apply(
         self,
@@ -212,6 +229,8 @@ class Draft:
         if within is not None and not within.contains(found.per_channel()):
             raise Declined("the range is wider")
         (proven,) = self._scope.define(application, [name], op)
+        if within is not None and _same(proven, within):
+            self._scope.adopt(name, "tensor", application.shapes[0], within)
         value = Value(name, application.shapes[0], *proven.hull())
         self._append(Node(op, tuple(inputs), (value,), application.attributes))
 
@@ -236,9 +255,7 @@ Rule = Callable[[Draft, Node], bool]
 """Rewrites one node of one result, or says that it does not. Raises `Declined`."""
 
 
-def rewritten(
-    verified: VerifiedProgram, rule: Rule, before: Callable[[Draft], None] = lambda _: None
-) -> Program:
+def rewritten(verified: VerifiedProgram, rule: Rule, before: Callable[[Draft], None] = lambda _: None) -> Program:
     """The program with the rule applied to every node of one result, in order; the program itself if none changed.
 
     ``before`` is called with the draft that has no node yet.
@@ -276,8 +293,19 @@ def _renamed(node: Node, names: _Names) -> Node:
     return replace(node, inputs=inputs, outputs=outputs)
 
 
-def _report(item: Exactness, names: _Names) -> Exactness:
-    return replace(item, value=names(item.value)) if item.value else item
+def _report(item: Exactness, names: _Names, gone: set[str]) -> Exactness:
+    if not item.value:
+        return item
+    return replace(item, value="" if item.value in gone else names(item.value))
+
+
+def _same(one: Range, other: Range) -> bool:
+    """Whether two ranges are the same, told by little work: what was proven from one need not be proven again."""
+    if one is other:
+        return True
+    if one.lo.shape != other.lo.shape or one.lo.size > COMPARED:
+        return False
+    return bool((one.lo == other.lo).all() and (one.hi == other.hi).all())
 
 
 def _content(constant: Constant) -> tuple[str, Shape, int, bytes]:

@@ -30,9 +30,7 @@ class Facts:
     @cached_property
     def places(self) -> Mapping[str, int]:
         """The place, among the nodes, of the one that computes a value."""
-        return {
-            value.name: place for place, node in enumerate(self.verified.program.nodes) for value in node.outputs
-        }
+        return {value.name: place for place, node in enumerate(self.verified.program.nodes) for value in node.outputs}
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[int, ...]]:

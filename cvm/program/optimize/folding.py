@@ -42,7 +42,9 @@ def constant_folding(verified: VerifiedProgram) -> Program:
         lo, hi = verified.ranges[output.name].hull()
         operands = [draft.array(draft.now(name)) for name in node.inputs]
         known = [item for item in operands if item is not None]
-        stored_bytes = sum(len(draft.facts.constants[name].data) for name in node.inputs if name in draft.facts.constants)
+        stored_bytes = sum(
+            len(draft.facts.constants[name].data) for name in node.inputs if name in draft.facts.constants
+        )
         if lo == hi and _small(output.shape, lo, hi, 0):
             values = np.full(output.shape, lo, np.int64)
         elif len(known) == len(operands) and _small(output.shape, lo, hi, stored_bytes):

@@ -17,9 +17,9 @@ def movement(verified: VerifiedProgram) -> Program:
     """The program without movement that leaves all elements in place, and with one op for a reshape of a reshape, a
     transpose of a transpose, or a concatenation within a concatenation.
 
-    Reshapes are here all ops that keep the elements in row-major order: reshape, flatten, squeeze, expand_dims, a transpose
-    that keeps the order of the axes of more than one element, a reduction over axes of one. Two such are one, since
-    the order of the elements is the same; transposes compose as permutations; lists of lists are one list.
+    Reshapes are here all ops that keep the elements in row-major order: reshape, flatten, squeeze, expand_dims, a
+    transpose that keeps the order of the axes of more than one element, a reduction over axes of one. Two such are one,
+    since the order of the elements is the same; transposes compose as permutations; lists of lists are one list.
     """
     return rewritten(verified, _rule)
 
@@ -53,7 +53,7 @@ IN_PLACE: Mapping[str, Callable[[Node, Shape], bool]] = {
     "tile": lambda *_: True,
     "upsampling": lambda *_: True,
 }
-"""Ops that leave all elements in place if the shape of the result is the operand's and this holds. (Reshapes: below.)"""
+"""Ops that leave all elements in place if the result has the operand's shape and this holds. (Reshapes: below.)"""
 
 
 def axes_of(node: Node, rank: int) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def _one_each(node: Node, shape: Shape) -> bool:
 
 
 def _reshaped(draft: Draft, node: Node) -> bool:
-    """A reshape of a reshape is one; of the shape that the elements had before, none; and each is called reshape."""
+    """A reshape of a reshape is one, or none; a reduction of single elements is a reshape, which costs less."""
     (output,) = node.outputs
     source = node.inputs[0]
     if not _is_reshape(node, draft.shape(draft.now(source))):
@@ -97,7 +97,7 @@ def _reshaped(draft: Draft, node: Node) -> bool:
         base = draft.now(inner.inputs[0])
     if draft.shape(base) == output.shape:
         draft.alias(output.name, base)
-    elif base != draft.now(source) or node.op not in ("reshape", "flatten", "squeeze", "expand_dims"):
+    elif base != draft.now(source) or node.op in ("sum", "max"):
         target = {"target_shape": output.shape}
         draft.become(output.name, "reshape", [base], target, draft.facts.gas(output.name))
     else:
@@ -131,11 +131,11 @@ def _concatenated(draft: Draft, node: Node) -> bool:
     names: list[str] = []
     for name in node.inputs:
         inner = draft.unchanged(name)
-        if inner is not None and inner.op == "concatenate" and draft.facts.dies_with(name, here):
-            if _axis(inner, rank) == _axis(node, rank):
-                names += map(draft.now, inner.inputs)
-                continue
-        names.append(draft.now(name))
+        along = inner is not None and inner.op == "concatenate" and _axis(inner, rank) == _axis(node, rank)
+        if inner is not None and along and draft.facts.dies_with(name, here):
+            names += map(draft.now, inner.inputs)
+        else:
+            names.append(draft.now(name))
     if len(names) == len(node.inputs):
         return False
     draft.become(output.name, "concatenate", names, dict(node.attributes))

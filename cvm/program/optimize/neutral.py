@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from cvm.ops import Range
 from cvm.program.model import Node, Program
-from cvm.program.optimize.draft import Draft, rewritten
 from cvm.program.optimize.clamps import clamp_of
+from cvm.program.optimize.draft import Draft, rewritten
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["neutral_ops"]

@@ -29,9 +29,9 @@ TRIALS = 2**22
 """The most elements that are tried for one node."""
 
 POINTWISE = frozenset({
-    "abs", "broadcast_add", "broadcast_div", "broadcast_greater", "broadcast_max", "broadcast_mul", "broadcast_sub", "clip",
-    "cvm_clip", "cvm_left_shift", "cvm_lut", "cvm_precision", "cvm_right_shift", "elemwise_add", "elemwise_sub",
-    "negative", "relu", "requantize", "where",
+    "abs", "broadcast_add", "broadcast_div", "broadcast_greater", "broadcast_max", "broadcast_mul", "broadcast_sub",
+    "clip", "cvm_clip", "cvm_left_shift", "cvm_lut", "cvm_precision", "cvm_right_shift", "elemwise_add",
+    "elemwise_sub", "negative", "relu", "requantize", "where",
 })  # fmt: skip
 """Ops whose element at a place depends on the elements of the operands at that place (and on the whole of a table)."""
 
