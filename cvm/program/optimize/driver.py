@@ -99,3 +99,8 @@ def _reported(before: Program, after: Program) -> Program:
         exactness.append(new if same else replace(new, accumulator=None))
     tool = f"{before.provenance.tool}, optimised".lstrip(", ")
     return replace(after, provenance=replace(after.provenance, tool=tool, exactness=tuple(exactness)))
+
+
+def _ops(program: Program) -> dict[str, str]:
+    """The op that computes each value."""
+    return {value.name: node.op for node in program.nodes for value in node.outputs}

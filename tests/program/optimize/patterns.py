@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -42,10 +43,8 @@ class _Growth:
 
     def add(self, op: str, inputs: list[str], **attributes: Any) -> None:
         """Add a node, where the rules allow it."""
-        try:
+        with suppress(Invalid):
             self.values += self.builder.add(op, inputs, attributes)
-        except Invalid:
-            pass
 
     def constant(self, shape: tuple[int, ...], parameter: bool = False, lo: int = -9, hi: int = 9) -> str:
         """A constant for a tensor of that shape: one number, one for each channel, or one for each element."""
