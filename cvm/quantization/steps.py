@@ -80,7 +80,7 @@ def blocks(rows: Sequence[Staircase]) -> Iterator[tuple[Sequence[Staircase], Ste
     start = 0
     while start < len(rows):
         stop, longest = start, 0
-        while stop < len(rows) and max(longest, len(ranges[stop])) * (stop + 1 - start) <= BLOCK or stop == start:
+        while (stop < len(rows) and max(longest, len(ranges[stop])) * (stop + 1 - start) <= BLOCK) or stop == start:
             longest = max(longest, len(ranges[stop]))
             stop += 1
         yield rows[start:stop], _steps(rows[start:stop], ranges[start:stop], longest)

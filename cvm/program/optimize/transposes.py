@@ -95,6 +95,8 @@ def _stands(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> 
 
 def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, place: int, axes: Axes) -> bool:
     name = node.inputs[place]
+    if node.op == "where" and facts.verified.shapes[name] != node.outputs[0].shape:
+        return False  # a vector of conditions stands for the first axis
     if name in facts.constants:
         return True
     if len(facts.verified.shapes[name]) != len(axes) or (node.op == "cvm_lut" and place == 0):

@@ -113,7 +113,8 @@ class _Growth:
         shape = self.builder.shape(x)
         op, attributes = self.one([
             ("repeat", {"axis": self.number(0, 3), "repeats": self.number(1, 2)}), ("tile", {"reps": (1, 1, 1, 1)}),
-            ("slice", {"begin": (), "end": (), "strides": (1, self.one([1, -1]))}),
+            ("slice", {"begin": (0, -1), "end": (9, -shape[1] - 1), "strides": (1, -1)}),
+            ("slice", {"begin": (), "end": (9, 9), "strides": (1, 1)}),
             ("slice", {"begin": (0, self.number(0, 1)), "end": shape[:2], "strides": ()}),
             ("upsampling", {"scale": self.number(1, 2)}), ("sum", {"axes": (self.number(0, 3),), "keepdims": True}),
             ("max", {"axes": (self.number(0, 3),), "keepdims": True}),
