@@ -1,12 +1,12 @@
 """Where the staircases of many rows with one accumulator take their steps, and what offsets that leaves.
 
-The rows of a tensor (`cvm.quantization.fixed_point`) are many and alike. Here they are columns of 64-bit integers. The
-coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32 bounds. With
+The rows of a tensor (`cvm.quantization.fixed_point`) are many and alike. Here they are columns of 64-bit integers.
+The coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
 
     alpha = floor(2^F * D / P),    beta = floor(-2^F * R / P)
 
-the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. Where both
-ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients themselves.
+the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. Where
+both ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients themselves.
 """
 
 from __future__ import annotations
@@ -34,14 +34,23 @@ class Staircase(Protocol):
     """A row with one accumulator of positive factor: `cvm.quantization.fixed_point.LinearRow`."""
 
     @property
-    def factors(self) -> tuple[int, ...]: ...
+    def factors(self) -> tuple[int, ...]:
+        """P, alone."""
+
     @property
-    def constant(self) -> int: ...
+    def constant(self) -> int:
+        """R."""
+
     @property
-    def denominator(self) -> int: ...
+    def denominator(self) -> int:
+        """D."""
+
     @property
-    def bounds(self) -> tuple[tuple[int, int], ...]: ...
-    def steps(self) -> range: ...
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """(lo, hi) of the accumulator, alone."""
+
+    def steps(self) -> range:
+        """The steps that matter."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -62,9 +62,11 @@ def test_a_step_before_a_requantize_is_part_of_its_sum(step, rounding):
 @pytest.mark.parametrize("by", [-3, -2, 1, 2])
 def test_an_addition_after_a_requantize_where_the_rounding_commutes_with_it(rounding, by):
     """-1.5, -0.5, 0.5, 1.5: ties everywhere, of both signs."""
-    program = built(
-        -9, 9, lambda b, x: add(b, "broadcast_add", requantize(b, x, 1, 0, 1, -4, 4, rounding), const(b, [by]))
-    )
+
+    def grow(b, x):
+        return add(b, "broadcast_add", requantize(b, x, 1, 0, 1, -4, 4, rounding), const(b, [by]))
+
+    program = built(-9, 9, grow)
     if rounding == "half_up" or (rounding == "half_even" and by % 2 == 0):
         assert ops_of(fires(PASS, program)) == {"requantize": 1}
     else:

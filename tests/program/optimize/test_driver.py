@@ -20,13 +20,12 @@ from tests.program.optimize.equality import assert_equal, extremes, optimized, s
 from tests.program.optimize.patterns import programs
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, FULL = 120, 2000
+QUICK, FULL = 200, 2000
+SETTINGS = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 def random_programs(count: int) -> None:
-    @settings(
-        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, **SETTINGS)
     @given(samples())
     def run(sample: Sample) -> None:
         # Whatever the program computes is an output: the more there is to keep.
@@ -42,9 +41,7 @@ def pattern_programs(count: int) -> Counter[str]:
     """How often each pass has rewritten something, and how often a result was dropped since it cost more."""
     uses: Counter[str] = Counter()
 
-    @settings(
-        max_examples=count, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, **SETTINGS)
     @given(programs())
     def run(program) -> None:
         verified = verify(program)
