@@ -6,7 +6,7 @@ The coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((
     alpha = floor(2^F * D / P),    beta = floor(-2^F * R / P)
 
 the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. Where
-both ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients themselves.
+both ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Steps:
         slope = np.array(m)[:, None]
         least = np.where(self.taken, rise - slope * self.at, -LARGEST).max(axis=1, initial=-LARGEST)
         greatest = np.where(self.awaited, rise - slope * (self.at - 1), LARGEST).min(axis=1, initial=LARGEST) - 1
-        lower, upper = self.taken.any(axis=1), self.awaited.any(axis=1)
+        lower, upper = np.any(self.taken, axis=1).tolist(), np.any(self.awaited, axis=1).tolist()
         return [
             (one if some else None, other if any_ else None)
             for one, other, some, any_ in zip(least.tolist(), greatest.tolist(), lower, upper, strict=True)

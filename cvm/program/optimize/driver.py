@@ -49,8 +49,9 @@ def optimize(program: Program) -> Program:
     """A program that computes the same outputs and states for less gas; the program itself if there is none.
 
     Inputs, outputs and states keep names, shapes and quantisers. Every tensor of the document that the exactness report
-    names keeps its codes: as a value of its name, or as one that the report now names; but for a tensor that only has
-    the elements of another value in another order, which may be gone. Raises what `verify` raises for ``program``.
+    names keeps its codes: as a value of its name, or as one that the report now names; but for a tensor that is
+    constant, or only has the elements of another value in another order: it may be gone. Raises what `verify` raises
+    for ``program``.
     """
     original = verified = verify(program)
     for _ in range(ROUNDS):
@@ -92,11 +93,13 @@ def _check_interface(before: VerifiedProgram, after: VerifiedProgram) -> None:
 def _reported(before: Program, after: Program) -> Program:
     """The program with a report that is true of it, and the note that it was optimised."""
     was, now = _ops(before), _ops(after)
+    constants = {constant.name for constant in after.constants}
     exactness = []
     for old, new in zip(before.provenance.exactness, after.provenance.exactness, strict=True):
         # What has become the value of another tensor, or the result of another op, has no sum of its own.
         same = old.value == new.value and was.get(old.value) == now.get(new.value)
-        exactness.append(new if same else replace(new, accumulator=None))
+        value = "" if new.value in constants else new.value
+        exactness.append(replace(new, value=value, accumulator=new.accumulator if same else None))
     tool = f"{before.provenance.tool}, optimised".lstrip(", ")
     return replace(after, provenance=replace(after.provenance, tool=tool, exactness=tuple(exactness)))
 

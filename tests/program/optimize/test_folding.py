@@ -122,8 +122,8 @@ def test_every_op_of_one_result_folds():
         "cvm_clip": ([[1, 2]], {"precision": 2}), "cvm_right_shift": ([[5]], {"precision": 8, "shift_bit": 1}),
         "cvm_left_shift": ([[5]], {"precision": 8, "shift_bit": 1}), "repeat": ([[5]], {"repeats": 2}),
         "tile": ([[5]], {"reps": (2,)}), "concatenate": ([[1], [2]], {"axis": 0}), "slice_like": ([[1, 2], [1]], {}),
-        "expand_dims": ([[1]], {"axis": 0}), "reshape": ([[1, 2]], {"target_shape": (2, 1)}), "where": ([[1], [2], [3]], {}),
-        "squeeze": ([[[1, 2]]], {}),
+        "expand_dims": ([[1]], {"axis": 0}), "reshape": ([[1, 2]], {"target_shape": (2, 1)}),
+        "where": ([[1], [2], [3]], {}), "squeeze": ([[[1, 2]]], {}),
     }  # fmt: skip
     missed = []
     for op in GROWERS:

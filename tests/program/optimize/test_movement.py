@@ -20,7 +20,8 @@ def one(op, shape=SHAPE, **attributes):
 @pytest.mark.parametrize("program", [
     one("transpose", axes=(0, 1, 2, 3)), one("transpose", shape=(5,)), one("reshape", target_shape=SHAPE),
     one("flatten", shape=(4,)), one("squeeze", shape=(2, 3)), one("expand_dims", axis=1, num_newaxis=0),
-    one("slice"), one("slice", begin=(0, -2), end=(9, 2, 3), strides=(7,)), one("slice", begin=(0,), end=(-2,), strides=(-1,)),
+    one("slice"), one("slice", begin=(0, -2), end=(9, 2, 3), strides=(7,)),
+    one("slice", begin=(0,), end=(-2,), strides=(-1,)),
     one("repeat", repeats=1), one("tile", reps=(1, 1)), one("upsampling", scale=1), one("concatenate", axis=2),
     one("max_pool2d", pool_size=(1, 1)), one("sum", axes=(0,), keepdims=True), one("max", axes=(0,), keepdims=True),
     built(-9, 9, lambda b, x: add(b, "slice_like", x, x), shape=SHAPE),

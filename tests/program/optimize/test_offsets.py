@@ -67,7 +67,7 @@ STAY = {
     "two offsets": layer(lambda b, x: add(b, "concatenate", minus(b, x, 1), minus(b, x, 2), axis=2)),
     "a part without offset": layer(lambda b, x: add(b, "concatenate", minus(b, x, 1), x, axis=2)),
     "a cut": layer(lambda b, x: add(b, "clip", minus(b, x), a_min=-3, a_max=3)),
-    "a sum": layer(lambda b, x: add(b, "sum", add(b, "repeat", minus(b, x), axis=0, repeats=2), axes=(0,), keepdims=True)),
+    "a repetition": layer(lambda b, x: add(b, "repeat", minus(b, x), axis=0, repeats=2)),
     "more channels than items": built(
         -9, 9, lambda b, x: conv(b, minus(b, x), weights=np.ones((40, 1, 1, 1), int)), shape=(1, 1, 2, 2)
     ),
