@@ -54,13 +54,13 @@ def _absorb(draft: Draft, node: Node) -> bool:
     here = frozenset({draft.facts.places[output.name]})
     parameters = [draft.array(draft.now(name)) for name in node.inputs[count:]]
     *factors, offset, shift = (array.astype(object) for array in parameters if array is not None)
-    budget = draft.facts.gas(output.name)
     merged: dict[str, Exact] = {}
+    absorbed: set[str] = set()
     for name, factor in zip(node.inputs[:count], factors, strict=True):
         step = step_of(draft, draft.unchanged(name))
         constant = draft.array(draft.now(name))
         if step is not None and draft.facts.dies_with(name, here):
-            budget += draft.facts.gas(name)
+            absorbed.add(name)
             offset = broadcast(offset + factor * step.offset, offset, factor, step.offset)
             factor, x = broadcast(factor * step.factor, factor, step.factor), draft.now(step.x)
         elif constant is not None:
@@ -74,6 +74,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     found.sort(key=lambda term: draft.shape(term[0]) != output.shape)  # the first has the shape of the result
     if [x for x, _ in found] == names or not found:
         return False
+    budget = sum(map(draft.facts.gas, (output.name, *absorbed)))
     _requantize(draft, node, [x for x, _ in found], [m for _, m in found], offset, shift, dict(node.attributes), budget)
     return True
 

@@ -34,10 +34,12 @@ def offsets_into_biases(verified: VerifiedProgram) -> Program:
 def _rule(draft: Draft, node: Node) -> bool:
     if node.op not in ("conv2d", "dense") or node.attributes.get("padding", (0, 0)) != (0, 0):
         return False
+    by = _offset(draft, node.inputs[0], _reader(draft, node), DEPTH)
+    if by is None:
+        return False
     weights = draft.array(draft.now(node.inputs[1]))
     bias = draft.array(draft.now(node.inputs[2])) if len(node.inputs) > 2 else None
-    by = _offset(draft, node.inputs[0], _reader(draft, node), DEPTH)
-    if weights is None or by is None or (bias is None and len(node.inputs) > 2):
+    if weights is None or (bias is None and len(node.inputs) > 2):
         return False
     (output,) = node.outputs
     sums = weights.astype(object).reshape(len(weights), -1).sum(axis=1) * by[0]

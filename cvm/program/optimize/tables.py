@@ -66,24 +66,29 @@ def _rule(draft: Draft, node: Node) -> bool:
 
 def _region(draft: Draft, node: Node) -> _Region | None:
     """The largest set of two ops or more that compute the node's result from one tensor of its shape."""
-    if node.op not in POINTWISE:
+    if not _pointwise(draft, node):
         return None
     nodes, places, best = [node], {draft.facts.places[node.outputs[0].name]}, None
     sources = set(_tensors(draft, node))
-    while sources and len(nodes) <= NODES and all(map(draft.facts.verified.shapes.__contains__, sources)):
+    while sources and len(nodes) <= NODES:
         if len(sources) == 1 and len(nodes) > 1:
             (source,) = sources
             if draft.facts.verified.shapes[source] == node.outputs[0].shape:
                 best = _Region(source, tuple(reversed(nodes)))
         latest = max(sources, key=lambda name: draft.facts.places.get(name, -1))
         inner = draft.unchanged(latest)
-        fits = inner is not None and inner.op in POINTWISE and inner.outputs[0].shape == node.outputs[0].shape
+        fits = inner is not None and _pointwise(draft, inner) and inner.outputs[0].shape == node.outputs[0].shape
         if inner is None or not fits or not draft.facts.dies_with(latest, frozenset(places)):
             break
         nodes.append(inner)
         places.add(draft.facts.places[latest])
         sources = (sources - {latest}) | set(_tensors(draft, inner))
     return best
+
+
+def _pointwise(draft: Draft, node: Node) -> bool:
+    """Whether each element of the result depends on the elements at its place alone; so a table must be constant."""
+    return node.op in POINTWISE and (node.op != "cvm_lut" or draft.array(draft.now(node.inputs[0])) is not None)
 
 
 def _tensors(draft: Draft, node: Node) -> list[str]:
@@ -97,7 +102,7 @@ def _positions(draft: Draft, region: _Region) -> int:
     for node in region.nodes:
         if region.source in node.inputs:
             table = draft.array(draft.now(node.inputs[0])) if node.op == "cvm_lut" else None
-            sizes.add(0 if table is None else table.size)
+            sizes.add(0 if table is None else table.size)  # 0: not only an index
     return sizes.pop() if len(sizes) == 1 else 0
 
 

@@ -95,6 +95,8 @@ class _Growth:
         table = self.builder.constant(np.array([self.number(-20, 20) for _ in range(size)]))
         if self.chance():
             table = self.builder.constant(np.arange(size))
+        if self.number(0, 4) == 0:
+            table = self.value()
         self.add("cvm_lut", [table, self.value()])
 
     def transpose(self) -> None:

@@ -111,6 +111,12 @@ STAY = {
     "another reader": built(
         0, 9, lambda b, x: [add(b, "abs", y := add(b, "negative", x)), add(b, "sum", y, axes=(1,))], shape=ROW
     ),
+    "a tensor that is its own table": built(
+        0, 9, lambda b, x: add(b, "abs", add(b, "cvm_lut", x, x)), shape=(1, 300)
+    ),
+    "a table that is computed": built(
+        0, 9, lambda b, x: add(b, "abs", add(b, "cvm_lut", add(b, "negative", x), x)), shape=(1, 300)
+    ),
     "a vector of conditions": built(
         0, 1, lambda b, x: add(b, "where", add(b, "sum", x, axes=(1,)), x, add(b, "negative", x)), shape=(2, 300)
     ),
