@@ -92,7 +92,7 @@ def test_work_is_bounded_over_the_whole_program(monkeypatch):
     monkeypatch.setattr(folding, "WORK", 20)
 
     def grow(b, x):
-        one, two = (add(b, "negative", const(b, [[value] * 4])) for value in (1, 2))
+        one, two = (add(b, "negative", const(b, [[value, 3, 4, 5]])) for value in (1, 2))
         return add(b, "broadcast_add", add(b, "broadcast_add", x, one), two)
 
     assert ops_of(fires(PASS, built(0, 1, grow, shape=(1, 1)))) == {"broadcast_add": 2}  # 9 of gas each
