@@ -1,0 +1,2 @@
+OPS = frozenset({"get_valid_count", "non_max_suppression"})
+PLANS = {}
