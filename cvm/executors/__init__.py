@@ -26,7 +26,13 @@ def _numpy(verified: VerifiedProgram, threads: int | None) -> Executor:
     return NumpyExecutor(verified, threads)
 
 
-EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy})
+def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
+    from cvm.executors.native import NativeExecutor
+
+    return NativeExecutor(verified, threads)
+
+
+EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
 """All executors by name, imported when first made."""
 
 

@@ -96,12 +96,14 @@ def plan_contraction(planner: Planner, root: Node) -> None:
         assert given is not None
         bias = given.astype(np.int64)
     built = build(planner, root, node)
-    if node.op == "conv2d" and depthwise.suits(planner, node, weights.shape):
-        home = _map_home(planner, node)
-        depthwise.plan(planner, root, node, home, weights, bias, built)
-        return
-    home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
     target = planner.result(root.outputs[0].name)
+    if node.op == "conv2d":
+        map_ = _map_home(planner, node)
+        if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
+            operands = [_operand(planner, read, target, node.op) for read in built.reads]
+            depthwise.plan_depthwise(planner, root, node, map_, weights, bias, built, operands, target)
+            return
+    home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
     _calls(planner, root, node, home, geometry, bias, built, target)
 
 

@@ -38,8 +38,8 @@ class Machine:
     saturates: bool = False
     narrower: tuple[int, ...] = ()
     """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
-    packs: str | None = None
-    """The prefix of x86 intrinsics that pack lanes within 128 bits, where there are any."""
+    packs: bool = False
+    """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
 
 def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
@@ -50,17 +50,21 @@ def _vpdpwssd(code: Code, total: V, a: V, w: V) -> V:
     return code.call(total.type, f"llvm.x86.avx512.vpdpwssd.{32 * lanes(total.type)}", total, a, w)
 
 
+_PAIRS = {8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"), 4: ("llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd")}
+
+
 def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:
     """Pairs of products in 16 bits, then pairs of these in 32."""
-    byte, short = vector(8, 32), vector(16, 16)
-    pairs = code.call(short, "llvm.x86.avx2.pmadd.ub.sw", code.bitcast(a, byte), code.bitcast(w, byte))
-    sums = code.call(total.type, "llvm.x86.avx2.pmadd.wd", pairs, typed(short, 1))
-    return code.binary("add", total, sums)
+    count = lanes(total.type)
+    byte, short = vector(8, 4 * count), vector(16, 2 * count)
+    pairs = code.call(short, _PAIRS[count][0], code.bitcast(a, byte), code.bitcast(w, byte))
+    return code.binary("add", total, code.call(total.type, _PAIRS[count][1], pairs, typed(short, 1)))
 
 
 def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
-    short = vector(16, 16)
-    sums = code.call(total.type, "llvm.x86.avx2.pmadd.wd", code.bitcast(a, short), code.bitcast(w, short))
+    count = lanes(total.type)
+    short = vector(16, 2 * count)
+    sums = code.call(total.type, _PAIRS[count][1], code.bitcast(a, short), code.bitcast(w, short))
     return code.binary("add", total, sums)
 
 
@@ -87,14 +91,14 @@ _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 MACHINES: tuple[Machine, ...] = (
     Machine(
         "vnni512", 16, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(8, 4), packs="avx512",
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(8, 4), packs=True,
     ),
     Machine(
         "vnni256", 8, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(4,), packs="avx2",
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(4,), packs=True,
     ),
     Machine(
-        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, packs="avx2"
+        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,), packs=True
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip

@@ -174,6 +174,12 @@ class Planner:
         self._fill_border(home, outer, border)
         return Home(buffer, view, format_, border)
 
+    def scratch(self, size: int) -> Buffer:
+        """Memory that one call uses for itself."""
+        buffer = Buffer("arena", size)
+        self._buffers.append(buffer)
+        return buffer
+
     def laid_out(self, name: str, format_: Format, order: Sequence[int], border: tuple[int, int]) -> Home:
         """A copy of a value in another format and order, made once."""
         key = (name, format_, tuple(order), border)
