@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,7 +134,7 @@ def _convolution(planner: Planner, node: Node, weights: Integers) -> tuple[Home,
     a = planner.call_of(node).attributes
     OC, IC, KH, KW = weights.shape
     images, _, rows, columns = node.outputs[0].shape
-    strides = [home.view.stride(axis) or 0 for axis in range(4)]
+    strides = home.map_strides()
     taps = [(KH, a.dilation[0] * strides[2]), (KW, a.dilation[1] * strides[3])]
     run = IC
     ordered = weights.transpose(0, 2, 3, 1).reshape(OC, KH * KW, IC)
@@ -212,6 +213,8 @@ def _calls(
     start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
     note = f"{machine.name} {_NAMES[per]}, {len(shifts)} passes, tile {kernel.tile} x {kernel.vectors} x {kernel.lane}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
+    products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
+    cost = products * 0.02 / per + 0.5 * products / math.prod(geometry.weights.shape[1:])
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit for digit, _ in digits[number]], kernel))
@@ -224,7 +227,7 @@ def _calls(
             else:
                 arguments.append(planner.constants.add(packed_channels(what[part], kernel, format_)))
         arguments.append(target.at(number * channels * pixels.channel))
-        planner.call(function, arguments, kernel.units, root.outputs[0].name, note)
+        planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
 
 
 _NAMES = {4: "8-bit dot products", 2: "16-bit dot products", 1: "32-bit multiply-adds"}

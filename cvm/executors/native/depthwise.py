@@ -8,6 +8,7 @@ block of 128 bits, q the vector, e the lane in it); weights and parameters are p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -163,7 +164,7 @@ def plan_depthwise(
     machine = planner.machine
     a = planner.call_of(node).attributes
     images, _, rows, columns = node.outputs[0].shape
-    strides = [home.view.stride(axis) or 0 for axis in range(4)]
+    strides = home.map_strides()
     places = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
     flat = weights[:, 0]
@@ -190,7 +191,8 @@ def plan_depthwise(
     arguments.append(target.at())
     note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
-    planner.call(function, arguments, kernel.units, root.outputs[0].name, note)
+    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
+    planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:

@@ -249,6 +249,11 @@ class Code:
             results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
         return results
 
+    def unused(self) -> str:
+        """A name for a value that nobody reads."""
+        self._count += 1
+        return f"%u{self._count}"
+
     def when(self, condition: V, body: Callable[[], None]) -> None:
         """Code that runs where the condition holds."""
         inside, done = self.fresh(), self.fresh()

@@ -38,6 +38,8 @@ class Machine:
     saturates: bool = False
     narrower: tuple[int, ...] = ()
     """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
+    pause: str | None = None
+    """The intrinsic of a short rest in a waiting loop."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
@@ -86,19 +88,20 @@ def _generic2(code: Code, total: V, a: V, w: V) -> V:
     return total
 
 
+_PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
 MACHINES: tuple[Machine, ...] = (
     Machine(
         "vnni512", 16, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(8, 4), packs=True,
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(8, 4), pause=_PAUSE, packs=True,
     ),
     Machine(
         "vnni256", 8, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(4,), packs=True,
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(4,), pause=_PAUSE, packs=True,
     ),
     Machine(
-        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,), packs=True
+        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,), pause=_PAUSE, packs=True
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip

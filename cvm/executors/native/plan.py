@@ -93,7 +93,18 @@ class Planner:
             self.constants.bytes(),
             (*self._fed, *self._returned),
             len(self._fed),
+            self._roots(),
         )
+
+    def _roots(self) -> dict[str, str]:
+        """The root of the group of every joined value."""
+        roots: dict[str, str] = {}
+        for node in reversed(self.program.nodes):
+            result = node.outputs[0].name
+            for name in node.inputs:
+                if name in self.groups.joined:
+                    roots[name] = roots.get(result, result)
+        return roots
 
     def _give(self, name: str) -> None:
         """Copy a value that the caller wants into the caller's array."""
@@ -166,13 +177,13 @@ class Planner:
         home = Home(buffer, whole, format_)
         if border == (0, 0):
             return home
-        view = whole
+        view, strides = whole, [whole.stride(axis) or 0 for axis in range(4)]
         for axis, edge in ((2, border[0]), (3, border[1])):
             inner = view.sliced(axis, edge, 1, shape[axis])
             assert inner is not None
             view = inner
         self._fill_border(home, outer, border)
-        return Home(buffer, view, format_, border)
+        return Home(buffer, view, format_, border, (strides[2], strides[3]))
 
     def scratch(self, size: int) -> Buffer:
         """Memory that one call uses for itself."""
@@ -232,11 +243,13 @@ class Planner:
             self.functions[self._names[key]] = emit
         return self._names[key]
 
-    def call(self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str) -> None:
-        """Add a call."""
+    def call(
+        self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
+    ) -> None:
+        """Add a call; ``cost`` in nanoseconds (see `Call`)."""
         for buffer, _ in arguments:
             buffer.used(len(self.calls))
-        self.calls.append(Call(function, tuple(arguments), units, what, note))
+        self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
 
     def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str) -> None:
         """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they repeat)."""
@@ -254,7 +267,7 @@ class Planner:
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
         width = self.machine.width
         name = self.kernel(("nest", nest, width), "nest", lambda module, name: emit_nest(module, name, nest, width))
-        self.call(name, [home.at() for home in homes], nest.units, what, note)
+        self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
 
     def copy(self, source: Home, target: Home, what: str) -> None:
         """The elements of one home in another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -72,7 +73,7 @@ def plan_reduction(planner: Planner, node: Node) -> None:
         ("reduction", reduction), kind, lambda module, name: emit_reduction(module, name, reduction, width)
     )
     place = Home(target.buffer, view, target.format)
-    planner.call(function, [source.at(), place.at()], reduction.units, name, f"{kind}, modulo 2^32, {width} lanes")
+    planner.call(function, [source.at(), place.at()], reduction.units, name, f"{kind}, modulo 2^32, {width} lanes", 0.2 * math.prod(shape))
 
 
 def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) -> None:
@@ -232,7 +233,7 @@ def plan_pool(planner: Planner, node: Node) -> None:
     )
     width = planner.machine.width
     function = planner.kernel(("pool", pool), "pool", lambda module, name: emit_pool(module, name, pool, width))
-    planner.call(function, [source.at(), target.at()], pool.rows.outputs, name, "maxima of windows")
+    planner.call(function, [source.at(), target.at()], pool.rows.outputs, name, "maxima of windows", 0.1 * math.prod(out) * math.prod(a.pool_size))
 
 
 def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
@@ -382,7 +383,7 @@ def plan_products(planner: Planner, node: Node) -> None:
         ("products", products), "products", lambda module, name: emit_products(module, name, products)
     )
     arguments = [home.at() for home in (*homes, target)]
-    planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed")
+    planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
 
 
 def emit_products(module: Module, name: str, products: Products) -> None:

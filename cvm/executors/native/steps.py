@@ -38,13 +38,20 @@ class Buffer:
 class Home:
     """Where a tensor lies: a buffer, a view whose strides count elements, and the format of the elements.
 
-    ``border`` rows and columns around every map hold the code of zero.
+    ``border`` rows and columns around every map hold the code of zero; ``pitch`` is how far its rows and columns are
+    apart, which the view does not tell of a map of one row or column.
     """
 
     buffer: Buffer
     view: View
     format: Format
     border: tuple[int, int] = (0, 0)
+    pitch: tuple[int, int] = (0, 0)
+
+    def map_strides(self) -> tuple[int, int, int, int]:
+        """The strides of a map (N, C, H, W) whose axes are ordinary ones, as far as its border."""
+        n, c, h, w = (self.view.stride(axis) or 0 for axis in range(4))
+        return (n, c, h, w) if self.border == (0, 0) else (n, c, *self.pitch)
 
     def at(self, moved: int = 0) -> tuple[Buffer, int]:
         """The buffer and the byte offset of the view's first element, or of one ``moved`` elements further."""
@@ -53,13 +60,17 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel's function on places in buffers, in ``units`` parts; ``what`` it computes, and how."""
+    """A kernel's function on places in buffers, in ``units`` parts; ``what`` it computes, and how.
+
+    ``cost`` estimates its nanoseconds on one core: it decides how finely threads share it, and nothing else.
+    """
 
     function: str
     arguments: tuple[tuple[Buffer, int], ...]
     units: int
     what: str
     note: str
+    cost: float
 
 
 @dataclass(slots=True)
@@ -94,6 +105,7 @@ class Plan:
     """A network ready for compilation: its functions by name, its calls in order, and its memory.
 
     ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
+    ``joined`` names, for each value that exists inside a kernel only, the value that this kernel computes.
     """
 
     functions: dict[str, Emit]
@@ -103,3 +115,4 @@ class Plan:
     constants: bytes
     arrays: tuple[str, ...]
     written: int
+    joined: dict[str, str]

@@ -5,6 +5,7 @@ A row is always written to the next free place; whether that place counts as tak
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def plan_valid_count(planner: Planner, node: Node) -> None:
         ("valid_count", kernel), "valid_count", lambda module, name: emit_valid_count(module, name, kernel)
     )
     arguments = [source.at(), count.at(), target.at()]
-    planner.call(function, arguments, read.shape[0], rows_value.name, "rows one after the other")
+    planner.call(function, arguments, read.shape[0], rows_value.name, "rows one after the other", 5.0 * math.prod(read.shape))
 
 
 def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
@@ -154,7 +155,7 @@ def plan_suppression(planner: Planner, node: Node) -> None:
     padded = -(-rows // LANES) * LANES
     scores, order, kept = (planner.scratch(4 * size) for size in (padded, rows, 5 * (rows + 1)))
     arguments: list[tuple[Buffer, int]] = [source.at(), count.at(), target.at(), (scores, 0), (order, 0), (kept, 0)]
-    planner.call(function, arguments, 1, name, f"exact in {bits}-bit integers, sorted by counting")
+    planner.call(function, arguments, 1, name, f"exact in {bits}-bit integers, sorted by counting", 2.0 * rows * rows)
 
 
 def _limit(wish: int, rows: int) -> int:

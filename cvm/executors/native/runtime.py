@@ -1,0 +1,221 @@
+"""What a network does besides computing: several threads share its calls.
+
+Every call is cut into chunks. A thread claims the next chunk with a compare-and-swap on the call's counter, which also
+holds the epoch - the number of the run - so that nothing must be reset and a thread that comes late finds nothing left. A call is
+done when all its chunks are; who has nothing to do waits with a pause, then yields. Chunks write different elements, so the
+result does not depend on who computes them, nor on how many do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from cvm.executors.native.ir import Code, Module, V
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.steps import Plan
+
+__all__ = ["CLAIM_BYTES", "HEAD_BYTES", "chunks", "emit_network", "emit_worker"]
+
+CLAIM_BYTES = 128
+"""Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
+HEAD_BYTES = 64
+"""Bytes of a job before its claims: epoch, function, arena, constants, arrays, workers wanted."""
+CHUNKS = 4
+"""Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
+SPINS = 2000
+"""Pauses before a waiting thread yields its core."""
+GRAIN = 4_000
+"""Nanoseconds (as estimated) that a chunk should take at least."""
+
+
+def chunks(units: int, cost: float, threads: int) -> int:
+    """Into how many chunks a call is cut."""
+    return max(1, min(units, CHUNKS * threads, int(cost // GRAIN)))
+
+
+def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> None:
+    """The function ``network(arena, constants, arrays, claims, epoch)``: all calls in order, by one thread or several."""
+    names = ("arena", "constants", "arrays", "claims")
+    memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
+    epoch = V("i64", "%epoch")
+    code = Code(module, "network", [memory, constants, arrays, claims, epoch])
+    given = [code.load("ptr", code.at(arrays, 8 * place)) for place in range(len(plan.arrays))]
+    if threads > 1:
+        _emit_claim(module)
+        _emit_wait(module, machine)
+    for number, call in enumerate(plan.calls):
+        arguments = []
+        for buffer, offset in call.arguments:
+            if buffer.kind == "arena":
+                arguments.append(code.at(memory, plan.offsets[buffer] + offset))
+            elif buffer.kind == "constants":
+                arguments.append(code.at(constants, offset))
+            else:
+                arguments.append(code.at(given[buffer.place], offset))
+        if threads == 1:
+            _call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
+        else:
+            count = chunks(call.units, call.cost, threads)
+            _shared(code, call.function, arguments, call.units, count, code.at(claims, number * CLAIM_BYTES), epoch)
+    code.finish()
+
+
+def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
+    code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
+
+
+def _shared(
+    code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V
+) -> None:
+    """Claim chunks until none is left, then wait for those of others."""
+    finished = code.at(claims, 64)
+    again, work, done = code.fresh(), code.fresh(), code.fresh()
+    code.line(f"br label %{again}")
+    code.label(again)
+    claimed = code.value("i64", f"call i64 @claim({claims}, {epoch}, i64 {count})")
+    some = code.compare("sge", claimed, 0)
+    code.line(f"br {some}, label %{work}, label %{done}")
+    code.label(work)
+    low = code.binary("udiv", code.binary("mul", claimed, units), count)
+    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
+    _call(code, function, arguments, low, high)
+    code.line(f"{code.unused()} = atomicrmw add {finished}, i64 1 acq_rel")
+    code.line(f"br label %{again}")
+    code.label(done)
+    goal = code.binary("mul", epoch, count)
+    code.line(f"call void @await({finished}, {goal})")
+
+
+def _emit_claim(module: Module) -> None:
+    """``claim(counter, epoch, count)``: the next chunk of this epoch, or -1.
+
+    The counter is (epoch << 16) + chunks claimed in it; an older epoch counts as none, a newer one as all.
+    """
+    module.functions["claim"] = """define i64 @claim(ptr %counter, i64 %epoch, i64 %count) nounwind noinline {
+entry:
+  %mine = shl i64 %epoch, 16
+  br label %look
+look:
+  %found = load atomic i64, ptr %counter acquire, align 8
+  %theirs = lshr i64 %found, 16
+  %late = icmp ugt i64 %theirs, %epoch
+  br i1 %late, label %none, label %count_them
+count_them:
+  %same = icmp eq i64 %theirs, %epoch
+  %low = and i64 %found, 65535
+  %taken = select i1 %same, i64 %low, i64 0
+  %all = icmp sge i64 %taken, %count
+  br i1 %all, label %none, label %try
+try:
+  %more = add i64 %taken, 1
+  %next = or i64 %mine, %more
+  %pair = cmpxchg ptr %counter, i64 %found, i64 %next acq_rel acquire
+  %won = extractvalue { i64, i1 } %pair, 1
+  br i1 %won, label %got, label %look
+got:
+  ret i64 %taken
+none:
+  ret i64 -1
+}"""
+
+
+def _emit_wait(module: Module, machine: Machine) -> None:
+    """``await(counter, goal)``: return when the counter has reached the goal."""
+    pause, yields = _pauses(module, machine)
+    module.functions["await"] = f"""define void @await(ptr %counter, i64 %goal) nounwind noinline {{
+entry:
+  br label %look
+look:
+  %spins = phi i64 [0, %entry], [%more, %rest], [0, %leave]
+  %found = load atomic i64, ptr %counter acquire, align 8
+  %reached = icmp sge i64 %found, %goal
+  br i1 %reached, label %done, label %count
+count:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, {SPINS}
+  br i1 %long, label %leave, label %rest
+rest:
+  {pause}
+  br label %look
+leave:
+  {yields}
+  br label %look
+done:
+  ret void
+}}"""
+
+
+def emit_worker(module: Module, machine: Machine) -> None:
+    """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget`` idle looks.
+
+    ``control`` is (ticket, stop, job). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers),
+    then its claims.
+    """
+    pause, _ = _pauses(module, machine)
+    module.functions["worker"] = f"""define i64 @worker(ptr %control, i64 %index, i64 %seen, i64 %budget) nounwind {{
+entry:
+  %stop.at = getelementptr i8, ptr %control, i64 8
+  %job.at = getelementptr i8, ptr %control, i64 16
+  br label %look
+look:
+  %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
+  %spins = phi i64 [0, %entry], [%more, %rest], [0, %ran]
+  %stop = load atomic i64, ptr %stop.at acquire, align 8
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %done, label %ask
+ask:
+  %ticket = load atomic i64, ptr %control acquire, align 8
+  %same = icmp eq i64 %ticket, %last
+  br i1 %same, label %idle, label %fetch
+idle:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, %budget
+  br i1 %long, label %done, label %rest
+rest:
+  {pause}
+  br label %look
+fetch:
+  %job.int = load atomic i64, ptr %job.at acquire, align 8
+  %job = inttoptr i64 %job.int to ptr
+  %epoch = load atomic i64, ptr %job acquire, align 8
+  %workers.at = getelementptr i8, ptr %job, i64 40
+  %workers = load i64, ptr %workers.at, align 8
+  %wanted = icmp slt i64 %index, %workers
+  br i1 %wanted, label %work, label %ran
+work:
+  %function.at = getelementptr i8, ptr %job, i64 8
+  %function = load ptr, ptr %function.at, align 8
+  %arena.at = getelementptr i8, ptr %job, i64 16
+  %arena = load ptr, ptr %arena.at, align 8
+  %constants.at = getelementptr i8, ptr %job, i64 24
+  %constants = load ptr, ptr %constants.at, align 8
+  %arrays.at = getelementptr i8, ptr %job, i64 32
+  %arrays = load ptr, ptr %arrays.at, align 8
+  %claims = getelementptr i8, ptr %job, i64 {HEAD_BYTES}
+  call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch)
+  br label %ran
+ran:
+  br label %look
+done:
+  ret i64 %last
+}}
+define void @publish(ptr %control, ptr %job, i64 %epoch) nounwind {{
+  store atomic i64 %epoch, ptr %job release, align 8
+  %job.at = getelementptr i8, ptr %control, i64 16
+  %job.int = ptrtoint ptr %job to i64
+  store atomic i64 %job.int, ptr %job.at release, align 8
+  %ticket = atomicrmw add ptr %control, i64 1 seq_cst
+  ret void
+}}"""
+
+
+def _pauses(module: Module, machine: Machine) -> tuple[str, str]:
+    """A short rest, and giving the core away."""
+    if machine.pause:
+        module.declarations.add(f"declare void @{machine.pause}()")
+    pause = f"call void @{machine.pause}()" if machine.pause else "fence acquire"
+    if os.name != "posix":
+        return pause, pause
+    module.declarations.add("declare i32 @sched_yield()")
+    return pause, "%ignored = call i32 @sched_yield()"
