@@ -14,7 +14,8 @@ ALIGNMENT = 64
 
 def place(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:
     """An offset for each buffer, and the size of all: the largest first, each at the lowest place that is free while it
-    lives."""
+    lives.
+    """
     placed: list[tuple[int, int, Buffer]] = []
     for buffer in sorted(buffers, key=lambda one: (-one.size, one.first)):
         size = -(-buffer.size // ALIGNMENT) * ALIGNMENT

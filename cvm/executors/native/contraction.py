@@ -24,6 +24,8 @@ from cvm.executors.native.machine import Machine, multiply_add
 __all__ = ["Contraction", "Pixels", "Read", "emit_contraction", "packed_channels", "packed_weights", "passes"]
 
 Integers = npt.NDArray[np.int64]
+UNROLLED = 2
+"""Pixels up to which the ops after the sums are written out for each; more of them share the code through the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Contraction:
     @property
     def fixed(self) -> bool:
         """Whether all tiles of an image are written out, each with its own pixels."""
-        return 1 < self.rows and self.rows * self.columns <= 4 * self.tile and self.rows * self.columns > 1
+        return self.rows > 1 and self.rows * self.columns <= 4 * self.tile and self.rows * self.columns > 1
 
     @property
     def by_rows(self) -> bool:
@@ -159,9 +161,7 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     padded = np.zeros(shape, dtype)
     for place, digit in enumerate(digits):
         padded[:channels, place, :, :run] = digit
-    split = padded.reshape(
-        kernel.blocks, kernel.vectors, kernel.lane, len(digits), taps, kernel.steps, kernel.per
-    )
+    split = padded.reshape(kernel.blocks, kernel.vectors, kernel.lane, len(digits), taps, kernel.steps, kernel.per)
     return np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes()
 
 
@@ -203,10 +203,8 @@ class _Sum:
     tile: _Tile
     total: V
     vector: int
-    pixel: Scalar
-    offsets: tuple[int, int]
     count: int
-    places_of: Callable[[int, tuple[int, int]], V]
+    place_of: Callable[[int], V]
 
     def value(self, number: int) -> V:
         """See `Reader.value`."""
@@ -245,7 +243,7 @@ class _Sum:
         """See `Reader.places`."""
         read = self.tile.kernel.reads[number - 1]
         assert read.pixels is not None
-        base = self.places_of(number, self.offsets)
+        base = self.place_of(number)
         offset = self.vector * self.tile.kernel.lane * read.pixels.channel * read.format.bytes
         return self.tile.code.at(base, offset), read.pixels.channel * read.format.bytes
 
@@ -365,9 +363,7 @@ class _Emitter:
             sums = self.taps(0, source, at, sums, pixels, vectors)
         self.finish(sums, image, channel, valid, y, x, offsets)
 
-    def taps(
-        self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int], vectors: int
-    ) -> list[V]:
+    def taps(self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int], vectors: int) -> list[V]:
         """The loops over the taps, then the run."""
         code, kernel = self.code, self.kernel
         if depth == len(kernel.taps):
@@ -446,20 +442,43 @@ class _Emitter:
         target = self.place(self.target, kernel.target, kernel.output.bytes, image, y, x)
         target = code.at(target, code.mul(channel, kernel.target.channel * kernel.output.bytes))
 
-        def place_of(number: int, offset: tuple[int, int]) -> V:
-            read = kernel.reads[number - 1]
-            assert read.pixels is not None
-            moved = offset[0] * read.pixels.row + offset[1] * read.pixels.column
-            return code.at(bases[number], moved * read.format.bytes)
-
-        for number, offset in enumerate(offsets):
-            moved = (offset[0] * kernel.target.row + offset[1] * kernel.target.column) * kernel.output.bytes
+        def pixel(totals: Sequence[V], at: V, read_at: Callable[[int], V]) -> None:
             for v in range(vectors):
                 count = min(kernel.lane, valid - v * kernel.lane)
-                reader = _Sum(tile, sums[number * vectors + v], v, 0, offset, count, place_of)
-                value = evaluate(code, kernel.formula, reader, kernel.lane)
-                apart = v * kernel.lane * kernel.target.channel * kernel.output.bytes
-                self.store(value, code.at(target, moved + apart), count)
+                value = evaluate(code, kernel.formula, _Sum(tile, totals[v], v, count, read_at), kernel.lane)
+                self.store(value, code.at(at, v * kernel.lane * kernel.target.channel * kernel.output.bytes), count)
+
+        every = [(kernel.target, kernel.output.bytes, target)]
+        every += [(kernel.reads[n - 1].pixels, kernel.reads[n - 1].format.bytes, base) for n, base in bases.items()]
+        lines = [_line(offsets, pixels) for pixels, _, _ in every if pixels is not None]
+        if len(offsets) <= UNROLLED or None in lines:
+            for number, offset in enumerate(offsets):
+                moved = [
+                    code.at(base, (offset[0] * pixels.row + offset[1] * pixels.column) * size)
+                    for pixels, size, base in every
+                    if pixels is not None
+                ]
+                after = dict(zip(bases, moved[1:], strict=True))
+                pixel(sums[number * vectors : (number + 1) * vectors], moved[0], after.__getitem__)
+            return
+        kind = vector(32, kernel.lane)
+        room = code.alloca(kind, len(sums))
+        for number, total in enumerate(sums):
+            code.store(total, code.at(room, number * 4 * kernel.lane), 64)
+
+        def each(index: V, _: list[V]) -> list[V]:
+            at = code.at(room, code.mul(index, 4 * kernel.lane * vectors))
+            totals = [code.load(kind, code.at(at, 4 * kernel.lane * v), 64) for v in range(vectors)]
+            moved = []
+            for (_, size, base), (first, step) in zip(every, lines, strict=True):  # type: ignore[misc]
+                moved.append(code.at(code.at(base, first * size), code.mul(index, step * size)))
+            after = dict(zip(bases, moved[1:], strict=True))
+            tile.parameters.clear()
+            pixel(totals, moved[0], after.__getitem__)
+            return []
+
+        code.loop(0, len(offsets), 1, each)
+        tile.parameters.clear()
 
     def store(self, value: V, pointer: V, count: int) -> None:
         """The first ``count`` lanes, in pieces of powers of two."""
@@ -483,6 +502,13 @@ class _Emitter:
         for index, stride in ((image, pixels.image), (y, pixels.row), (x, pixels.column)):
             pointer = code.at(pointer, code.mul(index, stride * size))
         return pointer
+
+
+def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
+    """The first pixel's place and the distance from each to the next, in elements, if it is always the same."""
+    places = [y * pixels.row + x * pixels.column for y, x in offsets]
+    apart = {b - a for a, b in zip(places, places[1:], strict=False)}
+    return (places[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
 
 
 def _start(code: Code, index: V, size: int, extent: int) -> Scalar:

@@ -150,7 +150,15 @@ def _convolution(planner: Planner, node: Node, weights: Integers) -> tuple[Home,
     shifted = replace(home, view=View(home.view.offset + moved, home.view.axes))
     source = Pixels(strides[0], a.stride[0] * strides[2], a.stride[1] * strides[3], strides[1])
     return shifted, Geometry(
-        images, rows, columns, a.groups, source, IC * (strides[1] or 1), tuple(t for t in taps if t[0] > 1), run, ordered
+        images,
+        rows,
+        columns,
+        a.groups,
+        source,
+        IC * (strides[1] or 1),
+        tuple(t for t in taps if t[0] > 1),
+        run,
+        ordered,
     )
 
 
@@ -237,7 +245,7 @@ def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
     """Elements of one step of the dot product."""
     if format_.bits == 8 and not format_.signed:
         return 4
-    narrow = -(2**15) <= int(weights.min()) and int(weights.max()) < 2**15
+    narrow = int(weights.min()) >= -(2**15) and int(weights.max()) < 2**15
     return 2 if format_.bits == 16 and format_.signed and narrow else 1
 
 
@@ -264,7 +272,11 @@ def _operand(
     if read.array is not None:
         spread = read.array.reshape((1,) * (len(shape) - read.array.ndim) + read.array.shape)
         if all(n == 1 or axis == channel for axis, n in enumerate(spread.shape)):
-            return read.format, None, np.broadcast_to(spread, [shape[1] if k == 1 else 1 for k in range(len(shape))]).ravel()
+            return (
+                read.format,
+                None,
+                np.broadcast_to(spread, [shape[1] if k == 1 else 1 for k in range(len(shape))]).ravel(),
+            )
     home = read.over(planner, target)
     pixels = _pixels(home.view, op)
     if pixels is None:

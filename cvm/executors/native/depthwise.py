@@ -97,7 +97,7 @@ class Depthwise:
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
     """Whether a convolution has one input and one output channel per group, bytes on both sides, and a small window."""
     OC, IC, KH, KW = shape
-    narrow = -128 <= int(weights.min()) and int(weights.max()) <= 127
+    narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
     return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
 
 
@@ -263,6 +263,7 @@ class _Emitter:
         source = code.at(source, code.mul(x, kernel.step * kernel.source.column))
         source = code.at(source, channel)
         finish = _Finish(self, image, channel, y, x)
+        room = code.alloca(vector(32, lane), 4 * kernel.strip)
         sums: dict[int, list[V]] = {}
         kind = vector(32, lane)
         columns = (kernel.strip - 1) * kernel.step + (kernel.window[1] - 1) * kernel.dilation + 1
@@ -277,7 +278,16 @@ class _Emitter:
                     sums[place] = [code.load(kind, code.at(start, 4 * lane * q)) for q in range(4)]
                 sums[place] = self._added(sums[place], words, weights, tap)
                 if tap == kernel.window[1] - 1:
-                    finish.output(place, sums.pop(place))
+                    for q, total in enumerate(sums.pop(place)):
+                        code.store(total, code.at(room, (4 * place + q) * 4 * lane), 64)
+
+        def each(place: V, _: list[V]) -> list[V]:
+            at = code.at(room, code.mul(place, 16 * lane))
+            totals = [code.load(kind, code.at(at, q * 4 * lane), 64) for q in range(4)]
+            finish.output(place, totals)
+            return []
+
+        code.loop(0, kernel.strip, 1, each)
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
         """The outputs of a strip whose windows contain a column, and as which column."""
@@ -340,7 +350,7 @@ class _Finish:
     x: Scalar
     parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
-    def output(self, place: int, sums: list[V]) -> None:
+    def output(self, place: Scalar, sums: list[V]) -> None:
         """One output of the strip."""
         kernel, chunk = self.emitter.kernel, self.emitter.chunk
         values = [
@@ -349,13 +359,18 @@ class _Finish:
         ]
         self.store(values, self.address(self.emitter.target, kernel.target, kernel.output, place))
 
-    def address(self, pointer: V, pixels: Pixels, format_: Format, place: int) -> V:
+    def address(self, pointer: V, pixels: Pixels, format_: Format, place: Scalar) -> V:
         """The address of an output's first channel in a tensor."""
         code, size = self.emitter.code, format_.bytes
-        moves = ((self.image, pixels.image), (self.y, pixels.row), (self.x, pixels.column), (self.channel, pixels.channel))
+        moves = (
+            (self.image, pixels.image),
+            (self.y, pixels.row),
+            (self.x, pixels.column),
+            (self.channel, pixels.channel),
+        )
         for index, stride in moves:
             pointer = code.at(pointer, code.mul(index, stride * size))
-        return code.at(pointer, place * pixels.column * size)
+        return code.at(pointer, code.mul(place, pixels.column * size))
 
     def parameter(self, number: int, q: int, part: int, type_: str) -> V:
         """A piece of a packed parameter."""
@@ -397,7 +412,7 @@ class _Sum:
     finish: _Finish
     total: V
     q: int
-    place: int
+    place: Scalar
 
     def value(self, number: int) -> V:
         """See `Reader.value`."""
@@ -436,7 +451,9 @@ class _Sum:
         read = self.finish.emitter.kernel.reads[number - 1]
         assert read.pixels is not None
         pointer = self.finish.emitter.reads[number - 1]
-        return self.finish.address(pointer, read.pixels, read.format, self.place), read.pixels.channel * read.format.bytes
+        return self.finish.address(
+            pointer, read.pixels, read.format, self.place
+        ), read.pixels.channel * read.format.bytes
 
 
 _PACKS = {

@@ -105,9 +105,7 @@ class NativeExecutor:
 
     name = "native"
 
-    def __init__(
-        self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None
-    ) -> None:
+    def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
         self._verified = verified
         self._machine = machine or machine_of_this_computer()
         self._threads = threads or _cores()

@@ -35,7 +35,7 @@ class Format:
             return Format(8, False, 128)
         if hi - lo <= 255:
             return Format(8, False, -lo)
-        if -(2**15) <= lo and hi < 2**15:
+        if lo >= -(2**15) and hi < 2**15:
             return Format(16)
         if lo == 0 and hi < 2**16:
             return Format(16, False)

@@ -71,7 +71,9 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
             (rule,) = step.static
             assert isinstance(rule, Requantization)
             parameters = [_Operand(code, formula, reader, value, n, count) for n in step.arguments[rule.terms :]]
-            xs = [code.splat(x, count) if lanes(x.type) < count else x for x in map(value, step.arguments[: rule.terms])]
+            xs = [
+                code.splat(x, count) if lanes(x.type) < count else x for x in map(value, step.arguments[: rule.terms])
+            ]
             values[number] = requantized(code, rule, xs, parameters)
         else:
             arguments = _aligned(code, [value(argument) for argument in step.arguments], count)
@@ -201,7 +203,7 @@ def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _left_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """x * 2^shift cut to [-alpha, alpha], in i64: at most 2^31 * 2^32 in magnitude."""
+    """X * 2^shift cut to [-alpha, alpha], in i64: at most 2^31 * 2^32 in magnitude."""
     shift, alpha = static
     assert isinstance(shift, int)
     assert isinstance(alpha, int)

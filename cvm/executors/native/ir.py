@@ -68,16 +68,16 @@ class Code:
 
     def __init__(self, module: Module, name: str, parameters: Sequence[V], attributes: str = "") -> None:
         self._module, self._name, self._parameters, self._attributes = module, name, tuple(parameters), attributes
-        self._lines: list[str] = ["entry:"]
+        self._rooms: list[str] = []
+        self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
-        self._offsets: dict[tuple[str, int], V] = {}
 
     def finish(self) -> None:
         """End the function with a return."""
         self.line("ret void")
         header = f"define void @{self._name}({', '.join(map(str, self._parameters))}) nounwind {self._attributes}{{"
-        self._module.functions[self._name] = "\n".join([header, *self._lines, "}"])
+        self._module.functions[self._name] = "\n".join([header, "entry:", *self._rooms, *self._lines, "}"])
 
     # Instructions ---------------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Code:
         return self.value(a.type, f"{op} {a}, {other.text}")
 
     def add(self, a: Scalar, b: Scalar) -> Scalar:
-        """a + b in i64, folded where both are known."""
+        """A + b in i64, folded where both are known."""
         if isinstance(a, int):
             if isinstance(b, int):
                 return a + b
@@ -106,7 +106,7 @@ class Code:
         return a if b == 0 else self.binary("add", a, b)
 
     def mul(self, a: Scalar, b: int) -> Scalar:
-        """a * b in i64, folded where both are known."""
+        """A * b in i64, folded where both are known."""
         if isinstance(a, int):
             return a * b
         return 0 if b == 0 else a if b == 1 else self.binary("mul", a, b)
@@ -132,7 +132,7 @@ class Code:
         return self.value(vector(1, lanes(a.type)), f"icmp {predicate} {a}, {other.text}")
 
     def select(self, condition: V, a: V, b: Scalar) -> V:
-        """a where the condition holds, else b."""
+        """A where the condition holds, else b."""
         other = typed(a.type, b) if isinstance(b, int) else b
         return self.value(a.type, f"select {condition}, {a}, {other}")
 
@@ -150,8 +150,17 @@ class Code:
         if count == 1:
             return a
         type_ = f"<{count} x {a.type}>"
+        if a.text[0] != "%":
+            return typed(type_, int(a.text))
         first = self.value(type_, f"insertelement {type_} poison, {a}, i64 0")
         return self.shuffle(first, first, [0] * count)
+
+    def alloca(self, type_: str, count: int) -> V:
+        """Room for ``count`` values on the stack, made once where the function begins."""
+        self._count += 1
+        name = f"%s{self._count}"
+        self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
+        return V("ptr", name)
 
     def shuffle(self, a: V, b: V, indices: Sequence[int]) -> V:
         """Lanes of a (0..n-1) and b (n..) by index."""
@@ -180,7 +189,9 @@ class Code:
         """The address ``offset`` bytes behind a pointer."""
         if isinstance(offset, int) and offset == 0:
             return pointer
-        return self.value("ptr", f"getelementptr i8, {pointer}, i64 {offset if isinstance(offset, int) else offset.text}")
+        return self.value(
+            "ptr", f"getelementptr i8, {pointer}, i64 {offset if isinstance(offset, int) else offset.text}"
+        )
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
         """What stands at an address."""

@@ -52,7 +52,10 @@ def _vpdpwssd(code: Code, total: V, a: V, w: V) -> V:
     return code.call(total.type, f"llvm.x86.avx512.vpdpwssd.{32 * lanes(total.type)}", total, a, w)
 
 
-_PAIRS = {8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"), 4: ("llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd")}
+_PAIRS = {
+    8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+    4: ("llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd"),
+}
 
 
 def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -129,5 +128,3 @@ VIEWS: dict[str, Callable[[Planner, Node], None]] = {
 }
 
 PLANS: dict[str, Callable[[Planner, Node], None]] = {**VIEWS, "concatenate": concatenate}
-
-

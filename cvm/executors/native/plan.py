@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,9 +60,7 @@ class Planner:
         fed = [source.value for source in (*self.program.inputs, *self.program.state)]
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
-        self._op_calls = dict(
-            zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True)
-        )
+        self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
         kept = returned | {name for name in self._fed}
         self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
         self._parts = self._destinations()
@@ -149,7 +147,9 @@ class Planner:
             part = self._parts.get(name)
             if part is None:
                 border = self.borders.get(name, (0, 0))
-                self.homes[name] = self.fresh(self.shape(name), Format.of(*self.hull(name)), self.orders.get(name), border)
+                self.homes[name] = self.fresh(
+                    self.shape(name), Format.of(*self.hull(name)), self.orders.get(name), border
+                )
             else:
                 whole, axis, start = part
                 view = self.result(whole).view.sliced(axis, start, 1, self.shape(name)[axis])
@@ -280,7 +280,10 @@ class Planner:
     def _flattened(self, home: Home, target: Home) -> Home:
         """A home whose axes are cut where the target's are: itself, or a copy element by element through a table of places."""
         shape = target.view.shape
-        if all(refined([axis, other]) is not None for axis, other in zip(_full(home.view, shape), target.view.axes, strict=True)):
+        if all(
+            refined([axis, other]) is not None
+            for axis, other in zip(_full(home.view, shape), target.view.axes, strict=True)
+        ):
             return home
         return self.rearranged(home, target.view)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
-
 
 import numpy.typing as npt
 
@@ -234,7 +232,6 @@ def _take(builder: _Builder, node: Node) -> Reference:
     else:
         index = builder.value(indices)
     return builder.step("gather", (place, index), (extent, stride, home.format))
-
 
 
 _BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {

@@ -73,7 +73,14 @@ def plan_reduction(planner: Planner, node: Node) -> None:
         ("reduction", reduction), kind, lambda module, name: emit_reduction(module, name, reduction, width)
     )
     place = Home(target.buffer, view, target.format)
-    planner.call(function, [source.at(), place.at()], reduction.units, name, f"{kind}, modulo 2^32, {width} lanes", 0.2 * math.prod(shape))
+    planner.call(
+        function,
+        [source.at(), place.at()],
+        reduction.units,
+        name,
+        f"{kind}, modulo 2^32, {width} lanes",
+        0.2 * math.prod(shape),
+    )
 
 
 def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) -> None:
@@ -233,7 +240,14 @@ def plan_pool(planner: Planner, node: Node) -> None:
     )
     width = planner.machine.width
     function = planner.kernel(("pool", pool), "pool", lambda module, name: emit_pool(module, name, pool, width))
-    planner.call(function, [source.at(), target.at()], pool.rows.outputs, name, "maxima of windows", 0.1 * math.prod(out) * math.prod(a.pool_size))
+    planner.call(
+        function,
+        [source.at(), target.at()],
+        pool.rows.outputs,
+        name,
+        "maxima of windows",
+        0.1 * math.prod(out) * math.prod(a.pool_size),
+    )
 
 
 def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
@@ -269,7 +283,9 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
         rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
         corner = code.at(read, code.mul(p, pool.rows.stride * pool.rows.source * size))
         corner = code.at(corner, code.mul(q, pool.columns.stride * pool.columns.source * size))
-        corner = code.at(corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size)
+        corner = code.at(
+            corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
+        )
         out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
         out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
         done = 0
@@ -280,7 +296,9 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
 
             def some(c: V, _: list[V], lanes: int = lanes) -> list[V]:
                 at = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
-                result(at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes)
+                result(
+                    at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes
+                )
                 return []
 
             code.loop(done, done + whole, lanes, some)

@@ -100,7 +100,7 @@ def _bound(magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: I
 def _raised(
     magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: Integers, shift: Integers
 ) -> tuple[tuple[Integers, ...], Integers, Integers] | None:
-    """m * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s), where m stays in 32 bits and the sum in 64."""
+    """M * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s), where m stays in 32 bits and the sum in 64."""
     if int(shift.max()) > 63:
         return None
     lift = np.maximum(32 - shift, 0)

@@ -65,9 +65,7 @@ def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> No
     code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
 
 
-def _shared(
-    code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V
-) -> None:
+def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V) -> None:
     """Claim chunks until none is left, then wait for those of others."""
     finished = code.at(claims, 64)
     again, work, done = code.fresh(), code.fresh(), code.fresh()

@@ -79,7 +79,9 @@ def plan_valid_count(planner: Planner, node: Node) -> None:
         ("valid_count", kernel), "valid_count", lambda module, name: emit_valid_count(module, name, kernel)
     )
     arguments = [source.at(), count.at(), target.at()]
-    planner.call(function, arguments, read.shape[0], rows_value.name, "rows one after the other", 5.0 * math.prod(read.shape))
+    planner.call(
+        function, arguments, read.shape[0], rows_value.name, "rows one after the other", 5.0 * math.prod(read.shape)
+    )
 
 
 def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
@@ -219,9 +221,7 @@ def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: V,
     code.loop(0, total, 1, rank)
 
 
-def _survivors(
-    code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: V, considered: V
-) -> V:
+def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: V, considered: V) -> V:
     """Write the rows that no earlier survivor suppresses; their number."""
     columns = (0, 2, 3, 4, 5)
 
@@ -255,7 +255,8 @@ def _survivors(
 
 def _overlaps(code: Code, kernel: Suppression, a: list[V], b: list[V]) -> V:
     """Whether two boxes (id, x1, y1, x2, y2) overlap by the threshold: 100 * overlap >= threshold * union, both sizes
-    positive."""
+    positive.
+    """
     wide_a, wide_b = ([code.cast("sext", value, kernel.bits) for value in box[1:]] for box in (a, b))
 
     def area(box: list[V]) -> V:
