@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.executors import Capture, Int32Array, RunResult, create, initial_state
+from cvm.executors import Capture, Int32Array, RunResult, create, default, initial_state
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
@@ -24,7 +24,7 @@ def choose_executor(wish: str | None = None) -> tuple[str, str]:
     """The name of the executor to use, and why that one."""
     if wish is not None:
         return wish, "asked for"
-    return "numpy", "the fastest executor of this version"
+    return default()
 
 
 class Result(Mapping[str, Int32Array]):

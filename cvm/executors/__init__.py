@@ -11,7 +11,8 @@ from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, R
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "create", "initial_state"]
+__all__ = ["EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "create", "default",
+           "initial_state"]  # fmt: skip
 
 
 def _formal(verified: VerifiedProgram, threads: int | None) -> Executor:
@@ -34,6 +35,18 @@ def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
 
 EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
 """All executors by name, imported when first made."""
+
+
+def default() -> tuple[str, str]:
+    """The name of the fastest executor that can be trusted on this machine, and why it is that one."""
+    try:
+        from cvm.executors.native.select import choice
+    except ImportError as error:
+        return "numpy", f"machine code needs llvmlite: {error}"
+    found = choice()
+    if found.machine is None:
+        return "numpy", found.reason
+    return "native", found.reason
 
 
 def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:

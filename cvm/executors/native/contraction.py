@@ -1,16 +1,17 @@
 """Convolutions and matrix products: register tiles of dot products over constant, packed weights.
 
 A contraction computes, for every pixel and output channel, the sum over runs of elements that lie side by side in the
-input. A tile is a few pixels times a few vectors of output channels: for every step of a run it broadcasts one 32-bit word
-of each pixel (4, 2 or 1 elements) and multiplies it with packed weights. The accumulators begin with the bias and
-with what the input's format adds (stored = value + b, so -b * sum of weights), and end in the formula of the ops
-that follow, so that only final codes are stored.
+input. A tile is a few pixels times a few vectors of output channels: for every step of a run it broadcasts one 32-bit
+word of each pixel (4, 2 or 1 elements) and multiplies it with packed weights. The accumulators begin with the bias and
+with what the input's format adds (stored = value + b, so -b * sum of weights), and end in the formula of the ops that
+follow, so that only final codes are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Module, Scalar, V, lanes, typed, vector
 from cvm.executors.native.machine import Machine, multiply_add
 
-__all__ = ["Contraction", "Pixels", "Read", "emit_contraction", "packed_channels", "packed_weights", "passes"]
+__all__ = ["Contraction", "Pixels", "Read", "emit_contraction"]
 
 Integers = npt.NDArray[np.int64]
 UNROLLED = 2
@@ -123,55 +124,6 @@ class Contraction:
         if self.by_columns:
             return -(-self.columns // self.shape[1])
         return -(-self.rows // self.shape[0]) if self.by_rows else self.blocks
-
-
-def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[tuple[Integers, int]]:
-    """Weights as digits that the dot product takes, each with the shift before its pass: w = sum of w_i * 2^(..).
-
-    With bytes: digits to the base 256 in [-128, 127]. Where the product saturates pairs at 16 bits, and ``highest`` times a
-    pair of weights could get there, every digit is the sum of two halves in [-64, 64] (highest <= 255).
-    """
-    if per != 4:
-        return [(weights, 0)]
-    digits = []
-    rest = weights
-    while True:
-        digit = ((rest + 128) & 255) - 128
-        digits.append(digit)
-        rest = (rest - digit) >> 8
-        if not rest.any():
-            break
-    digits.reverse()
-    result: list[tuple[Integers, int]] = []
-    for place, digit in enumerate(digits):
-        shift = 8 if place else 0
-        if machine.saturates and highest * 2 * int(np.abs(digit).max()) > 32767:
-            half = digit >> 1
-            result += [(half, shift), (digit - half, 0)]
-        else:
-            result.append((digit, shift))
-    return result
-
-
-def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
-    """Digits (channels, taps, run) each, as [block][pass][tap][step][vector][lane][element of the step]."""
-    dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
-    channels, taps, run = digits[0].shape
-    shape = (kernel.blocks * kernel.block, len(digits), taps, kernel.steps * kernel.per)
-    padded = np.zeros(shape, dtype)
-    for place, digit in enumerate(digits):
-        padded[:channels, place, :, :run] = digit
-    split = padded.reshape(kernel.blocks, kernel.vectors, kernel.lane, len(digits), taps, kernel.steps, kernel.per)
-    return np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes()
-
-
-def packed_channels(values: npt.NDArray[np.generic], kernel: Contraction, format_: Format) -> bytes:
-    """One value per channel, in vectors; 64-bit ones with the even lanes of each vector before the odd ones."""
-    padded = np.zeros(kernel.blocks * kernel.block, np.int64)
-    padded[: kernel.channels] = values
-    if format_.bits == 64 and kernel.lane > 1:
-        padded = padded.reshape(-1, kernel.lane // 2, 2).transpose(0, 2, 1).reshape(-1)
-    return format_.stored(padded).tobytes()
 
 
 @dataclass(slots=True)
@@ -306,7 +258,7 @@ class _Emitter:
             places = [(y, x) for y in range(kernel.rows) for x in range(kernel.columns)]
             count = -(-len(places) // kernel.tile)
             cuts = [len(places) * k // count for k in range(count + 1)]
-            for first, last in zip(cuts, cuts[1:], strict=False):
+            for first, last in pairwise(cuts):
                 self.tile(image, number, valid, 0, 0, places[first:last])
             return
         offsets = [(y, x) for y in range(rows) for x in range(columns)]
@@ -433,14 +385,16 @@ class _Emitter:
         code, kernel = self.code, self.kernel
         vectors = -(-valid // kernel.lane)
         tile = _Tile(code, kernel, self.reads, channel)
+        target = self.place(self.target, kernel.target, kernel.output.bytes, image, y, x)
+        target = code.at(target, code.mul(channel, kernel.target.channel * kernel.output.bytes))
         bases: dict[int, V] = {}
+        every = [(kernel.target, kernel.output.bytes, target)]
         for number, read in enumerate(kernel.reads, 1):
             if read.pixels is not None:
                 size = read.format.bytes
                 base = self.place(self.reads[number - 1], read.pixels, size, image, y, x)
                 bases[number] = code.at(base, code.mul(channel, read.pixels.channel * size))
-        target = self.place(self.target, kernel.target, kernel.output.bytes, image, y, x)
-        target = code.at(target, code.mul(channel, kernel.target.channel * kernel.output.bytes))
+                every.append((read.pixels, size, bases[number]))
 
         def pixel(totals: Sequence[V], at: V, read_at: Callable[[int], V]) -> None:
             for v in range(vectors):
@@ -448,15 +402,11 @@ class _Emitter:
                 value = evaluate(code, kernel.formula, _Sum(tile, totals[v], v, count, read_at), kernel.lane)
                 self.store(value, code.at(at, v * kernel.lane * kernel.target.channel * kernel.output.bytes), count)
 
-        every = [(kernel.target, kernel.output.bytes, target)]
-        every += [(kernel.reads[n - 1].pixels, kernel.reads[n - 1].format.bytes, base) for n, base in bases.items()]
-        lines = [_line(offsets, pixels) for pixels, _, _ in every if pixels is not None]
-        if len(offsets) <= UNROLLED or None in lines:
-            for number, offset in enumerate(offsets):
+        lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
+        if len(offsets) <= UNROLLED or len(lines) < len(every):
+            for number, (row, column) in enumerate(offsets):
                 moved = [
-                    code.at(base, (offset[0] * pixels.row + offset[1] * pixels.column) * size)
-                    for pixels, size, base in every
-                    if pixels is not None
+                    code.at(base, (row * pixels.row + column * pixels.column) * size) for pixels, size, base in every
                 ]
                 after = dict(zip(bases, moved[1:], strict=True))
                 pixel(sums[number * vectors : (number + 1) * vectors], moved[0], after.__getitem__)
@@ -469,9 +419,10 @@ class _Emitter:
         def each(index: V, _: list[V]) -> list[V]:
             at = code.at(room, code.mul(index, 4 * kernel.lane * vectors))
             totals = [code.load(kind, code.at(at, 4 * kernel.lane * v), 64) for v in range(vectors)]
-            moved = []
-            for (_, size, base), (first, step) in zip(every, lines, strict=True):  # type: ignore[misc]
-                moved.append(code.at(code.at(base, first * size), code.mul(index, step * size)))
+            moved = [
+                code.at(code.at(base, first * size), code.mul(index, step * size))
+                for (_, size, base), (first, step) in zip(every, lines, strict=True)
+            ]
             after = dict(zip(bases, moved[1:], strict=True))
             tile.parameters.clear()
             pixel(totals, moved[0], after.__getitem__)
@@ -507,7 +458,7 @@ class _Emitter:
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
     """The first pixel's place and the distance from each to the next, in elements, if it is always the same."""
     places = [y * pixels.row + x * pixels.column for y, x in offsets]
-    apart = {b - a for a, b in zip(places, places[1:], strict=False)}
+    apart = {b - a for a, b in pairwise(places)}
     return (places[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
 
 

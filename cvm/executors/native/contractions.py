@@ -11,22 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native import depthwise
-from cvm.executors.native.contraction import (
-    Contraction,
-    Pixels,
-    Read,
-    emit_contraction,
-    packed_channels,
-    packed_weights,
-    passes,
-)
+from cvm.executors.native.contraction import Contraction, Pixels, Read, emit_contraction
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.machine import Machine
+from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, build
 from cvm.executors.native.pointwise import Read as Operand
-from cvm.executors.native.reductions import plan_products
 from cvm.executors.native.steps import Buffer, Home
 from cvm.executors.native.view import View
+from cvm.executors.native.windows import plan_products
 from cvm.program.model import Node
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 Up to four rows of a window are interleaved into the bytes of 32-bit lanes, so that one dot product adds a column of the
 window for as many channels as there are lanes. A column that is interleaved once serves all outputs of a strip whose
-windows contain it. Interleaving works within 128 bits, so the four vectors of a chunk hold the channels 16 b + 4 q + e (b the
-block of 128 bits, q the vector, e the lane in it); weights and parameters are packed in that order.
+windows contain it. Interleaving works within 128 bits, so the four vectors of a chunk hold the channels 16 b + 4 q + e
+(b the block of 128 bits, q the vector, e the lane in it); weights and parameters are packed in that order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.contraction import Pixels, Read, passes
+from cvm.executors.native.contraction import Pixels, Read
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Module, Scalar, V, lanes, vector
 from cvm.executors.native.machine import Machine
+from cvm.executors.native.packing import ROWS, packed, packed_taps, passes
 from cvm.executors.native.pointwise import Build
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
@@ -28,13 +29,11 @@ from cvm.program.model import Node
 if TYPE_CHECKING:
     from cvm.executors.native.plan import Planner
 
-__all__ = ["Depthwise", "chunks", "emit_depthwise", "packed", "packed_taps", "suits"]
+__all__ = ["Depthwise", "chunks", "emit_depthwise", "plan_depthwise", "suits"]
 
 Integers = npt.NDArray[np.int64]
 TAPS = 64
 """Windows of more taps are left to the general contraction."""
-ROWS = 4
-"""Rows of a window in one dot product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,39 +113,6 @@ def chunks(channels: int, machine: Machine) -> tuple[Chunk, ...]:
         lane = min((machine.width, *machine.narrower), key=lambda n: (4 * n < channels - done, n))
         found.append(Chunk(done, lane, 1, channels - done))
     return tuple(found)
-
-
-def order(lane: int) -> npt.NDArray[np.intp]:
-    """The channels of a chunk in the order of its vectors' lanes."""
-    return np.arange(4 * lane).reshape(lane // 4, 4, 4).transpose(1, 0, 2).reshape(-1)
-
-
-def packed(values: npt.NDArray[np.generic], kernel: Depthwise, format_: Format) -> bytes:
-    """One value per channel in the order of the lanes; 64-bit ones with the even lanes of each vector first."""
-    pieces = []
-    for chunk, number in kernel.places:
-        whole = np.zeros(4 * chunk.lane, np.int64)
-        start = chunk.start + number * 4 * chunk.lane
-        whole[: chunk.valid] = values[start : start + chunk.valid]
-        whole = whole[order(chunk.lane)]
-        if format_.bits == 64:
-            whole = whole.reshape(4, chunk.lane // 2, 2).transpose(0, 2, 1).reshape(-1)
-        pieces.append(format_.stored(whole))
-    return b"".join(piece.tobytes() for piece in pieces)
-
-
-def packed_taps(parts: Sequence[Integers], kernel: Depthwise) -> bytes:
-    """Weights (channels, KH, KW) of every part as [chunk][column][part][group of rows][vector][lane][row]."""
-    KH, KW = kernel.window
-    pieces = []
-    for chunk, number in kernel.places:
-        start = chunk.start + number * 4 * chunk.lane
-        whole = np.zeros((len(parts), 4 * chunk.lane, kernel.groups * ROWS, KW), np.int8)
-        for place, part in enumerate(parts):
-            whole[place, : chunk.valid, :KH] = part[start : start + chunk.valid]
-        whole = whole[:, order(chunk.lane)].reshape(len(parts), 4, chunk.lane, kernel.groups, ROWS, KW)
-        pieces.append(np.ascontiguousarray(whole.transpose(5, 0, 3, 1, 2, 4)).tobytes())
-    return b"".join(pieces)
 
 
 def plan_depthwise(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Int32Array, RunResult, feeds, returned
 from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
@@ -18,7 +19,7 @@ from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network
-from cvm.executors.native.select import machine_of_this_computer
+from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import workers
 
@@ -107,7 +108,7 @@ class NativeExecutor:
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
         self._verified = verified
-        self._machine = machine or machine_of_this_computer()
+        self._machine = machine or _chosen()
         self._threads = threads or _cores()
         self._program = verified.program
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
@@ -168,6 +169,14 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
             found = [f"computed inside the kernel of {root}" if root else "no code: another view of its input"]
         lines.append(f"{', '.join(names)} = {node.op}: {'; '.join(found)}")
     return lines
+
+
+def _chosen() -> Machine:
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) where none passes its trial."""
+    found = choice()
+    if found.machine is None:
+        raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
+    return found.machine
 
 
 def _cores() -> int:

@@ -20,7 +20,8 @@ def orders(program: Program) -> dict[str, tuple[int, ...]]:
     their axes exchanged, until nothing changes.
     """
     shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
-    shapes |= {source.value.name: source.value.shape for source in (*program.inputs, *program.state)}
+    fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
+    shapes |= {value.name: value.shape for value in fed}
     found: dict[str, tuple[int, ...]] = {}
     for node in program.nodes:
         if node.op in _MAPS:

@@ -1,8 +1,8 @@
 """Machines: what differs between instruction sets, as one table.
 
-A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations and signed ones on that of the weights; with 2 both
-are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of 32-bit lanes in all cases.
-All of it is arithmetic modulo 2^32, in which the proven int32 result is exact whatever happens on the way, but
+A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations and signed ones on that of the weights;
+with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of 32-bit lanes in all
+cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact whatever happens on the way, but
 for AVX2's byte product, which saturates pairs at 16 bits: there the weights must prove that no pair gets so far.
 """
 
@@ -94,17 +94,14 @@ def _generic2(code: Code, total: V, a: V, w: V) -> V:
 _PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
+
 MACHINES: tuple[Machine, ...] = (
+    Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
+    Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
-        "vnni512", 16, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(8, 4), pause=_PAUSE, packs=True,
-    ),
-    Machine(
-        "vnni256", 8, 32, _vpdpbusd, _vpdpwssd,
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}), narrower=(4,), pause=_PAUSE, packs=True,
-    ),
-    Machine(
-        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,), pause=_PAUSE, packs=True
+        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
+        pause=_PAUSE, packs=True,
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Nests: one formula at every place of a loop nest.
 
-All ops that compute each element from a few others, and all copies, are nests: the loops run over the elements written, and
-every tensor is followed by one stride per loop. The innermost loop is done in vectors.
+All ops that compute each element from a few others, and all copies, are nests: the loops run over the elements written,
+and every tensor is followed by one stride per loop. The innermost loop is done in vectors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Planning: from a verified program to kernels, calls and memory.
 
-The planner walks through the roots of the groups in order. Every tensor gets a home - buffer, view, format - when it
-is first needed; ops that only move elements give their result another view of the same home. What a kernel cannot read where it
-lies is copied once into a home that it can.
+The planner walks through the roots of the groups in order. Every tensor gets a home - buffer, view, format - when it is
+first needed; ops that only move elements give their result another view of the same home. What a kernel cannot read
+where it lies is copied once into a home that it can.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native import arena, contractions, movement, reductions, vision
+from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Step
 from cvm.executors.native.groups import Groups, group
@@ -57,11 +57,11 @@ class Planner:
         self._names: dict[object, str] = {}
         self._copies: dict[object, Home] = {}
         self._buffers: list[Buffer] = []
-        fed = [source.value for source in (*self.program.inputs, *self.program.state)]
+        fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        kept = returned | {name for name in self._fed}
+        kept = returned | set(self._fed)
         self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
         self._parts = self._destinations()
         for place, value in enumerate(fed):
@@ -252,7 +252,9 @@ class Planner:
         self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
 
     def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str) -> None:
-        """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they repeat)."""
+        """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they
+        repeat).
+        """
         homes = [*reads, target]
         loops: list[Loop] = []
         for axis in range(len(target.view.axes)):
@@ -278,7 +280,9 @@ class Planner:
         self.nest([], target, Formula(0, (Step("immediate", (), (value,)),)), what, f"filled with {value}")
 
     def _flattened(self, home: Home, target: Home) -> Home:
-        """A home whose axes are cut where the target's are: itself, or a copy element by element through a table of places."""
+        """A home whose axes are cut where the target's are: itself, or a copy element by element through a table of
+        places.
+        """
         shape = target.view.shape
         if all(
             refined([axis, other]) is not None
@@ -324,6 +328,7 @@ def pointwise(planner: Planner, node: Node) -> None:
 _PLANS: dict[str, Callable[[Planner, Node], None]] = {
     **movement.PLANS,
     **reductions.PLANS,
+    **windows.PLANS,
     **contractions.PLANS,
     **vision.PLANS,
 }

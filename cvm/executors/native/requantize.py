@@ -163,8 +163,10 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
     if rule.arithmetic == "high":
         return _cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()), rule)
     shifts = parameters[-1].halves()
-    ends = [_cut(code, _rounded(code, v, s, rule.rounding), rule) for v, s in zip((even, odd), shifts, strict=True)]
-    return _merged(code, *ends, 0)
+    even, odd = (
+        _cut(code, _rounded(code, v, s, rule.rounding), rule) for v, s in zip((even, odd), shifts, strict=True)
+    )
+    return _merged(code, even, odd, 0)
 
 
 def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:

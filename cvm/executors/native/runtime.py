@@ -1,9 +1,9 @@
 """What a network does besides computing: several threads share its calls.
 
 Every call is cut into chunks. A thread claims the next chunk with a compare-and-swap on the call's counter, which also
-holds the epoch - the number of the run - so that nothing must be reset and a thread that comes late finds nothing left. A call is
-done when all its chunks are; who has nothing to do waits with a pause, then yields. Chunks write different elements, so the
-result does not depend on who computes them, nor on how many do.
+holds the epoch - the number of the run - so that nothing must be reset and a thread that comes late finds nothing left.
+A call is done when all its chunks are; who has nothing to do waits with a pause, then yields. Chunks write different
+elements, so the result does not depend on who computes them, nor on how many do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def chunks(units: int, cost: float, threads: int) -> int:
 
 
 def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> None:
-    """The function ``network(arena, constants, arrays, claims, epoch)``: all calls in order, by one thread or several."""
+    """The function ``network(arena, constants, arrays, claims, epoch)``: all calls in order, by one thread or
+    several.
+    """
     names = ("arena", "constants", "arrays", "claims")
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
@@ -145,7 +147,8 @@ done:
 
 
 def emit_worker(module: Module, machine: Machine) -> None:
-    """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget`` idle looks.
+    """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget``
+    idle looks.
 
     ``control`` is (ticket, stop, job). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers),
     then its claims.

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
 
 from cvm.errors import Invalid
 from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.trial import failure
 
-__all__ = ["available", "machine_of_this_computer", "named"]
+__all__ = ["Choice", "available", "choice", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The machine to use (None: there is none), and why not a faster one."""
+
+    machine: Machine | None
+    reason: str
 
 
 @cache
@@ -29,7 +39,18 @@ def named(name: str) -> Machine:
     raise Invalid("executors.machine", f"this processor is no {name!r}; it can be {names}")
 
 
-def machine_of_this_computer() -> Machine:
-    """The machine that ``CVM_MACHINE`` names, else the fastest."""
+@cache
+def _tried(candidates: tuple[Machine, ...]) -> Choice:
+    complaints: list[str] = []
+    for machine in candidates:
+        wrong = failure(machine)
+        if wrong is None:
+            return Choice(machine, "; ".join((*complaints, f"{machine.name} passed its trial")))
+        complaints.append(f"{machine.name} FAILED its trial ({wrong})")
+    return Choice(None, "; ".join(complaints))
+
+
+def choice() -> Choice:
+    """The machine that ``CVM_MACHINE`` names, or the fastest that passes its trial."""
     wish = os.environ.get("CVM_MACHINE")
-    return named(wish) if wish else available()[0]
+    return _tried((named(wish),) if wish else available())

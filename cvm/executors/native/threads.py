@@ -1,8 +1,8 @@
 """Worker threads: made once for the process, parked when idle, never needed for progress.
 
-A worker is a Python thread inside a native function that watches a ticket; when nothing has come for a while it returns and sleeps
-on a semaphore. Whoever starts a run takes part in it and finishes it alone if need be. One run at a time has the
-workers; others that start meanwhile run on their own thread.
+A worker is a Python thread inside a native function that watches a ticket; when nothing has come for a while it returns
+and sleeps on a semaphore. Whoever starts a run takes part in it and finishes it alone if need be. One run at a time has
+the workers; others that start meanwhile run on their own thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Views: where the elements of a tensor lie in a buffer.
 
 Each axis of a tensor is a tuple of factors (extent, stride), outermost first, whose extents multiply to the axis'
-extent: the position along the axis, written in that mixed radix, times the strides. One factor is an ordinary strided axis; no
-factor is an axis of extent 1. With several factors a reshape, a flattened channels-last map, a repeat or
-a tile needs no copy: they are other readings of the same buffer. Strides count elements and may be 0 or negative.
+extent: the position along the axis, written in that mixed radix, times the strides. One factor is an ordinary strided
+axis; no factor is an axis of extent 1. With several factors a reshape, a flattened channels-last map, a repeat or a
+tile needs no copy: they are other readings of the same buffer. Strides count elements and may be 0 or negative.
 """
 
 from __future__ import annotations

@@ -181,7 +181,10 @@ def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
         _fill(code, kernel.target, target, b, count)
         return []
 
-    code.when(code.compare("slt", lo, hi), lambda: code.loop(0, batches, 1, batch) and None)
+    def all_batches() -> None:
+        code.loop(0, batches, 1, batch)
+
+    code.when(code.compare("slt", lo, hi), all_batches)
     code.finish()
 
 
