@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network
+from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_check, emit_network
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import workers
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeExecutor"]
 
+SLACK = 64 * 8
+"""Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
 
@@ -36,36 +39,52 @@ class _Memory:
     """What one run at a time needs: the arena, and the job with its claims."""
 
     def __init__(self, network: Network) -> None:
-        self.arena = _aligned(network.plan.arena + 64)
+        self.arena = _aligned(network.plan.arena + SLACK)
         self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
-        self.arrays = np.zeros(len(network.plan.arrays), np.int64)
-        head = (network.address, self.arena.ctypes.data, network.constants, self.arrays.ctypes.data)
-        self.job[1:6] = (*head, network.threads - 1)
-        self.claims = self.job.ctypes.data + HEAD_BYTES
+        self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
+        self.table = ctypes.addressof(self.arrays)
+        self.base = self.arena.ctypes.data
+        self.job[1:6] = (network.address, self.base, network.constants, self.table, network.threads - 1)
+        self.head = self.job.ctypes.data
+        self.claims = self.head + HEAD_BYTES
         self.epoch = 0
 
 
 class Network:
-    """A plan with its code and its constants; runs in as many threads at once as call it."""
+    """A plan with its code and its constants; runs in as many threads at once as call it.
 
-    def __init__(self, made: Plan, machine: Machine, threads: int, name: str) -> None:
+    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays.
+    """
+
+    def __init__(
+        self,
+        made: Plan,
+        machine: Machine,
+        threads: int,
+        name: str,
+        bounds: Sequence[tuple[int, int, int]],
+        shapes: Sequence[tuple[int, ...]],
+    ) -> None:
         cost = sum(call.cost for call in made.calls)
-        self.plan, self.machine = made, machine
+        self.plan, self.machine, self.bounds = made, machine, bounds
         self.threads = threads if cost >= WORTH else 1
+        self.given = list(zip(made.arrays[: made.written], shapes[: made.written], strict=True))
+        self.left = list(zip(made.arrays[made.written :], shapes[made.written :], strict=True))
         self.cached = True
-        code = cache.read(cache.key(machine, (name, str(self.threads))))
+        key = cache.key(machine, (name, str(self.threads)))
+        code = cache.read(key)
         if code is None:
             self.cached = False
             code = compiled(self.text(), machine)
-            cache.write(cache.key(machine, (name, str(self.threads))), code)
+            cache.write(key, code)
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
         self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.address)
-        self._constants = _aligned(len(made.constants) + 64)
+        self._check = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("check"))
+        self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
         self.constants = self._constants.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
-        self._lock = threading.Lock()
 
     def text(self) -> str:
         """The IR of the network."""
@@ -73,29 +92,36 @@ class Network:
         for name, emit in self.plan.functions.items():
             emit(module, name)
         emit_network(module, self.plan, self.machine, self.threads)
+        emit_check(module, self.bounds, self.machine)
         return str(module)
 
-    def run(self, arrays: Sequence[Int32Array]) -> None:
-        """Run on the arrays of the plan."""
-        with self._lock:
-            memory = self._free.pop() if self._free else None
-        memory = memory or _Memory(self)
+    def address_of(self, name: str) -> int:
+        """The address of a function of the network."""
+        return self._loaded.address(name)
+
+    def run(self, arrays: Sequence[Int32Array]) -> bool:
+        """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds."""
         try:
-            memory.arrays[:] = [array.ctypes.data for array in arrays]
+            memory = self._free.pop()  # one instruction of the interpreter: no lock is needed
+        except IndexError:
+            memory = _Memory(self)
+        try:
+            memory.arrays[:] = [array.__array_interface__["data"][0] for array in arrays]
+            if self._check(memory.table) >= 0:
+                return False
             memory.epoch += 1
-            arena, table = memory.arena.ctypes.data, memory.arrays.ctypes.data
             pool = workers(self.machine) if self.threads > 1 else None
             if pool is not None and pool.acquire(self.threads - 1):
                 try:
-                    pool.publish(memory.job.ctypes.data, memory.epoch, self.threads - 1)
-                    self._function(arena, self.constants, table, memory.claims, memory.epoch)
+                    pool.publish(memory.head, memory.epoch, self.threads - 1)
+                    self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
                 finally:
                     pool.release()
             else:
-                self._function(arena, self.constants, table, memory.claims, memory.epoch)
+                self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+            return True
         finally:
-            with self._lock:
-                self._free.append(memory)
+            self._free.append(memory)
 
 
 class NativeExecutor:
@@ -114,7 +140,8 @@ class NativeExecutor:
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network] = {}
         self._lock = threading.Lock()
-        self._network(returned(self._program, frozenset()))
+        self._outputs = returned(self._program, frozenset())
+        self._main = self._network(self._outputs)
 
     @property
     def machine(self) -> Machine:
@@ -125,22 +152,33 @@ class NativeExecutor:
         wanted = names | set(self._updates.values())
         with self._lock:
             if wanted not in self._networks:
-                name = "\n".join((self._program.digest, *sorted(wanted)))
-                made = plan(self._verified, self._machine, wanted)
-                self._networks[wanted] = Network(made, self._machine, self._threads, name)
+                self._networks[wanted] = self._made(wanted)
             return self._networks[wanted]
+
+    def _made(self, wanted: frozenset[str]) -> Network:
+        name = "\n".join((self._program.digest, *sorted(wanted)))
+        made = plan(self._verified, self._machine, wanted)
+        fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
+        bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
+        shapes = [self._verified.shapes[name] for name in made.arrays]
+        return Network(made, self._machine, self._threads, name, bounds, shapes)
 
     def run(
         self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
-        fed = feeds(self._program, inputs, state)
-        names = returned(self._program, capture)
-        network = self._network(names)
-        shapes = self._verified.shapes
-        given, left = network.plan.arrays[: network.plan.written], network.plan.arrays[network.plan.written :]
-        results = {name: np.empty(shapes[name], np.int32) for name in left}
-        network.run([*(fed[name] for name in given), *(results[name] for name in left)])
+        names = returned(self._program, capture) if capture else self._outputs
+        network = self._network(names) if capture else self._main
+        arrays = _plain(network, inputs, state)
+        if arrays is None:
+            fed = feeds(self._program, inputs, state)
+            arrays = [fed[name] for name, _ in network.given]
+        results = {name: np.empty(shape, np.int32) for name, shape in network.left}
+        if not network.run([*arrays, *results.values()]):
+            feeds(self._program, inputs, state)  # says what is wrong
+            raise AssertionError("the check of the inputs contradicts itself")
+        if not self._updates:
+            return RunResult(results, {})
         values = {name: results[name] for name in sorted(names)}
         taken: set[str] = set(names)
         following = {}
@@ -153,6 +191,21 @@ class NativeExecutor:
         """See `cvm.executors.Executor.explain`."""
         network = self._network(returned(self._program, frozenset()))
         return tuple(explained(self._verified, network.plan))
+
+
+def _plain(
+    network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+) -> list[Int32Array] | None:
+    """The arrays to read, if their names, types, shapes and layouts are what the network takes as they are."""
+    if len(inputs) + len(state) != len(network.given):
+        return None
+    arrays = []
+    for name, shape in network.given:
+        array = inputs.get(name) if name in inputs else state.get(name)
+        if array is None or array.dtype != np.int32 or array.shape != shape or not array.flags.c_contiguous:
+            return None
+        arrays.append(array)
+    return arrays
 
 
 def explained(verified: VerifiedProgram, made: Plan) -> list[str]:

@@ -66,17 +66,18 @@ class Code:
     ``parameters`` are the types and names of the arguments; `finish` closes the function and enters it into the module.
     """
 
-    def __init__(self, module: Module, name: str, parameters: Sequence[V], attributes: str = "") -> None:
-        self._module, self._name, self._parameters, self._attributes = module, name, tuple(parameters), attributes
+    def __init__(self, module: Module, name: str, parameters: Sequence[V], result: str = "void") -> None:
+        self._module, self._name, self._parameters, self._result = module, name, tuple(parameters), result
         self._rooms: list[str] = []
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
 
-    def finish(self) -> None:
+    def finish(self, returned: str = "void") -> None:
         """End the function with a return."""
-        self.line("ret void")
-        header = f"define void @{self._name}({', '.join(map(str, self._parameters))}) nounwind {self._attributes}{{"
+        self.line(f"ret {returned}")
+        parameters = ", ".join(map(str, self._parameters))
+        header = f"define {self._result} @{self._name}({parameters}) nounwind {{"
         self._module.functions[self._name] = "\n".join([header, "entry:", *self._rooms, *self._lines, "}"])
 
     # Instructions ---------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ elements, so the result does not depend on who computes them, nor on how many do
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from cvm.executors.native.ir import Code, Module, V
+from cvm.executors.native.ir import Code, Module, V, typed, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.steps import Plan
 
-__all__ = ["CLAIM_BYTES", "HEAD_BYTES", "chunks", "emit_network", "emit_worker"]
+__all__ = ["CLAIM_BYTES", "HEAD_BYTES", "chunks", "emit_check", "emit_network", "emit_worker"]
 
 CLAIM_BYTES = 128
 """Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
@@ -61,6 +61,43 @@ def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> 
             count = chunks(call.units, call.cost, threads)
             _shared(code, call.function, arguments, call.units, count, code.at(claims, number * CLAIM_BYTES), epoch)
     code.finish()
+
+
+def emit_check(module: Module, bounds: Sequence[tuple[int, int, int]], machine: Machine) -> None:
+    """The function ``check(arrays)``: the number of the first array with an element outside its bounds, or -1.
+
+    ``bounds`` are (elements, least, largest) of every array that the caller gives.
+    """
+    arrays = V("ptr", "%arrays")
+    code = Code(module, "check", [arrays], result="i64")
+    for place, (count, least, largest) in enumerate(bounds):
+        array = code.load("ptr", code.at(arrays, 8 * place))
+        bad = _outside(code, array, count, least, largest, machine.width)
+        inside, next_ = code.fresh(), code.fresh()
+        code.line(f"br {bad}, label %{inside}, label %{next_}")
+        code.label(inside)
+        code.line(f"ret i64 {place}")
+        code.label(next_)
+    code.finish("i64 -1")
+
+
+def _outside(code: Code, array: V, count: int, least: int, largest: int, width: int) -> V:
+    """Whether any element is outside [least, largest]: as unsigned numbers, x - least > largest - least."""
+    whole = count // width * width
+
+    def some(size: int) -> Callable[[V, list[V]], list[V]]:
+        def body(index: V, found: list[V]) -> list[V]:
+            values = code.load(vector(32, size), code.at(array, code.mul(index, 4)))
+            moved = code.binary("sub", values, least)
+            bad = code.cast("zext", code.compare("ugt", moved, (largest - least + 2**31) % 2**32 - 2**31), 32)
+            return [code.binary("or", found[0], bad)]
+
+        return body
+
+    wide = code.loop(0, whole, width, some(width), [typed(vector(32, width), 0)])[0]
+    single = code.loop(whole, count, 1, some(1), [typed("i32", 0)])[0]
+    total = code.call("i32", f"llvm.vector.reduce.or.v{width}i32", wide)
+    return code.compare("ne", code.binary("or", total, single), 0)
 
 
 def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
