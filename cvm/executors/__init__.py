@@ -6,13 +6,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
-from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, initial_state
+from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, cores, initial_state
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "create", "default",
-           "initial_state"]  # fmt: skip
+__all__ = [
+    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "cores", "create",
+    "default", "initial_state",
+]  # fmt: skip
 
 
 def _formal(verified: VerifiedProgram, threads: int | None) -> Executor:
@@ -35,6 +37,10 @@ def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
 
 EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
 """All executors by name, imported when first made."""
+
+
+CONCURRENT = frozenset({"native"})
+"""Executors that gain by computing several runs at once, each on one thread: they let go of the interpreter."""
 
 
 def default() -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.executors.base import Capture, Int32Array, RunResult, feeds, returned
+from cvm.executors.base import Capture, Int32Array, RunResult, cores, feeds, returned
 from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
@@ -135,7 +134,7 @@ class NativeExecutor:
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
         self._verified = verified
         self._machine = machine or _chosen()
-        self._threads = threads or _cores()
+        self._threads = threads or cores()
         self._program = verified.program
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network] = {}
@@ -230,13 +229,6 @@ def _chosen() -> Machine:
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
     return found.machine
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _aligned(size: int) -> npt.NDArray[np.uint8]:
