@@ -113,3 +113,26 @@ def test_executors_give_the_same_bytes():
         assert {name: array.tobytes() for name, array in result.items()} == {
             name: array.tobytes() for name, array in results[0].items()
         }
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_inputs_give_what_each_gives_alone_in_their_order(executor: str, threads: int) -> None:
+    session = cvm.Session(small.negated(), executor=executor, threads=threads)
+    name = session.program.inputs[0].value.name
+    shape = session.program.inputs[0].value.shape
+    inputs = [{name: np.full(shape, number % 100)} for number in range(37)]
+    counted: list[int] = []
+    results = session.run_many(inputs, progress=counted.append)
+    output = session.program.outputs[0].name
+    assert [result[output].flat[0] for result in results] == [session.run(one)[output].flat[0] for one in inputs]
+    assert counted[-1] == len(inputs)
+    assert counted == sorted(counted)
+
+
+def test_the_first_wrong_one_of_many_inputs_is_named() -> None:
+    session = cvm.Session(small.negated())
+    name = session.program.inputs[0].value.name
+    shape = session.program.inputs[0].value.shape
+    with pytest.raises(Invalid):
+        session.run_many([{name: np.zeros(shape, int)}, {name: np.full(shape, 10**9)}])
