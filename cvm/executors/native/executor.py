@@ -18,7 +18,7 @@ from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_check, emit_network
+from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import workers
@@ -79,7 +79,8 @@ class Network:
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
         self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.address)
-        self._check = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("check"))
+        pointers = [ctypes.c_void_p] * (4 + 1 + len(made.arrays))
+        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
         self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
         self.constants = self._constants.ctypes.data
@@ -91,7 +92,7 @@ class Network:
         for name, emit in self.plan.functions.items():
             emit(module, name)
         emit_network(module, self.plan, self.machine, self.threads)
-        emit_check(module, self.bounds, self.machine)
+        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
         return str(module)
 
     def address_of(self, name: str) -> int:
@@ -105,22 +106,28 @@ class Network:
         except IndexError:
             memory = _Memory(self)
         try:
-            memory.arrays[:] = [array.__array_interface__["data"][0] for array in arrays]
-            if self._check(memory.table) >= 0:
-                return False
             memory.epoch += 1
-            pool = workers(self.machine) if self.threads > 1 else None
-            if pool is not None and pool.acquire(self.threads - 1):
-                try:
-                    pool.publish(memory.head, memory.epoch, self.threads - 1)
-                    self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
-                finally:
-                    pool.release()
-            else:
-                self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+            head = (memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+            if self._start(*head, *[array.__array_interface__["data"][0] for array in arrays]) >= 0:
+                return False
+            if self.threads > 1:
+                self._share(memory)
             return True
         finally:
             self._free.append(memory)
+
+    def _share(self, memory: _Memory) -> None:
+        """Run with the workers of this process, or alone where another run has them."""
+        head = (memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+        pool = workers(self.machine)
+        if not pool.acquire(self.threads - 1):
+            self._function(*head)
+            return
+        try:
+            pool.publish(memory.head, memory.epoch, self.threads - 1)
+            self._function(*head)
+        finally:
+            pool.release()
 
 
 class NativeExecutor:

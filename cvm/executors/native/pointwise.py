@@ -55,7 +55,7 @@ class Build:
 
 
 def build(planner: Planner, root: Node, sums: Node | None, folds: bool = False) -> Build:
-    """The formula of a group with the contraction ``sums``. ``folds``: a last requantize leaves its cut to the store."""
+    """The formula of a group with the contraction ``sums``. ``folds``: a last requantize leaves its cut to stores."""
     builder = _Builder(planner, sums, root if folds else None)
     builder.node(root)
     first = 1 if sums is not None else 0
