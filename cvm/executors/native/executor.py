@@ -38,6 +38,7 @@ class _Memory:
     """What one run at a time needs: the arena, and the job with its claims."""
 
     def __init__(self, network: Network) -> None:
+        self.network = network  # its code and constants live as long as the job can be looked at
         self.arena = _aligned(network.plan.arena + SLACK)
         self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
@@ -124,7 +125,7 @@ class Network:
             self._function(*head)
             return
         try:
-            pool.publish(memory.head, memory.epoch, self.threads - 1)
+            pool.publish(memory.head, memory.epoch, self.threads - 1, memory)
             self._function(*head)
         finally:
             pool.release()

@@ -21,6 +21,10 @@ CLAIM_BYTES = 128
 """Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
 HEAD_BYTES = 64
 """Bytes of a job before its claims: epoch, function, arena, constants, arrays, workers wanted."""
+WORKER_LINES = 64
+"""Bytes of the control block - ticket, stop, job - before the cache lines of the workers."""
+LINE_BYTES = 64
+"""Bytes of a worker's own line: whether it sleeps (Python's), and whether it looks at a job."""
 CHUNKS = 4
 """Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
 SPINS = 2000
@@ -197,7 +201,7 @@ def emit_worker(module: Module, machine: Machine) -> None:
     """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget``
     idle looks.
 
-    ``control`` is (ticket, stop, job). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers),
+    ``control`` is (ticket, stop, job), then a line for each worker. A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers),
     then its claims.
     """
     pause, _ = _pauses(module, machine)
@@ -205,6 +209,9 @@ def emit_worker(module: Module, machine: Machine) -> None:
 entry:
   %stop.at = getelementptr i8, ptr %control, i64 8
   %job.at = getelementptr i8, ptr %control, i64 16
+  %line = mul i64 %index, {LINE_BYTES}
+  %line.at = add i64 %line, {WORKER_LINES + 8}
+  %busy.at = getelementptr i8, ptr %control, i64 %line.at
   br label %look
 look:
   %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
@@ -224,7 +231,8 @@ rest:
   {pause}
   br label %look
 fetch:
-  %job.int = load atomic i64, ptr %job.at acquire, align 8
+  store atomic i64 1, ptr %busy.at seq_cst, align 8
+  %job.int = load atomic i64, ptr %job.at seq_cst, align 8
   %job = inttoptr i64 %job.int to ptr
   %epoch = load atomic i64, ptr %job acquire, align 8
   %workers.at = getelementptr i8, ptr %job, i64 40
@@ -244,6 +252,7 @@ work:
   call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch)
   br label %ran
 ran:
+  store atomic i64 0, ptr %busy.at release, align 8
   br label %look
 done:
   ret i64 %last
@@ -252,7 +261,7 @@ define void @publish(ptr %control, ptr %job, i64 %epoch) nounwind {{
   store atomic i64 %epoch, ptr %job release, align 8
   %job.at = getelementptr i8, ptr %control, i64 16
   %job.int = ptrtoint ptr %job to i64
-  store atomic i64 %job.int, ptr %job.at release, align 8
+  store atomic i64 %job.int, ptr %job.at seq_cst, align 8
   %ticket = atomicrmw add ptr %control, i64 1 seq_cst
   ret void
 }}"""

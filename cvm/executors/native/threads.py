@@ -17,15 +17,14 @@ import numpy as np
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
-from cvm.executors.native.runtime import emit_worker
+from cvm.executors.native.runtime import LINE_BYTES, WORKER_LINES, emit_worker
 
 __all__ = ["Workers", "workers"]
 
 BUDGET = 20_000
 """Looks of an idle worker before it sleeps: some tens of microseconds to a millisecond."""
-TICKET, STOP, JOB, STATES = 0, 8, 16, 64
-"""Places in the control block; from ``STATES`` on, one cache line per worker: 1 while it sleeps or is about to."""
-LINE = 64
+TICKET, STOP = 0, 8
+"""Places in the control block (`runtime.emit_worker`)."""
 MOST = 1024
 """Workers at most."""
 
@@ -39,7 +38,7 @@ class _Worker(threading.Thread):
         self.wake = threading.Semaphore(0)
 
     def run(self) -> None:
-        pool, place = self._pool, (STATES + self._index * LINE) // 8
+        pool, place = self._pool, _line(self._index)
         seen = 0
         while not pool.control[STOP // 8]:
             seen = pool.function(pool.address, self._index, seen, BUDGET)
@@ -63,10 +62,11 @@ class Workers:
         self._publish = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
             self._loaded.address("publish")
         )
-        self.control = np.zeros((STATES + MOST * LINE) // 8, np.int64)
+        self.control = np.zeros(_line(MOST), np.int64)
         self.address = self.control.ctypes.data
         self._threads: list[_Worker] = []
         self._busy = threading.Lock()
+        self._shown: list[object] = []
         atexit.register(self.stop)
 
     def acquire(self, count: int) -> bool:
@@ -83,11 +83,19 @@ class Workers:
         """Give the workers back."""
         self._busy.release()
 
-    def publish(self, job: int, epoch: int, count: int) -> None:
-        """Show a job to the first ``count`` workers, and wake those that sleep."""
+    def publish(self, job: int, epoch: int, count: int, owner: object) -> None:
+        """Show a job to the first ``count`` workers, and wake those that sleep.
+
+        The memory of the job belongs to ``owner``, which is kept alive until no worker can look at it any more: until
+        another job is shown and every worker has been seen without one since.
+        """
         self._publish(self.address, job, epoch)
+        if not any(self.control[_line(index) + 1] for index in range(len(self._threads))):
+            self._shown.clear()
+        if not self._shown or self._shown[-1] is not owner:
+            self._shown.append(owner)
         for index, worker in enumerate(self._threads[:count]):
-            if self.control[(STATES + index * LINE) // 8]:
+            if self.control[_line(index)]:
                 worker.wake.release()
 
     def stop(self) -> None:
@@ -97,6 +105,11 @@ class Workers:
             worker.wake.release()
         for worker in self._threads:
             worker.join(1.0)
+
+
+def _line(index: int) -> int:
+    """The place of a worker's cache line: 1 while it sleeps or is about to, then 1 while it looks at a job."""
+    return (WORKER_LINES + index * LINE_BYTES) // 8
 
 
 _pool: Workers | None = None
