@@ -201,8 +201,8 @@ def emit_worker(module: Module, machine: Machine) -> None:
     """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget``
     idle looks.
 
-    ``control`` is (ticket, stop, job), then a line for each worker. A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers),
-    then its claims.
+    ``control`` is (ticket, stop, job), then a line for each worker. A job is ``HEAD_BYTES`` of (epoch, function, arena,
+    constants, arrays, workers), then its claims.
     """
     pause, _ = _pauses(module, machine)
     module.functions["worker"] = f"""define i64 @worker(ptr %control, i64 %index, i64 %seen, i64 %budget) nounwind {{
