@@ -21,7 +21,7 @@ from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_check, emit_network
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
-from cvm.executors.native.threads import workers
+from cvm.executors.native.threads import settled, workers
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -35,7 +35,12 @@ WORTH = 200_000
 
 
 class _Memory:
-    """What one run at a time needs: the arena, and the job with its claims."""
+    """What one run at a time needs: the arena, and the job with its claims.
+
+    It goes when no worker is in the job.
+    """
+
+    head = 0
 
     def __init__(self, network: Network) -> None:
         self.arena = _aligned(network.plan.arena + SLACK)
@@ -46,7 +51,10 @@ class _Memory:
         self.job[1:6] = (network.address, self.base, network.constants, self.table, network.threads - 1)
         self.head = self.job.ctypes.data
         self.claims = self.head + HEAD_BYTES
-        self.epoch = 0
+
+    def __del__(self) -> None:
+        if self.head and self.job[5]:
+            settled(self.head)
 
 
 class Network:
@@ -85,6 +93,9 @@ class Network:
         self.constants = self._constants.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
 
+    def __del__(self) -> None:
+        getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
+
     def text(self) -> str:
         """The IR of the network."""
         module = Module()
@@ -108,16 +119,10 @@ class Network:
             memory.arrays[:] = [array.__array_interface__["data"][0] for array in arrays]
             if self._check(memory.table) >= 0:
                 return False
-            memory.epoch += 1
-            pool = workers(self.machine) if self.threads > 1 else None
-            if pool is not None and pool.acquire(self.threads - 1):
-                try:
-                    pool.publish(memory.head, memory.epoch, self.threads - 1)
-                    self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
-                finally:
-                    pool.release()
+            if self.threads > 1:
+                workers(self.machine).run(memory.head, self.threads - 1)
             else:
-                self._function(memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+                self._function(memory.base, self.constants, memory.table, memory.claims, 1)
             return True
         finally:
             self._free.append(memory)
