@@ -1,8 +1,8 @@
 """Compiled code on disk, so that a network is compiled once per machine.
 
-A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which is
-checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes wrong with
-the folder - missing, read-only, full - costs time and nothing else.
+A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which
+is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
+wrong with the folder - missing, read-only, full - costs time and nothing else.
 """
 
 from __future__ import annotations
