@@ -1,8 +1,8 @@
 """Compiled code on disk, so that a network is compiled once per machine.
 
-A file is named after everything that its code depends on, and begins with the SHA-256 of the rest, which is checked on
-reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes wrong with
-the folder - missing, read-only, full - costs time and nothing else.
+A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which
+is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
+wrong with the folder - missing, read-only, full - costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ __all__ = ["folder", "key", "read", "write"]
 LIMIT = 2**28
 """Bytes of a file at most."""
 DIGEST = 32
+BINARY = getattr(os, "O_BINARY", 0)
 
 
 def folder() -> Path | None:
@@ -40,12 +41,18 @@ def folder() -> Path | None:
         return None
 
 
+PARTS = ("executors/native", "ops", "program")
+"""The parts of `cvm` that code depends on: the rules of ranges decide formats and places."""
+
+
 @cache
 def _sources() -> bytes:
-    """A digest of this package's own code."""
+    """A digest of our own code."""
     total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    root = Path(__file__).parents[2]
+    for part in PARTS:
+        for path in sorted((root / part).glob("*.py")):
+            total.update(f"{part}/{path.name}\0".encode() + path.read_bytes())
     return total.digest()
 
 
@@ -65,7 +72,8 @@ def read(name: str) -> bytes | None:
     if where is None:
         return None
     try:
-        with open(where / name, "rb") as file:
+        # Nothing is waited for: somebody may have put a pipe there.
+        with open(os.open(where / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | BINARY), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > LIMIT:
                 return None
@@ -75,7 +83,7 @@ def read(name: str) -> bytes | None:
     except OSError:
         return None
     content = data[DIGEST:]
-    return content if hashlib.sha256(content).digest() == data[:DIGEST] else None
+    return content if _digest(name, content) == data[:DIGEST] else None
 
 
 def write(name: str, content: bytes) -> None:
@@ -85,4 +93,9 @@ def write(name: str, content: bytes) -> None:
         return
     with contextlib.suppress(OSError):
         where.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(where / name, hashlib.sha256(content).digest() + content)
+        write_atomically(where / name, _digest(name, content) + content, mode=0o600)
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    """A file under another's name is as wrong as a damaged one."""
+    return hashlib.sha256(name.encode() + b"\0" + content).digest()

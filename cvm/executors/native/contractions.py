@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -194,11 +194,8 @@ def _calls(
     per = _per(home.format, geometry.weights)
     pixels = _pixels(target.view, node.op)
     assert pixels is not None
-    highest = 255
-    digits = [passes(part, machine, per, highest) for part in np.split(geometry.weights, geometry.groups)]
-    longest = max(digits, key=len)
-    shifts = tuple(shift for _, shift in longest)
-    digits = [_extended(part, shifts) for part in digits]
+    digits = passes(geometry.weights, machine, per, 255)
+    shifts = tuple(shift for _, shift in digits)
     operands = [_operand(planner, read, target, node.op) for read in built.reads]
     kernel = Contraction(
         geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
@@ -221,7 +218,7 @@ def _calls(
     cost = products * 0.02 / per + 0.5 * products / math.prod(geometry.weights.shape[1:])
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
-        weights = planner.constants.add(packed_weights([digit for digit, _ in digits[number]], kernel))
+        weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
         begin = planner.constants.add(packed_channels(start[part], kernel.segments, INT32))
         arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights, begin]
         for format_, where, what in operands:
@@ -243,13 +240,6 @@ def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
         return 4
     narrow = int(weights.min()) >= -(2**15) and int(weights.max()) < 2**15
     return 2 if format_.bits == 16 and format_.signed and narrow else 1
-
-
-def _extended(digits: list[tuple[Integers, int]], shifts: Sequence[int]) -> list[tuple[Integers, int]]:
-    """The digits of one group in as many passes as the group with the most needs: leading zeros."""
-    missing = len(shifts) - len(digits)
-    zero = np.zeros_like(digits[0][0])
-    return [(zero, shift) for shift in shifts[:missing]] + digits
 
 
 def _pixels(view: View, op: str) -> Pixels | None:

@@ -21,7 +21,7 @@ from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
-from cvm.executors.native.threads import workers
+from cvm.executors.native.threads import settled, workers
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -35,10 +35,14 @@ WORTH = 200_000
 
 
 class _Memory:
-    """What one run at a time needs: the arena, and the job with its claims."""
+    """What one run at a time needs: the arena, and the job with its claims.
+
+    It goes when no worker is in the job.
+    """
+
+    head = 0
 
     def __init__(self, network: Network) -> None:
-        self.network = network  # its code and constants live as long as the job can be looked at
         self.arena = _aligned(network.plan.arena + SLACK)
         self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
@@ -47,7 +51,10 @@ class _Memory:
         self.job[1:6] = (network.address, self.base, network.constants, self.table, network.threads - 1)
         self.head = self.job.ctypes.data
         self.claims = self.head + HEAD_BYTES
-        self.epoch = 0
+
+    def __del__(self) -> None:
+        if self.head and self.job[5]:
+            settled(self.head)
 
 
 class Network:
@@ -79,13 +86,15 @@ class Network:
             cache.write(key, code)
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
-        self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.address)
         pointers = [ctypes.c_void_p] * (4 + 1 + len(made.arrays))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
         self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
         self.constants = self._constants.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
+
+    def __del__(self) -> None:
+        getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
 
     def text(self) -> str:
         """The IR of the network."""
@@ -107,28 +116,14 @@ class Network:
         except IndexError:
             memory = _Memory(self)
         try:
-            memory.epoch += 1
-            head = (memory.base, self.constants, memory.table, memory.claims, memory.epoch)
+            head = (memory.base, self.constants, memory.table, memory.claims, 1)
             if self._start(*head, *[array.__array_interface__["data"][0] for array in arrays]) >= 0:
                 return False
             if self.threads > 1:
-                self._share(memory)
+                workers(self.machine).run(memory.head, self.threads - 1)
             return True
         finally:
             self._free.append(memory)
-
-    def _share(self, memory: _Memory) -> None:
-        """Run with the workers of this process, or alone where another run has them."""
-        head = (memory.base, self.constants, memory.table, memory.claims, memory.epoch)
-        pool = workers(self.machine)
-        if not pool.acquire(self.threads - 1):
-            self._function(*head)
-            return
-        try:
-            pool.publish(memory.head, memory.epoch, self.threads - 1, memory)
-            self._function(*head)
-        finally:
-            pool.release()
 
 
 class NativeExecutor:

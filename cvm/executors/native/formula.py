@@ -161,8 +161,12 @@ def _greater(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """Truncated division; x / 0 = 0."""
+    """Truncated division; x / 0 = 0.
+
+    Lanes behind the last channel hold numbers that nobody has proven anything of: -2^31 / -1, a trap, is avoided.
+    """
     a, b = values
+    a = code.intrinsic("smax", a, -(2**31) + 1)
     zero = code.compare("eq", b, 0)
     quotient = code.binary("sdiv", a, code.select(zero, typed(b.type, 1), b))
     return code.select(zero, typed(a.type, 0), quotient)

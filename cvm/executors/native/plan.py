@@ -261,8 +261,7 @@ class Planner:
         for axis in range(len(target.view.axes)):
             cut = refined([_spread(home.view, target.view, axis) for home in homes])
             if cut is None:
-                homes = [self._flattened(home, target) for home in reads] + [target]
-                self.nest(homes[:-1], target, formula, what, note)
+                self.nest(self._alike(reads, target), target, formula, what, note)
                 return
             loops += [Loop(extent, strides) for extent, strides in cut]
         if not loops:
@@ -293,26 +292,26 @@ class Planner:
         """One number everywhere."""
         self.nest([], target, Formula(0, (Step("immediate", (), (value,)),)), what, f"filled with {value}")
 
-    def _flattened(self, home: Home, target: Home) -> Home:
-        """A home whose axes are cut where the target's are: itself, or a copy element by element through a table of
-        places.
-        """
-        shape = target.view.shape
-        if all(
-            refined([axis, other]) is not None
-            for axis, other in zip(_full(home.view, shape), target.view.axes, strict=True)
-        ):
-            return home
-        return self.rearranged(home, target.view)
+    def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
+        """The reads, those copied through a table of places whose axes are cut where the others' are not."""
+        alike = [target]
+        for home in reads:
+            views = [one.view for one in (*alike, home)]
+            axes = range(len(target.view.axes))
+            fits = all(refined([_spread(view, target.view, axis) for view in views]) is not None for axis in axes)
+            alike.append(home if fits else self.rearranged(home))
+        return alike[1:]
 
     def rearranged(self, home: Home, like: View | None = None) -> Home:
         """A row-major copy of any view, whose places are a table."""
         shape = home.view.shape
-        places = np.asarray(home.view.positions(), np.int64) - home.view.offset
-        table = self.constants.home(places.reshape(shape), Format.of(int(places.min()), int(places.max())))
+        places = np.asarray(home.view.positions(), np.int64)
+        first = int(places.min())  # before the view's offset where strides are negative
+        extent = int(places.max()) - first + 1
+        table = self.constants.home((places - first).reshape(shape), Format.of(0, extent - 1))
         fresh = self.fresh(shape, home.format)
-        base = replace(home, view=View(home.view.offset, tuple(((n, 0),) if n > 1 else () for n in shape)))
-        step = Step("gather", (0, 1), (int(places.max()) + 1, 1, home.format))
+        base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
+        step = Step("gather", (0, 1), (extent, 1, home.format))
         self.nest([base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places")
         return fresh
 
@@ -321,10 +320,6 @@ def _spread(view: View, target: View, axis: int) -> tuple[tuple[int, int], ...]:
     """The factors of an axis; one of extent 1 repeats over the target's."""
     factors = view.axes[axis]
     return factors or tuple((n, 0) for n, _ in target.axes[axis])
-
-
-def _full(view: View, shape: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    return tuple(axis or (((n, 0),) if n > 1 else ()) for axis, n in zip(view.axes, shape, strict=True))
 
 
 def pointwise(planner: Planner, node: Node) -> None:

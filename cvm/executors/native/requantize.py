@@ -75,13 +75,15 @@ def terms(
     and that of all negative parts, with 2^(s-1), within int64.
     """
     count = len(multipliers)
+    # What multiplies nothing but zeros may be of any size, and is of none.
+    multipliers = [m if x else np.zeros_like(m) for x, m in zip(magnitudes, multipliers, strict=True)]
     if rounding == "half_up":
         offset = offset + np.where(shift > 0, np.left_shift(1, np.maximum(shift - 1, 0)), 0)
     bound = _bound(magnitudes, multipliers, offset)
     if bound < 2**31 and int(shift.max()) < 32 and rounding == "half_up":
         rule = Requantization("narrow", count, rounding, lo, hi)
         return Terms(rule, tuple(multipliers), offset, shift)
-    if count == 1 and rounding == "half_up":
+    if count == 1 and rounding == "half_up" and bound <= LARGEST:
         narrow = _narrowed(magnitudes[0], multipliers[0], offset, shift, lo, hi)
         if narrow is not None:
             return narrow

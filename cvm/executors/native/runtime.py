@@ -4,6 +4,11 @@ Every call is cut into chunks. A thread claims the next chunk with a compare-and
 holds the epoch - the number of the run - so that nothing must be reset and a thread that comes late finds nothing left.
 A call is done when all its chunks are; who has nothing to do waits with a pause, then yields. Chunks write different
 elements, so the result does not depend on who computes them, nor on how many do.
+
+Workers and those who run networks meet in a control block: (ticket, stop, job, busy), then one cache line per worker:
+(sleeps, job that it is in). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers), then its
+claims. A job is shown for as long as it runs; a worker notes that it is in a job and looks whether it is still shown
+before it touches it, so a job that is shown no more and that nobody is in may be freed.
 """
 
 from __future__ import annotations
@@ -15,16 +20,17 @@ from cvm.executors.native.ir import Code, Module, V, typed, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.steps import Plan
 
-__all__ = ["CLAIM_BYTES", "HEAD_BYTES", "chunks", "emit_network", "emit_start", "emit_worker"]
+__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks", "emit_network",
+           "emit_start", "emit_worker"]  # fmt: skip
 
 CLAIM_BYTES = 128
 """Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
 HEAD_BYTES = 64
 """Bytes of a job before its claims: epoch, function, arena, constants, arrays, workers wanted."""
-WORKER_LINES = 64
-"""Bytes of the control block - ticket, stop, job - before the cache lines of the workers."""
-LINE_BYTES = 64
-"""Bytes of a worker's own line: whether it sleeps (Python's), and whether it looks at a job."""
+TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
+"""Places in the control block."""
+LINES, LINE = 64, 64
+"""Where the lines of the workers begin, and how far they are apart."""
 CHUNKS = 4
 """Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
 SPINS = 2000
@@ -34,8 +40,8 @@ GRAIN = 4_000
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
-    """Into how many chunks a call is cut."""
-    return max(1, min(units, CHUNKS * threads, int(cost // GRAIN)))
+    """Into how many chunks a call is cut: no more than 16 bits of its counter hold."""
+    return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 
 def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> None:
@@ -198,20 +204,22 @@ done:
 
 
 def emit_worker(module: Module, machine: Machine) -> None:
-    """``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget``
-    idle looks.
+    """``worker``, ``start`` and ``settle``.
 
-    ``control`` is (ticket, stop, job), then a line for each worker. A job is ``HEAD_BYTES`` of (epoch, function, arena,
-    constants, arrays, workers), then its claims.
+    * ``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget`` idle
+      looks.
+    * ``start(control, job)``: run a job, and show it to the workers where no other job has them. It is all that a run
+      needs: whatever happens to the caller before or after, epochs and claims agree.
+    * ``settle(control, lines, job)``: return when none of so many workers is in the job.
     """
-    pause, _ = _pauses(module, machine)
+    pause, yields = _pauses(module, machine)
     module.functions["worker"] = f"""define i64 @worker(ptr %control, i64 %index, i64 %seen, i64 %budget) nounwind {{
 entry:
-  %stop.at = getelementptr i8, ptr %control, i64 8
-  %job.at = getelementptr i8, ptr %control, i64 16
-  %line = mul i64 %index, {LINE_BYTES}
-  %line.at = add i64 %line, {WORKER_LINES + 8}
-  %busy.at = getelementptr i8, ptr %control, i64 %line.at
+  %stop.at = getelementptr i8, ptr %control, i64 {STOP}
+  %job.at = getelementptr i8, ptr %control, i64 {JOB}
+  %line = mul i64 %index, {LINE}
+  %in = add i64 %line, {LINES + 8}
+  %in.at = getelementptr i8, ptr %control, i64 %in
   br label %look
 look:
   %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
@@ -231,8 +239,14 @@ rest:
   {pause}
   br label %look
 fetch:
-  store atomic i64 1, ptr %busy.at seq_cst, align 8
   %job.int = load atomic i64, ptr %job.at seq_cst, align 8
+  store atomic i64 %job.int, ptr %in.at seq_cst, align 8
+  %shown = load atomic i64, ptr %job.at seq_cst, align 8
+  %kept = icmp eq i64 %job.int, %shown
+  %some = icmp ne i64 %job.int, 0
+  %safe = and i1 %kept, %some
+  br i1 %safe, label %enter, label %ran
+enter:
   %job = inttoptr i64 %job.int to ptr
   %epoch = load atomic i64, ptr %job acquire, align 8
   %workers.at = getelementptr i8, ptr %job, i64 40
@@ -240,6 +254,38 @@ fetch:
   %wanted = icmp slt i64 %index, %workers
   br i1 %wanted, label %work, label %ran
 work:
+  call void @run(ptr %job, i64 %epoch)
+  br label %ran
+ran:
+  store atomic i64 0, ptr %in.at seq_cst, align 8
+  br label %look
+done:
+  ret i64 %last
+}}"""
+    module.functions["start"] = f"""define void @start(ptr %control, ptr %job) nounwind {{
+entry:
+  %before = load atomic i64, ptr %job acquire, align 8
+  %epoch = add i64 %before, 1
+  store atomic i64 %epoch, ptr %job release, align 8
+  %busy.at = getelementptr i8, ptr %control, i64 {BUSY}
+  %pair = cmpxchg ptr %busy.at, i64 0, i64 1 acq_rel acquire
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %show, label %alone
+show:
+  %job.at = getelementptr i8, ptr %control, i64 {JOB}
+  %job.int = ptrtoint ptr %job to i64
+  store atomic i64 %job.int, ptr %job.at seq_cst, align 8
+  %ticket = atomicrmw add ptr %control, i64 1 seq_cst
+  call void @run(ptr %job, i64 %epoch)
+  store atomic i64 0, ptr %job.at seq_cst, align 8
+  store atomic i64 0, ptr %busy.at release, align 8
+  ret void
+alone:
+  call void @run(ptr %job, i64 %epoch)
+  ret void
+}}"""
+    module.functions["run"] = f"""define void @run(ptr %job, i64 %epoch) nounwind noinline {{
+entry:
   %function.at = getelementptr i8, ptr %job, i64 8
   %function = load ptr, ptr %function.at, align 8
   %arena.at = getelementptr i8, ptr %job, i64 16
@@ -250,19 +296,32 @@ work:
   %arrays = load ptr, ptr %arrays.at, align 8
   %claims = getelementptr i8, ptr %job, i64 {HEAD_BYTES}
   call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch)
-  br label %ran
-ran:
-  store atomic i64 0, ptr %busy.at release, align 8
+  ret void
+}}"""
+    module.functions["settle"] = f"""define void @settle(ptr %control, i64 %lines, ptr %job) nounwind {{
+entry:
+  %mine = ptrtoint ptr %job to i64
+  br label %next
+next:
+  %index = phi i64 [0, %entry], [%following, %clear]
+  %more = icmp slt i64 %index, %lines
+  br i1 %more, label %enter, label %done
+enter:
+  %line = mul i64 %index, {LINE}
+  %in = add i64 %line, {LINES + 8}
+  %in.at = getelementptr i8, ptr %control, i64 %in
   br label %look
+look:
+  %job.int = load atomic i64, ptr %in.at seq_cst, align 8
+  %inside = icmp eq i64 %job.int, %mine
+  br i1 %inside, label %rest, label %clear
+rest:
+  {yields}
+  br label %look
+clear:
+  %following = add i64 %index, 1
+  br label %next
 done:
-  ret i64 %last
-}}
-define void @publish(ptr %control, ptr %job, i64 %epoch) nounwind {{
-  store atomic i64 %epoch, ptr %job release, align 8
-  %job.at = getelementptr i8, ptr %control, i64 16
-  %job.int = ptrtoint ptr %job to i64
-  store atomic i64 %job.int, ptr %job.at seq_cst, align 8
-  %ticket = atomicrmw add ptr %control, i64 1 seq_cst
   ret void
 }}"""
 

@@ -8,6 +8,7 @@ the workers; others that start meanwhile run on their own thread.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import threading
@@ -17,14 +18,12 @@ import numpy as np
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
-from cvm.executors.native.runtime import LINE_BYTES, WORKER_LINES, emit_worker
+from cvm.executors.native.runtime import BUSY, LINE, LINES, STOP, TICKET, emit_worker
 
-__all__ = ["Workers", "workers"]
+__all__ = ["Workers", "settled", "workers"]
 
 BUDGET = 20_000
 """Looks of an idle worker before it sleeps: some tens of microseconds to a millisecond."""
-TICKET, STOP = 0, 8
-"""Places in the control block (`runtime.emit_worker`)."""
 MOST = 1024
 """Workers at most."""
 
@@ -35,18 +34,26 @@ class _Worker(threading.Thread):
     def __init__(self, pool: Workers, index: int) -> None:
         super().__init__(name=f"cvm-worker-{index}", daemon=True)
         self._pool, self._index = pool, index
-        self.wake = threading.Semaphore(0)
+        self.place = (LINES + index * LINE) // 8
+        # A lock that is held while there is nothing to wake for: unlike a semaphore, no interrupt leaves it half done.
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def wake(self) -> None:
+        """End its sleep, or the next one."""
+        with contextlib.suppress(RuntimeError):  # it has been woken already
+            self._wake.release()
 
     def run(self) -> None:
-        pool, place = self._pool, _line(self._index)
+        pool = self._pool
         seen = 0
         while not pool.control[STOP // 8]:
             seen = pool.function(pool.address, self._index, seen, BUDGET)
-            pool.control[place] = 1
-            # A run that was published before the flag was set is not missed: the ticket is looked at once more.
+            pool.control[self.place] = 1
+            # A run that was shown before the flag was set is not missed: the ticket is looked at once more.
             if int(pool.control[TICKET // 8]) == seen and not pool.control[STOP // 8]:
-                self.wake.acquire()
-            pool.control[place] = 0
+                self._wake.acquire()
+            pool.control[self.place] = 0
 
 
 class Workers:
@@ -59,57 +66,50 @@ class Workers:
         self.function = ctypes.CFUNCTYPE(
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
         )(self._loaded.address("worker"))
-        self._publish = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
-            self._loaded.address("publish")
+        self._start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._loaded.address("start"))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
+            self._loaded.address("settle")
         )
-        self.control = np.zeros(_line(MOST), np.int64)
+        self.control = np.zeros((LINES + MOST * LINE) // 8, np.int64)
         self.address = self.control.ctypes.data
         self._threads: list[_Worker] = []
-        self._busy = threading.Lock()
-        self._shown: list[object] = []
+        self._lines = 0
+        self._growing = threading.Lock()
         atexit.register(self.stop)
 
-    def acquire(self, count: int) -> bool:
-        """Reserve ``count`` workers for one run; False where another run has them."""
-        if not self._busy.acquire(blocking=False):
-            return False
-        while len(self._threads) < min(count, MOST):
-            worker = _Worker(self, len(self._threads))
-            worker.start()
-            self._threads.append(worker)
-        return True
+    def run(self, job: int, count: int) -> None:
+        """Run a job with the help of ``count`` workers, or alone where another one has them."""
+        if not self.control[BUSY // 8]:
+            if len(self._threads) < min(count, MOST):
+                self._grow(min(count, MOST))
+            for worker in self._threads[:count]:
+                if self.control[worker.place]:
+                    worker.wake()
+        self._start(self.address, job)
 
-    def release(self) -> None:
-        """Give the workers back."""
-        self._busy.release()
+    def settle(self, job: int) -> None:
+        """Return when no worker is in a job that runs no more: its memory and code may go."""
+        self._settle(self.address, self._lines, job)
 
-    def publish(self, job: int, epoch: int, count: int, owner: object) -> None:
-        """Show a job to the first ``count`` workers, and wake those that sleep.
-
-        The memory of the job belongs to ``owner``, which is kept alive until no worker can look at it any more: until
-        another job is shown and every worker has been seen without one since.
-        """
-        self._publish(self.address, job, epoch)
-        if not any(self.control[_line(index) + 1] for index in range(len(self._threads))):
-            self._shown.clear()
-        if not self._shown or self._shown[-1] is not owner:
-            self._shown.append(owner)
-        for index, worker in enumerate(self._threads[:count]):
-            if self.control[_line(index)]:
-                worker.wake.release()
+    def _grow(self, count: int) -> None:
+        with self._growing:
+            while len(self._threads) < count and self._lines < MOST:
+                worker = _Worker(self, self._lines)
+                self._lines += 1  # no line is given twice, whatever interrupts this
+                try:
+                    worker.start()
+                except RuntimeError:  # no more threads are to be had: fewer help
+                    self._lines -= 1
+                    return
+                self._threads.append(worker)
 
     def stop(self) -> None:
         """End all workers."""
         self.control[STOP // 8] = 1
         for worker in self._threads:
-            worker.wake.release()
+            worker.wake()
         for worker in self._threads:
             worker.join(1.0)
-
-
-def _line(index: int) -> int:
-    """The place of a worker's cache line: 1 while it sleeps or is about to, then 1 while it looks at a job."""
-    return (WORKER_LINES + index * LINE_BYTES) // 8
 
 
 _pool: Workers | None = None
@@ -125,9 +125,17 @@ def workers(machine: Machine) -> Workers:
         return _pool
 
 
+def settled(job: int) -> None:
+    """Return when no worker of this process is in the job."""
+    if _pool is not None:
+        _pool.settle(job)
+
+
 def _forget() -> None:
-    """A forked process has no threads: it begins anew."""
+    """A forked process has no threads: it begins anew, and ends none of those that it does not have."""
     global _pool, _making
+    if _pool is not None:
+        atexit.unregister(_pool.stop)
     _pool, _making = None, threading.Lock()
 
 
