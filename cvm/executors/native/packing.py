@@ -30,15 +30,10 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
     """
     if per != 4:
         return [(weights, 0)]
-    digits = []
-    rest = weights
-    while True:
-        digit = ((rest + 128) & 255) - 128
-        digits.append(digit)
-        rest = (rest - digit) >> 8
-        if not rest.any():
-            break
-    digits.reverse()
+    digits = [weights]
+    while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
+        low = ((digits[0] + 128) & 255) - 128
+        digits[:1] = [(digits[0] - low) >> 8, low]
     result: list[tuple[Integers, int]] = []
     for place, digit in enumerate(digits):
         shift = 8 if place else 0
