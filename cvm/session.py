@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.executors import Capture, Int32Array, RunResult, create, initial_state
+from cvm.executors import CONCURRENT, Capture, Executor, Int32Array, RunResult, cores, create, default, initial_state
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "Session", "choose_executor"]
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+SHARES = 8
+"""Shares of the inputs of one call for each thread: none waits long for the last one."""
+
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:
     """The name of the executor to use, and why that one."""
     if wish is not None:
         return wish, "asked for"
-    return "numpy", "the fastest executor of this version"
+    return default()
 
 
 class Result(Mapping[str, Int32Array]):
@@ -85,7 +92,9 @@ class Session:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
         self._verified = verify(program) if isinstance(program, Program) else program
         self._name, self._reason = choose_executor(executor)
+        self._threads = threads or cores()
         self._executor = create(self._name, self._verified, threads)
+        self._single: Executor | None = None
         self._state = initial_state(self.program)
 
     @property
@@ -123,14 +132,70 @@ class Session:
         session's stays as it is. Raises `Invalid`.
         """
         layout, samples = arrange(self.program, inputs, cycles)
-        wishes = self._captured(capture)
-        names: Capture = wishes if wishes == "all" else frozenset(wishes.values())
+        wishes, names = self._wished(capture)
         if layout.samples is None:
-            results, self._state = self._sequence(samples[0], self._state, names)
+            results, self._state = self._sequence(samples[0], self._state, names, self._executor)
         else:
-            sequences = (self._sequence(feeds, initial_state(self.program), names)[0] for feeds in samples)
+            sequences = self._each(lambda feeds: self._sample(feeds, names), samples)
             results = [result for sequence in sequences for result in sequence]
         return self._result(results, layout, wishes)
+
+    def run_many(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        capture: str | Iterable[str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Result]:
+        """Run on each of ``inputs`` by itself, as many at once as the session has threads; results in their order.
+
+        Every one begins with the initial state, and the session's state stays as it is. ``progress`` is called, from
+        this thread, with the number of inputs done. Raises `Invalid` for the first input that is not valid.
+        """
+        wishes, names = self._wished(capture)
+
+        def one(arrays: Mapping[str, Any]) -> Result:
+            layout, samples = arrange(self.program, arrays)
+            results = [result for feeds in samples for result in self._sample(feeds, names)]
+            return self._result(results, layout, wishes)
+
+        return self._each(one, list(inputs), progress)
+
+    def _each(
+        self, compute: Callable[[_T], _R], items: Sequence[_T], progress: Callable[[int], None] | None = None
+    ) -> list[_R]:
+        """``compute`` of every item, of several at once where the executor gains by it."""
+        threads = min(self._threads, len(items)) if self._name in CONCURRENT else 1
+        results: list[_R] = []
+        size = max(1, len(items) // (SHARES * threads))
+        shares = [items[start : start + size] for start in range(0, len(items), size)]
+
+        def share(part: Sequence[_T]) -> list[_R]:
+            return [compute(item) for item in part]
+
+        def collect(parts: Iterable[list[_R]]) -> None:
+            for part in parts:
+                results.extend(part)
+                if progress is not None:
+                    progress(len(results))
+
+        if threads <= 1:
+            collect(map(share, shares))
+            return results
+        if self._single is None:
+            self._single = create(self._name, self._verified, 1)
+        with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
+            collect(pool.map(share, shares))
+        return results
+
+    def _sample(self, feeds: Sequence[Feed], capture: Capture) -> list[RunResult]:
+        """The runs of one sample, from the initial state on; other samples may go on at the same time."""
+        executor = self._single or self._executor
+        return self._sequence(feeds, initial_state(self.program), capture, executor)[0]
+
+    def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
+        """What is asked for by name, and the values to capture for it."""
+        wishes = self._captured(capture)
+        return wishes, wishes if wishes == "all" else frozenset(wishes.values())
 
     def _captured(self, capture: str | Iterable[str] | None) -> dict[str, str] | Literal["all"]:
         """The value that stands for each name that is asked for."""
@@ -147,12 +212,12 @@ class Session:
         return wishes
 
     def _sequence(
-        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture
+        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture, executor: Executor
     ) -> tuple[list[RunResult], dict[str, Int32Array]]:
         """Runs that hand their state on, and the state that the last one leaves."""
         results = []
         for feed in feeds:
-            results.append(self._executor.run(feed, state, capture))
+            results.append(executor.run(feed, state, capture))
             state = results[-1].state
         return results, state
 
