@@ -155,6 +155,7 @@ def run(
 def _inputs(graph: QuantizedGraph) -> list[Input]:
     """The inputs of a graph, as the readers of arrays know them."""
     from cvm.program.model import Input, Value
+
     tensors = [graph.tensors[name] for name in graph.inputs]
     return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
 

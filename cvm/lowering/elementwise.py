@@ -136,7 +136,7 @@ def _power(x: Real, y: Real) -> Real:
 def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(x, 0): a clamp, which the quantiser of the result takes in."""
     x = lowering.operand(operation, "x")
-    if isinstance(x, LinearForm):
+    if isinstance(x, LinearForm | SurdForm):
         return [x.at_least(Fraction(0))]
     return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
 
@@ -145,7 +145,7 @@ def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
     x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
-    if isinstance(x, LinearForm) and not x.clamped and _one_number(a) and _one_number(b):
+    if isinstance(x, LinearForm | SurdForm) and not x.clamped and _one_number(a) and _one_number(b):
         low, high = (_number(bound) for bound in (a, b))
         return [replace(x, lower=low, upper=max(low, high))]
     return [function(lowering, operation, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
-from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
 from cvm.lowering.form import LinearForm, SurdForm, Term
 from cvm.lowering.operands import around_zero, full_value, integer_value, scaled, sum_of
 from cvm.lowering.pooling import window_total, window_volume
-from cvm.lowering.ratio import at_least, ratio_codes, summands, table_digits
+from cvm.lowering.ratio import at_least, ratio_codes, summands
 from cvm.lowering.reduce import axes_of_reduction, total
 from cvm.lowering.table import MOST_ENTRIES
 from cvm.quantization import LinearQuantizer
@@ -44,7 +44,7 @@ def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
 
     The root is irrational in general; the quantiser's thresholds are decided by integer square roots.
     """
-    value, factor, constant, form = lowering.single(operation, "input")
+    form = lowering.linear(operation, "input")
     mean, variance, offset, scale = (
         lowering.constant(operation, name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
     )
@@ -53,9 +53,8 @@ def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
         raise Invalid(
             "lowering.variance", "variance + epsilon must be positive in every channel", lowering.location(operation)
         )
-    if lowering.quantizer(operation) is None:
-        raise lowering.needs_quantization(operation, operation.outputs[0])
-    return [SurdForm(form.shape, value, scale * factor, scale * (constant - mean), offset, radicand)]
+    terms = tuple(Term(term.value, scale * term.factor) for term in form.terms)
+    return [SurdForm(form.shape, terms, scale * (form.constant - mean), offset, radicand)]
 
 
 def _attribute(operation: GraphOperation, name: str) -> Fraction:
@@ -177,7 +176,7 @@ def _at_least_number(
 
 def _few_codes(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm, LinearQuantizer]:
     """The operand, one value around zero with one factor, and the quantiser of the result."""
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.linear_quantizer(operation)
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     _, _, _, form = lowering.coded(operation, "input")
@@ -395,7 +394,7 @@ def _selected(
     def reached(trial: str) -> str:
         at = sum_of(places, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
         index = integer_value(lowering, operation, at, "index")
-        digits = table_digits(lowering, operation, thresholds, index, rank)
+        digits = table_digits(lowering.builder, thresholds, index, rank, operation.outputs[0])
         nothing = np.zeros((1,) * rank, dtype=object)
         return at_least_zero(lowering.builder, shape, [*signed, *digits], nothing, f"{operation.outputs[0]}.reached")
 

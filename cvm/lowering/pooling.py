@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import AxisSum, moved_to_zero, spread, summed
-from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.convolution import Kernel, correlated
 from cvm.lowering.form import LinearForm, Term, constant_of
 from cvm.lowering.operands import scaled
-from cvm.lowering.staircase import quantized_function
+from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import folded, tabulate
 from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
+from cvm.quantization.steps import Step
+from cvm.quantization.surds import least_integer
 
 __all__ = ["boxed", "window_total", "window_volume"]
 
@@ -136,4 +139,14 @@ def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Re
     entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
     if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
         return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
-    return quantized_function(lowering, operation, mean, quantizer, lambda t: None if t <= 0 else t * t)
+    name, location = operation.outputs[0], lowering.location(operation)
+    value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
+    return Coded(value, note=f"root of a mean: {note}")
+
+
+def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
+    """The least L for which sqrt(L * u + c) reaches a step: L * u + c reaches its square."""
+    if step.sign < 0 or (step.sign == 0 and not step.strict):
+        return None
+    (constant,) = constants
+    return least_integer((step.square - constant) / unit, [], step.strict)

@@ -24,11 +24,10 @@ from cvm.lowering.operands import codes_of, is_linear, linear_operand, scaled, s
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["at_least", "floor_of_form", "least_value", "quotient_of_forms", "ratio_codes", "summands", "table_digits"]
+__all__ = ["at_least", "floor_of_form", "least_value", "quotient_of_forms", "ratio_codes", "summands"]
 
 _HALF = Fraction(1, 2)
 _DIGIT = 12
-_TABLE_DIGIT = 27
 
 
 def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
@@ -134,24 +133,9 @@ def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearFor
     return codes_of(lowering, operation, form, integers, "floor")
 
 
-def table_digits(
-    lowering: Lowering, operation: GraphOperation, thresholds: Sequence[int], index: str, rank: int
-) -> list[Summand]:
-    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
-    items = np.array(thresholds, dtype=object)
-    found: list[Summand] = []
-    while items.any() or not found:
-        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
-        table = lowering.tensor_constant(operation, low, f"thresholds{len(found)}")
-        weight = np.full((1,) * rank, -(2 ** (_TABLE_DIGIT * len(found))), dtype=object)
-        found.append(Summand(lowering.emit(operation, "cvm_lut", table, index), weight))
-        items = (items - low) // 2**_TABLE_DIGIT
-    return found
-
-
 def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
     """X / y for tensors of many values, where y is proven positive and the result has a quantiser."""
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.linear_quantizer(operation)
     operands = [lowering.operand(operation, name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
         return None

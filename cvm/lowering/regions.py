@@ -190,7 +190,7 @@ def _masked(regions: _Regions, value: str, mask: str, axis: int) -> str:
 def _divided(regions: _Regions, value: str, area: str) -> Result:
     """The sums of cells divided by their areas (N, 1, 1): the constant of the input stays as it is in a mean."""
     lowering, operation = regions.lowering, regions.operation
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.linear_quantizer(operation)
     if quantizer is None:
         raise lowering.needs_quantization(operation, operation.outputs[0])
     if lowering.builder.range(area).hull() == (1, 1):

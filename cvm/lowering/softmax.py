@@ -30,7 +30,7 @@ _TABLE = 65_536
 @rule("softmax")
 def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``, from a table of the exponential and one integer division."""
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.linear_quantizer(operation)
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     value, scale, _, form = lowering.coded(operation, "x")

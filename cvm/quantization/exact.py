@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,7 @@ def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
     return place if x > 0 else -place
 
 
-def quantize(
-    values: npt.NDArray[Any], quantizer: Quantizer, location: Location | None = None
-) -> npt.NDArray[np.int64]:
+def quantize(values: npt.NDArray[Any], quantizer: Quantizer, location: Location | None = None) -> npt.NDArray[np.int64]:
     """The codes of an array of real numbers (any float, integer or boolean dtype), rounded once, exactly.
 
     Raises `Invalid` (``quantization.nan``) where an item is not a real number, and (``quantization.axis``) where a
@@ -119,7 +118,8 @@ def _quantize_powers(values: npt.NDArray[Any], quantizer: LogarithmicQuantizer) 
     rounded = exponent.astype(np.int64) - (mantissa < _ROOT_OF_HALF)
     lowest = quantizer.top - quantizer.hi + 1
     places = np.clip(rounded, lowest, quantizer.top) - lowest + 1
-    return np.sign(values).astype(np.int64) * places
+    codes: npt.NDArray[np.int64] = np.sign(values).astype(np.int64) * places
+    return codes
 
 
 def _fraction(item: Any) -> Fraction:
@@ -141,10 +141,10 @@ def dequantize(codes: npt.NDArray[Any], quantizer: Quantizer) -> npt.NDArray[np.
         return _nearest_floats(codes, quantizer.value)
     real = np.empty(codes.shape, np.float64)
     axis = quantizer.axis
-    for i, (scale, offset) in enumerate(zip(quantizer.scale, quantizer.offset, strict=True)):
+    for i in range(len(quantizer.scale)):
         part = codes if axis is None else np.take(codes, i, axis)
         where = (slice(None),) * (axis or 0) + (() if axis is None else (i,))
-        real[where] = _nearest_floats(part, lambda item, scale=scale, offset=offset: offset + scale * item)
+        real[where] = _nearest_floats(part, partial(quantizer.value, index=i))
     return real
 
 
