@@ -160,9 +160,7 @@ class Lowering:
         """
         quantizer = self.quantizer(operation)
         if isinstance(quantizer, LogarithmicQuantizer):
-            message = (
-                f"{operation.name} gives codes of linear quantisers, but {operation.outputs[0]!r} has a logarithmic one"
-            )
+            message = f"{operation.name} gives linear codes, but {operation.outputs[0]!r} has a logarithmic quantiser"
             raise Unsupported("lowering.logarithmic", message, self.location(operation))
         return quantizer
 

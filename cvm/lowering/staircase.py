@@ -84,8 +84,8 @@ def staircase_codes(
 ) -> tuple[str, str]:
     """Emit the codes of a sum, or of a function of it that does not decrease; returns their value, and a note.
 
-    A pending clamp of ``form`` is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of more than
-    16 bits, ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
+    A pending clamp of ``form`` is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of
+    more than 16 bits, ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()

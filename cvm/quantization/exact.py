@@ -118,8 +118,8 @@ def _quantize_powers(values: npt.NDArray[Any], quantizer: LogarithmicQuantizer) 
     rounded = exponent.astype(np.int64) - (mantissa < _ROOT_OF_HALF)
     lowest = quantizer.top - quantizer.hi + 1
     places = np.clip(rounded, lowest, quantizer.top) - lowest + 1
-    codes: npt.NDArray[np.int64] = np.sign(values).astype(np.int64) * places
-    return codes
+    signed: npt.NDArray[np.int64] = np.sign(values).astype(np.int64) * places
+    return signed
 
 
 def _fraction(item: Any) -> Fraction:
