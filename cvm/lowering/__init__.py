@@ -16,6 +16,7 @@ import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima
 import cvm.lowering.normalization
+import cvm.lowering.norms
 import cvm.lowering.pooling
 import cvm.lowering.quantize
 import cvm.lowering.reduce

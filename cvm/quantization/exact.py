@@ -85,8 +85,8 @@ def quantize(values: npt.NDArray[Any], quantizer: Quantizer, location: Location 
             f"a quantiser of {len(quantizer.scale)} channels along axis {axis} does not fit the shape {values.shape}",
             location,
         )
-    parts = [_quantize_uniform(part, quantizer, i) for i, part in enumerate(np.moveaxis(values, axis, 0))]
-    return np.moveaxis(np.stack(parts), 0, axis)
+    parts = np.split(values, len(quantizer.scale), axis)
+    return np.concatenate([_quantize_uniform(part, quantizer, i) for i, part in enumerate(parts)], axis)
 
 
 def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, index: int) -> npt.NDArray[np.int64]:
