@@ -12,6 +12,7 @@ are less than half a step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,41 @@ def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exc
         shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
         turned = tuple(_Factor(_turned(lowering, operation, x.items), _crossed(x.factor)) for x in found.factors)
         found = _Matrices(shape, turned, _crossed(found.constant))
-    if any(item.shape[-1] > 1 for item in (found.constant, *(x.factor for x in found.factors))):
-        raise lowering.unsupported(operation, f"{parameter} has several quantisers along the axis that is summed over")
-    return found
+    apart = [part for factor in found.factors for part in _apart(lowering, operation, found, factor, parameter)]
+    if found.constant.shape[-1] == 1:
+        return _Matrices(found.shape, tuple(apart), found.constant)
+    # A constant that varies along the sum is one more tensor of integers.
+    constant, rank = found.constant, len(found.shape)
+    items = np.broadcast_to(constant.numerators, found.shape)
+    apart.append(_Factor(items, Rationals.scalar(Fraction(1, constant.denominator), rank)))
+    return _Matrices(found.shape, tuple(apart), Rationals.scalar(0, rank))
+
+
+_MOST_PARTS = 16
+
+
+def _apart(
+    lowering: Lowering, operation: GraphOperation, matrices: _Matrices, factor: _Factor, parameter: str
+) -> list[_Factor]:
+    """A factor as several, whose coefficients do not vary along the axis that is summed over: each has some items."""
+    coefficients = factor.factor
+    if coefficients.shape[-1] == 1:
+        return [factor]
+    distinct = list(dict.fromkeys(coefficients.numerators.ravel().tolist()))
+    if len(distinct) > _MOST_PARTS or coefficients.numerators.size != coefficients.shape[-1]:
+        message = f"{parameter} has {len(distinct)} scales along the axis that is summed over: at most {_MOST_PARTS}"
+        raise lowering.unsupported(operation, message)
+    parts = []
+    for numerator in distinct:
+        mask = (coefficients.numerators == numerator).astype(object) * 1
+        if isinstance(factor.items, str):
+            mask_value = lowering.tensor_constant(operation, mask, "mask")
+            items: str | Array = lowering.emit(operation, "broadcast_mul", factor.items, mask_value)
+        else:
+            items = factor.items * mask
+        unit = Rationals.scalar(Fraction(numerator, coefficients.denominator), len(matrices.shape))
+        parts.append(_Factor(items, unit))
+    return parts
 
 
 def _known(known: Known) -> _Matrices:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
-from cvm.lowering.axis_sums import with_common_factor
+from cvm.lowering.axis_sums import with_common_factor, with_constant_as_value
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.digits import narrowed, product
 from cvm.lowering.form import LinearForm, SurdForm, Term
@@ -63,14 +63,13 @@ def centred(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> 
 def moments(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
 
-    With x = sum_i f_i * X_i + c, f_i and c the same for all items of a mean, the variance is the sum over i and j of
-    f_i * f_j * (n * sum X_i X_j - sum X_i * sum X_j) / n^2: the constant drops out.
+    With x = sum_i f_i * X_i + c, f_i and c the same for all items of a mean (a c that is not becomes another X_i), the
+    variance is the sum over i and j of f_i * f_j * (n * sum X_i X_j - sum X_i * sum X_j) / n^2: the constant drops out.
     """
     form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
     count = math.prod(form.shape[axis] for axis in axes)
     mean = total(lowering, operation, form, axes, count)
-    if any(form.constant.shape[axis] > 1 for axis in axes):
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+    form = with_constant_as_value(lowering, operation, form, axes)
     if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
         form = around_zero(lowering, operation, form)
     variance = LinearForm(mean.shape, (), Rationals.scalar(0, form.rank))

@@ -233,7 +233,7 @@ def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearFor
 
 
 def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
-    """X / y for tensors of many values, where y is proven positive and the result has a quantiser."""
+    """X / y for tensors of many values, where y is proven not to be zero and the result has a quantiser."""
     quantizer = lowering.quantizer(operation)
     operands = [lowering.operand(operation, name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
@@ -241,5 +241,8 @@ def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | 
     shape = lowering.output_shape(operation)
     x, y = (linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "y"))
     if least_value(lowering, y) <= 0:
-        return None
+        x, y = (scaled(form, lambda factor: -factor) for form in (x, y))
+    if least_value(lowering, y) <= 0:
+        divisor = operation.inputs["y"]
+        raise lowering.unsupported(operation, f"{divisor!r} is not proven to differ from zero: give it a quantiser")
     return Coded(quotient_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")
