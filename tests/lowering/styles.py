@@ -90,7 +90,7 @@ STYLES: dict[str, Style] = {
     "forms": _khronos,
     "per channel": _per_channel,
     "narrow": lambda drawn: _linear(drawn, drawn.random.choice([1, 2, 4])),
-    "wide": _some(lambda drawn: _linear(drawn, drawn.random.choice([10, 12, 16]))),
+    "wide": _some(lambda drawn: _linear(drawn, drawn.random.choice([9, 10, 12]))),
     "one-sided": _one_sided,
 }
 
