@@ -34,7 +34,7 @@ class Document:
     inputs: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The integers of inputs; all codes where there are none."""
+    """The integers of inputs without quantisers; codes of 8 bits where there are none."""
     drawn: dict[str, tuple[str, float, float, int]] = field(default_factory=dict)
     """The quantisers that were not chosen by a test: text, range and bits."""
 
@@ -124,7 +124,7 @@ class Document:
     def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
         """Codes of all inputs: the two extremes, then random ones."""
         quantisers = parse_quantisation(self.quantisation())
-        bounds = dict(self.ranges)
+        bounds = {name: self.ranges.get(name, (0, 255)) for name in self.inputs}
         for name in self.inputs:
             if name in quantisers:
                 channel = quantisers[name].channels[0]

@@ -75,8 +75,8 @@ def lowered(style: str, name: str, seeds: range) -> int:
                 CASES[name](Random(f"{style}/{name}/{seed}"))
             count += 1
         except Unsupported as error:
-            assert error.code in REFUSALS
-            assert error.location.tensor or error.location.op, error
+            if error.code not in REFUSALS or not (error.location.tensor or error.location.op):
+                raise
     return count
 
 
@@ -88,7 +88,7 @@ def _matrix() -> Iterator[ParameterSet]:
             yield pytest.param(name, style, marks=() if always else pytest.mark.long)
 
 
-@pytest.mark.parametrize(("name", "style"), _matrix())
+@pytest.mark.parametrize(("name", "style"), list(_matrix()))
 def test_a_document_in_each_style_is_exact(name: str, style: str) -> None:
     if any(style == other and name.startswith(prefix) for other, prefix in NEVER):
         lowered(style, name, range(2))
