@@ -116,11 +116,11 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
     most = max(inverses)
     # Larger values take any sum beyond all thresholds, whatever the others are.
     largest = min(span, math.floor(math.log(most) / scale) + 1)
-    values = np.array([_nearest(scale * d) for d in range(-span, largest + 1)])
     first, second = (count - 1) // 2, count // 2
-    sizes = [math.comb(values.size + size - 1, size) for size in (first, second)]
+    sizes = [math.comb(span + largest + size, size) for size in (first, second)]
     if max(sizes) > _MOST_SUMS or sizes[0] * len(inverses) > _MOST_SEARCHES:
         return None
+    values = np.array([_nearest(scale * d) for d in range(-span, largest + 1)])
     (small, alone), (large, also_alone) = (_sums_of(values, size) for size in (first, second))
     if not (alone and also_alone):
         return None

@@ -14,6 +14,7 @@ import numpy as np
 from cvm.errors import Invalid, Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.digits import product
 from cvm.lowering.form import Known, LinearForm, TableForm, Term, code_form, known_codes
 from cvm.lowering.logarithms import decoded, known_powers
 from cvm.lowering.operands import codes_of, expanded, linear_operand, scaled, sum_of
@@ -94,8 +95,9 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
     unit = Rationals.scalar(Fraction(1, levels), rank)
     zero = Rationals.scalar(0, rank)
     for term in extent.terms:
-        product = lowering.emit(operation, "broadcast_mul", codes, term.value)
-        result = sum_of(result, LinearForm(shape, (Term(product, term.factor * unit),), zero))
+        for value, weight in product(lowering, operation, codes, term.value):
+            part = Term(value, term.factor * unit * Rationals.scalar(weight, rank))
+            result = sum_of(result, LinearForm(shape, (part,), zero))
     if not extent.constant.is_zero():
         result = sum_of(result, LinearForm(shape, (Term(codes, extent.constant * unit),), zero))
     return result

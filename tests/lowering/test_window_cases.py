@@ -165,7 +165,7 @@ def test_an_index_outside_of_the_window_is_refused() -> None:
 
 
 def test_sums_with_too_many_thresholds_are_refused_naming_the_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Normalised sums of two tensors have a threshold per code and channel; a million of them takes a minute to find."""
+    """Normalised sums of two tensors have a threshold per code and channel; here more than 2^8 of them."""
     monkeypatch.setattr(staircase, "_MOST_THRESHOLDS", 2**8)
     document = Document(Random(0))
     x, y = document.external((1, 4, 2, 2)), document.external((1, 4, 2, 2))
