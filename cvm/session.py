@@ -16,7 +16,7 @@ from cvm.program.model import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
-    from cvm.quantization import LinearQuantizer
+    from cvm.quantization import Quantizer
 
 __all__ = ["Result", "Session", "choose_executor"]
 
@@ -41,7 +41,7 @@ class Result(Mapping[str, Int32Array]):
     output's.
     """
 
-    def __init__(self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, LinearQuantizer]) -> None:
+    def __init__(self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, Quantizer]) -> None:
         self._codes = dict(codes)
         self._quantizers = quantizers
 

@@ -19,7 +19,7 @@ from cvm.program.codec import ValueNumbers, value_numbers
 from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
 from cvm.program.wire import rational_text
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 
 __all__ = [
     "ProgramClaim",
@@ -153,9 +153,11 @@ def _value(value: Value) -> bytes:
     return _text(value.name) + _shape(value.shape) + _i64(value.lo) + _i64(value.hi)
 
 
-def _quantizer(quantizer: LinearQuantizer | None) -> bytes:
+def _quantizer(quantizer: Quantizer | None) -> bytes:
     if quantizer is None:
         return _u8(0)
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return _u8(3) + _i64(quantizer.top) + _u8(quantizer.bits)
     if quantizer.rounding not in _ROUNDINGS:
         raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}")
     pairs = zip(quantizer.scale, quantizer.offset, strict=True)

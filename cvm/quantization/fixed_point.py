@@ -33,7 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.modular import greatest_residue, least_residue
-from cvm.quantization.steps import blocks
+from cvm.quantization.surds import ceil_surd
+from cvm.quantization.thresholds import blocks
 
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 
@@ -154,7 +155,7 @@ class SurdRow:
         rise = k - self.height
         square = rise * rise * self.radicand / (self.slope * self.slope)
         start = -self.origin / self.slope
-        return _ceil_surd(start, square, 1 if rise >= 0 else -1)
+        return ceil_surd(start, square, 1 if rise >= 0 else -1)
 
     def mirrored(self) -> SurdRow:
         """The same staircase in -x."""
@@ -168,21 +169,6 @@ Row: TypeAlias = LinearRow | SurdRow
 
 def _isqrt(value: Fraction) -> int:
     return math.isqrt(value.numerator // value.denominator)
-
-
-def _ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
-    """ceil(start + sign * sqrt(square)), exactly.
-
-    Over one denominator d it is ceil((a + sign * sqrt(n)) / d) with integers. Where n is no square, a + sqrt(n) is
-    irrational, so that its ceiling is one more than its floor, and floors nest.
-    """
-    d = start.denominator * square.denominator
-    a = start.numerator * square.denominator
-    n = start.denominator * start.denominator * square.numerator * square.denominator
-    root = math.isqrt(n)
-    if root * root == n:
-        return -(-(a + sign * root) // d)
-    return (a + root) // d + 1 if sign > 0 else -((root - a) // d)
 
 
 @dataclass(frozen=True, slots=True)

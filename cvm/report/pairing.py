@@ -15,7 +15,7 @@ from cvm.lowering import lower
 from cvm.program.model import Exactness, Program
 from cvm.program.optimize import optimize
 from cvm.program.verifier import VerifiedProgram
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import Quantizer
 
 __all__ = ["Absent", "Pair", "Source", "check_source", "computed_from_inputs", "pairs", "tensors_of"]
 
@@ -78,7 +78,7 @@ def _check_names(what: str, found: Sequence[str], expected: Sequence[str]) -> No
 
 
 def _check(
-    verified: VerifiedProgram, tensor: GraphTensor, what: str, value: str, quantizer: LinearQuantizer | None
+    verified: VerifiedProgram, tensor: GraphTensor, what: str, value: str, quantizer: Quantizer | None
 ) -> None:
     found, expected = verified.shapes[value], tensor.shape or (1,)
     if found != expected:
