@@ -26,6 +26,7 @@ from cvm.lowering.form import (
 from cvm.lowering.logarithms import known_power_codes, known_powers
 from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
+from cvm.lowering.unquantized import unquantized
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
@@ -187,8 +188,7 @@ class Lowering:
 
     def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
         """The refusal of an operand that no single integer tensor stands for."""
-        return Unsupported(
-            "lowering.unquantized",
+        return unquantized(
             f"{operation.name} needs the codes of {tensor!r}, but that tensor carries no quantisation; "
             "give it a quantiser in graph.quant",
             self.location(operation),
@@ -209,8 +209,7 @@ class Lowering:
             self._external_integers(tensor)
             return
         if quantizer is None:
-            raise Unsupported(
-                "lowering.unquantized",
+            raise unquantized(
                 "an external tensor needs a quantiser in graph.quant: the program takes its codes",
                 _located(tensor),
             )

@@ -11,6 +11,7 @@ from cvm.graph import GraphOperation, GraphTensor
 from cvm.lowering.context import Lowering, Result, linear_quantizer, rule
 from cvm.lowering.form import Known, code_form
 from cvm.lowering.operands import codes
+from cvm.lowering.unquantized import unquantized
 
 __all__ = ["introduce_state", "updated_variables"]
 
@@ -36,8 +37,7 @@ def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     """Enter a variable as state, with its contents as the initial value."""
     quantizer = linear_quantizer(tensor)
     if quantizer is None:
-        raise Unsupported(
-            "lowering.unquantized",
+        raise unquantized(
             "a variable that is updated needs a quantiser in graph.quant: the program keeps its codes",
             _at(tensor),
         )
