@@ -31,8 +31,11 @@ class Levels:
     kind: Literal["affine", "symmetric", "powers"]
     bits: int
 
-    def rounded(self, points: Floats, low: float, high: float) -> tuple[Floats, Integers]:
-        """The level that each point gets under the quantiser of [low, high], low < high; and its number."""
+    def rounded(self, points: Floats, low: Floats | float, high: Floats | float) -> tuple[Floats, Integers]:
+        """The level that each point gets under the quantiser of [low, high], low < high; and its number.
+
+        Points and ranges are broadcast.
+        """
         match self.kind:
             case "affine":
                 steps = 2**self.bits - 1
@@ -41,21 +44,21 @@ class Levels:
                 codes = np.clip(np.floor(points / scale + 0.5), first, first + steps)
             case "symmetric":
                 most = 2 ** (self.bits - 1) - 1
-                scale = max(-low, high) / most
+                scale = np.maximum(-low, high) / most
                 codes = np.clip(np.floor(points / scale + 0.5), -most, most)
             case "powers":
-                top = int(power_exponents(np.array([max(-low, high)]))[0])
+                top = power_exponents(np.maximum(-low, high))
                 exponents = np.clip(power_exponents(points), top - 2**self.bits + 1, top)
                 codes = np.sign(points) * (exponents - (top - 2**self.bits))
                 return np.sign(points) * np.exp2(exponents.astype(np.float64)), codes.astype(np.int64)
         return codes * scale, codes.astype(np.int64)
 
 
-def power_exponents(items: Floats) -> Integers:
+def power_exponents(items: Floats | float) -> Integers:
     """round(log2(abs(x))) of every item, exactly; that of zero is 0.
 
     With x = f * 2^p and 1/2 <= f < 1 it is p or p - 1, by whether f >= sqrt(1/2).
     """
     fractions, powers = np.frexp(np.abs(items))
-    exponents: Integers = np.where(items == 0.0, 0, powers - (fractions < _ROOT_HALF)).astype(np.int64)
+    exponents: Integers = np.where(fractions == 0.0, 0, powers - (fractions < _ROOT_HALF)).astype(np.int64)
     return exponents

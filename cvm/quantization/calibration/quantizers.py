@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
 from cvm.errors import Invalid
 from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.exact import round_fraction
@@ -87,7 +85,7 @@ def multiples_of(scales: Sequence[Fraction], bits: int, *, signed: bool, axis: i
 def powers(magnitude: float, bits: int) -> LogarithmicQuantizer:
     """The logarithmic quantiser whose greatest power of two is the one that ``magnitude`` is rounded to."""
     _require_bits(bits)
-    return LogarithmicQuantizer(int(power_exponents(np.array([magnitude]))[0]) if magnitude else 0, bits)
+    return LogarithmicQuantizer(int(power_exponents(magnitude)) if magnitude else 0, bits)
 
 
 def _require_bits(bits: int) -> None:

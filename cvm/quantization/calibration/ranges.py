@@ -11,7 +11,7 @@ Quantization", arXiv:2106.08295, section 3.1 (min-max, mean squared error).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from cvm.errors import Invalid
 from cvm.quantization.calibration.histogram import Histogram
 from cvm.quantization.calibration.levels import Levels
 
-__all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergence", "squared_error"]
+__all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergence", "squared_errors"]
 
 CANDIDATES = 128
 """Thresholds that mse and entropy compare: the greatest magnitude times i / `CANDIDATES`, i = 1 .. `CANDIDATES`."""
@@ -70,11 +70,11 @@ def _percentile(histogram: Histogram, levels: Levels, extremes: Range, percentil
 
 
 def _least_error(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
-    return _best(histogram, levels, extremes, squared_error)
+    return _best(histogram, levels, extremes, squared_errors)
 
 
 def _least_divergence(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
-    return _best(histogram, levels, extremes, divergence)
+    return _best(histogram, levels, extremes, divergences)
 
 
 _THRESHOLDS: Mapping[str, Callable[[Histogram, Levels, Range, float], float]] = MappingProxyType(
@@ -89,43 +89,40 @@ def _best(
     histogram: Histogram,
     levels: Levels,
     extremes: Range,
-    cost: Callable[[Floats, Integers, Levels, Range], float],
+    costs: Callable[[Floats, Integers, Levels, Floats, Floats], Floats],
 ) -> float:
     """The greatest of the candidates that cost least; computed in units of the bins, so that no square overflows."""
+    thresholds = max(-extremes[0], extremes[1]) * (np.arange(CANDIDATES, 0, -1) / CANDIDATES)
+    low, high = np.maximum(extremes[0], -thresholds), np.minimum(extremes[1], thresholds)
+    ranges = low < high
     points, counts = histogram.points()
-    least, best = math.inf, math.inf
-    for threshold in _candidates(extremes):
-        low, high = _clipped(extremes, threshold)
-        if low < high:
-            found = cost(points, counts, levels, (low / histogram.width, high / histogram.width))
-            if found < least:
-                least, best = found, threshold
-    return best
+    found = costs(points, counts, levels, low[ranges] / histogram.width, high[ranges] / histogram.width)
+    return float(thresholds[ranges][found.argmin()])
 
 
-def _candidates(extremes: Range) -> Iterator[float]:
-    most = max(-extremes[0], extremes[1])
-    for i in range(CANDIDATES, 0, -1):
-        yield most * (i / CANDIDATES)
+def squared_errors(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
+    """For each range the sum over all numbers of the squared distance to the level that they get."""
+    rounded, _ = levels.rounded(points, low[:, None], high[:, None])
+    total: Floats = (np.square(points - rounded) * counts).sum(axis=1)
+    return total
 
 
-def squared_error(points: Floats, counts: Integers, levels: Levels, extremes: Range) -> float:
-    """The sum over all numbers of the squared distance to the level that they are rounded and clipped to."""
-    levels_of, _ = levels.rounded(points, *extremes)
-    return float(np.dot(np.square(points - levels_of), counts))
+def divergences(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
+    """The `divergence` for each range."""
+    ranges = zip(low.tolist(), high.tolist(), strict=True)
+    return np.array([divergence(points, counts, levels, *extremes) for extremes in ranges])
 
 
-def divergence(points: Floats, counts: Integers, levels: Levels, extremes: Range) -> float:
+def divergence(points: Floats, counts: Integers, levels: Levels, low: float, high: float) -> float:
     """The Kullback-Leibler divergence of what is left of the distribution by quantisation, from what clipping leaves.
 
     P is the distribution of the points within the range, what is clipped being added to the outermost point of the
     level that it is clipped to; Q gives the points of each level that level's share of the numbers within the range,
     evenly (Migacz, GTC 2017). It is infinite where numbers are clipped to a level that none within the range has.
     """
-    low, high = extremes
     inside = (points >= low) & (points <= high)
     below, above = float(counts[points < low].sum()), float(counts[points > high].sum())
-    _, ends = levels.rounded(np.array(extremes), low, high)
+    _, ends = levels.rounded(np.array([low, high]), low, high)
     _, codes = levels.rounded(points[inside], low, high)
     if not codes.size or (below and codes[0] != ends[0]) or (above and codes[-1] != ends[-1]):
         return math.inf
@@ -135,4 +132,4 @@ def divergence(points: Floats, counts: Integers, levels: Levels, extremes: Range
     reference[0] += below
     reference[-1] += above
     p, q = reference / reference.sum(), quantised / quantised.sum()
-    return float(np.dot(p, np.log(p / q)))
+    return float((p * np.log(p / q)).sum())

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.frontends.nnef.reference.values import stored
 from cvm.graph import GraphTensor, QuantizedGraph, TensorData
-from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration.levels import power_exponents
-from cvm.quantization.exact import quantize, quantize_rationals
-from cvm.quantization.rationals import Rationals
+from cvm.quantization.exact import code, quantize
 
 __all__ = ["with_codes"]
+
+Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 def with_codes(graph: QuantizedGraph) -> QuantizedGraph:
@@ -40,23 +43,30 @@ def _codes(data: TensorData, quantizer: LinearQuantizer) -> TensorData:
     if data.quantizer is None:
         codes = quantize(data.values, quantizer)
     else:
-        codes = quantize_rationals(_rationals(data), quantizer)
+        codes = _recoded(data.values.astype(np.int64), data.quantizer, quantizer)
     kind = "u" if quantizer.lo == 0 else "i"
     widths = (bits // 8 for bits in (8, 16, 32) if quantizer.hi < 2 ** (bits - (kind == "i")))
     return TensorData(codes.astype(f"{kind}{next(widths)}"), quantizer)
 
 
-def _rationals(data: TensorData) -> Rationals:
-    """The exact numbers that codes stand for."""
-    quantizer = data.quantizer
+def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:
+    """Codes of one quantiser as codes of another, rounded once from the exact number, once for each that occurs."""
+    old_axis = None if isinstance(old, LogarithmicQuantizer) else old.axis
+    channels = [_channels(codes, axis).ravel() for axis in (old_axis, new.axis)]
+    cases, places = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
+    found = [code(_number(old, item, i), new, j) for item, i, j in cases.T.tolist()]
+    return np.array(found, np.int64)[places.ravel()].reshape(codes.shape)
+
+
+def _channels(codes: Codes, axis: int | None) -> Codes:
+    """The place of each item along an axis; without an axis, 0."""
+    return np.zeros(codes.shape, np.int64) if axis is None else np.indices(codes.shape)[axis]
+
+
+def _number(quantizer: Quantizer, item: int, channel: int) -> Fraction:
     if isinstance(quantizer, LogarithmicQuantizer):
-        return Rationals.of((quantizer.value(int(code)) for code in data.values.ravel()), data.values.shape)
-    assert quantizer is not None
-    axis = quantizer.axis
-    channels = np.zeros(data.values.shape, np.int64) if axis is None else np.indices(data.values.shape)[axis]
-    pairs = zip(data.values.ravel().tolist(), channels.ravel().tolist(), strict=True)
-    numbers = (Fraction(quantizer.offset[i] + quantizer.scale[i] * int(code)) for code, i in pairs)
-    return Rationals.of(numbers, data.values.shape)
+        return quantizer.value(item)
+    return quantizer.offset[channel] + quantizer.scale[channel] * item
 
 
 def _powers(tensor: GraphTensor, quantizer: LogarithmicQuantizer) -> TensorData:
