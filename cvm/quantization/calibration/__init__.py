@@ -9,7 +9,7 @@ The floats here decide which quantiser is written, nothing else: what is written
 
 from cvm.quantization.calibration.histogram import Histogram
 from cvm.quantization.calibration.levels import Levels
-from cvm.quantization.calibration.quantizers import affine, decimal_above, multiples_of, powers, symmetric
+from cvm.quantization.calibration.quantizers import affine, decimal_above, multiples_of, power_above, powers, symmetric
 from cvm.quantization.calibration.ranges import METHODS, Method, choose
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "choose",
     "decimal_above",
     "multiples_of",
+    "power_above",
     "powers",
     "symmetric",
 ]

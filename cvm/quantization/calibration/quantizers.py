@@ -18,7 +18,7 @@ from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 
-__all__ = ["affine", "decimal_above", "multiples_of", "powers", "symmetric"]
+__all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "symmetric"]
 
 _DIGITS = 6
 
@@ -34,8 +34,19 @@ def decimal_above(value: Fraction) -> Fraction:
     return -(-value // unit) * unit
 
 
-def affine(low: float, high: float, bits: int, *, signed: bool) -> LinearQuantizer:
+def power_above(value: Fraction) -> Fraction:
+    """The least power of two that is not less than a positive number."""
+    power = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length())
+    return power if value <= power else 2 * power
+
+
+def affine(
+    low: float, high: float, bits: int, *, signed: bool, dyadic: bool = False, nonzero: bool = False
+) -> LinearQuantizer:
     """A quantiser of 2^bits codes, from 0 or around 0, for the numbers in [low, high].
+
+    With ``dyadic`` the scale is a power of two, for tensors that indices are computed from. With ``nonzero`` numbers
+    that all have one sign keep it: none becomes zero, though it be nearer.
 
     A range that is narrower than 1/1024 of its greatest magnitude is widened to that on both sides; that of zeros is
     [0, 1].
@@ -44,9 +55,11 @@ def affine(low: float, high: float, bits: int, *, signed: bool) -> LinearQuantiz
     _require_bits(bits)
     minimum, maximum = _widened(Fraction(low), Fraction(high))
     steps = 2**bits - 1
-    scale = decimal_above((maximum - minimum) / steps)
+    scale = (power_above if dyadic else decimal_above)((maximum - minimum) / steps)
     # With a = round(min / scale) it is round(max / scale) <= a + steps, since max - min <= steps * scale.
     first = round_fraction(minimum / scale, "half_up")
+    if nonzero and (minimum > 0 or maximum < 0):
+        first = max(first, 1) if minimum > 0 else min(first, -1 - steps)
     lo = -(2 ** (bits - 1)) if signed else 0
     return LinearQuantizer((scale,), (scale * (first - lo),), lo, lo + steps)
 

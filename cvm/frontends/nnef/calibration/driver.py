@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError
 from cvm.frontends.nnef.calibration.codes import with_codes
-from cvm.frontends.nnef.calibration.planning import Bias, Filter, Group, Plan, plan
+from cvm.frontends.nnef.calibration.planning import Bias, Filter, Group, Parameter, Plan, plan
 from cvm.frontends.nnef.calibration.settings import Settings
 from cvm.frontends.nnef.container import QUANTIZATION
 from cvm.frontends.nnef.quantizer_text import algorithm_text
@@ -168,7 +168,7 @@ class _Calibrator:
         for bias in self._plan.biases:
             self._bias(bias)
         for parameter in self._plan.parameters:
-            self._parameter(parameter.tensors)
+            self._parameter(parameter)
         found = self._found
         tensors = {
             name: replace(tensor, quantizer=found[name].quantizer) if name in found else tensor
@@ -196,7 +196,9 @@ class _Calibrator:
             clipped = histogram.share_outside(*chosen)
             found.append((histogram.min, histogram.max))
             ranges.append(chosen)
-        quantizer = affine(*_hull(ranges), settings.bits, signed=settings.signed)
+        quantizer = affine(
+            *_hull(ranges), settings.bits, signed=settings.signed, dyadic=group.places, nonzero=group.nonzero
+        )
         self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
 
     def _items(self, name: str) -> Floats:
@@ -229,7 +231,7 @@ class _Calibrator:
         """Codes in units of the accumulator, or of twice, four times, .. that where they would not fit."""
         scales = self._accumulator_scales(bias)
         if scales is None:
-            self._parameter(bias.tensors)
+            self._parameter(Parameter(bias.tensors, nonzero=False))
             return
         (items,) = (self._items(name) for name in bias.tensors[:1])
         axis = bias.axis if len(scales) > 1 else None
@@ -256,11 +258,12 @@ class _Calibrator:
             return scales
         return None
 
-    def _parameter(self, names: tuple[str, ...]) -> None:
+    def _parameter(self, parameter: Parameter) -> None:
+        names = parameter.tensors
         items = np.concatenate([self._items(name).ravel() for name in names])
-        histogram = _histogram(items, names[0])
-        quantizer = affine(histogram.min, histogram.max, _PARAMETER_BITS, signed=self._settings.signed)
-        self._enter(names, "parameter", quantizer, (histogram.min, histogram.max), 0.0)
+        extremes = _extremes([_histogram(items, names[0])])
+        quantizer = affine(*extremes, _PARAMETER_BITS, signed=self._settings.signed, nonzero=parameter.nonzero)
+        self._enter(names, "parameter", quantizer, extremes, 0.0)
 
 
 def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:

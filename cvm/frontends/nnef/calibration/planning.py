@@ -4,7 +4,7 @@
   group begins with, or for those that clipping leaves where nothing else reads what it clips.
 * The result of a product with stored weights has no quantiser where only a normalisation or a constant is still to be
   applied to it: the accumulator goes on, exact, and is rounded once.
-* What is stored is a *filter*, a *bias* of a product (at the scale of the accumulator that it is added to), or another
+* What is stored, and no output, is a *filter*, a *bias* of a product (at the scale of the accumulator that it is added to), or another
   parameter. Constants that are neither stay as they are, like literals.
 """
 
@@ -18,6 +18,7 @@ from cvm.frontends.nnef.calibration.roles import (
     Product,
     Uses,
     clips,
+    divides_by,
     filter_axis,
     moved_operands,
     pads_zeros,
@@ -29,12 +30,18 @@ __all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tensors that share a quantiser, the tensors whose numbers decide on it, and ranges that are known beforehand."""
+    """Tensors that share a quantiser, the tensors whose numbers decide on it, and ranges that are known beforehand.
+
+    ``with_zero``: zeros stand beside their items. ``places``: their items are coordinates. ``nonzero``: something is
+    divided by them.
+    """
 
     tensors: tuple[str, ...]
     observed: tuple[str, ...]
     known: tuple[tuple[float, float], ...]
     with_zero: bool
+    places: bool
+    nonzero: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +64,10 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Any other stored tensors."""
+    """Any other stored tensors; ``nonzero`` as in `Group`."""
 
     tensors: tuple[str, ...]
+    nonzero: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class _Planner:
         biases: list[Bias] = []
         parameters: list[Parameter] = []
         for members in _united(self.graph).values():
-            if all(self.uses.fixed(name) and not self._computed(name) for name in members):
+            if all(map(self._only_stored, members)):
                 match self._stored(members):
                     case Filter() as found:
                         filters.append(found)
@@ -105,10 +113,11 @@ class _Planner:
                 groups.append(self._group(members))
         return Plan(tuple(groups), tuple(filters), tuple(biases), tuple(parameters))
 
-    def _computed(self, name: str) -> bool:
-        """Whether an operation computes new numbers for this tensor."""
+    def _only_stored(self, name: str) -> bool:
+        """Whether a tensor holds what is stored, perhaps moved, and is not given away."""
         operation = self.uses.made_by.get(name)
-        return operation is not None and not moved_operands(operation)
+        computed = operation is not None and not moved_operands(operation)
+        return self.uses.fixed(name) and not computed and name not in self.graph.outputs
 
     def _unrounded(self) -> dict[str, Product | None]:
         """Results of products, and of additions to these, that go on into a normalisation or addition only."""
@@ -153,8 +162,11 @@ class _Planner:
                 observed.setdefault(reader[0].outputs[0])
             else:
                 observed.setdefault(name)
-        padded = any(pads_zeros(operation) for name in members for operation, _ in self.uses.readers(name))
-        return Group(tuple(members), tuple(observed), tuple(known), padded)
+        readers = [reader for name in members for reader in self.uses.readers(name)]
+        padded = any(pads_zeros(operation) for operation, _ in readers)
+        places = any(parameter == "rois" for _, parameter in readers)
+        nonzero = any(divides_by(*reader) for reader in readers)
+        return Group(tuple(members), tuple(observed), tuple(known), padded or places, places, nonzero)
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:
         tensors = self.graph.tensors
@@ -175,7 +187,8 @@ class _Planner:
             if bias is not None:
                 return bias
         variables = tuple(name for name in stored if tensors[name].kind == "variable")
-        return Parameter(variables) if variables else None
+        nonzero = any(divides_by(operation, parameter) for _, operation, parameter in uses)
+        return Parameter(variables, nonzero) if variables else None
 
     def _filter_axis(self, name: str, operation: GraphOperation, parameter: str) -> int | None:
         """As `filter_axis`, of the stored tensor that ``name`` is moved from; -1 where the axis is lost on the way."""

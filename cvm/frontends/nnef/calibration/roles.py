@@ -14,6 +14,7 @@ __all__ = [
     "Product",
     "Uses",
     "clips",
+    "divides_by",
     "filter_axis",
     "moved_operands",
     "names_in",
@@ -60,6 +61,17 @@ def clips(operation: GraphOperation) -> bool:
 def pads_zeros(operation: GraphOperation) -> bool:
     """Whether the operation may take zeros beside the items of its input."""
     return operation.attributes.get("border") == "constant"
+
+
+def divides_by(operation: GraphOperation, parameter: str) -> bool:
+    """Whether the operation has no result where the parameter is zero."""
+    return (operation.name, parameter) in _DIVISORS
+
+
+_DIVISORS = frozenset(
+    {("div", "y"), ("batch_normalization", "variance")}
+    | {(name, "x") for name in ("rcp", "rsqr", "rsqrt", "log", "log2", "pow")}
+)
 
 
 @dataclass(frozen=True, slots=True)
