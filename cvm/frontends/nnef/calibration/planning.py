@@ -4,8 +4,8 @@
   group begins with, or for those that clipping leaves where nothing else reads what it clips.
 * The result of a product with stored weights has no quantiser where only a normalisation or a constant is still to be
   applied to it: the accumulator goes on, exact, and is rounded once.
-* What is stored, and no output, is a *filter*, a *bias* of a product (at the scale of the accumulator that it is added to), or another
-  parameter. Constants that are neither stay as they are, like literals.
+* What is stored, and no output, is a *filter*, a *bias* of a product (at the scale of the accumulator that it is added
+  to), or another parameter. Constants that are neither stay as they are, like literals.
 """
 
 from __future__ import annotations

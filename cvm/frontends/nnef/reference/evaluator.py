@@ -111,8 +111,6 @@ class Reference:
         return {name: layout.join([run[name] for run in runs]) for name in runs[0]}
 
     def _arranged(self, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> tuple[Layout, list[list[Feed]]]:
-        if cycles and not self._stateful:
-            raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
         return _samples(self.graph, inputs, cycles)
 
     def _captured(self, capture: Capture) -> list[str]:
@@ -199,6 +197,8 @@ def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles
 def _samples(
     graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool
 ) -> tuple[Layout, list[list[Feed]]]:
+    if cycles and not any(map(_updates, graph.operations)):
+        raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
     shapes = {name: graph.tensors[name].shape for name in graph.inputs}
     return arranged(shapes, {name: np.asarray(found) for name, found in inputs.items()}, cycles)
 
