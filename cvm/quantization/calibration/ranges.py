@@ -22,7 +22,7 @@ from cvm.errors import Invalid
 from cvm.quantization.calibration.histogram import Histogram
 from cvm.quantization.calibration.levels import Levels
 
-__all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergence", "squared_errors"]
+__all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergences", "squared_errors"]
 
 CANDIDATES = 128
 """Thresholds that mse and entropy compare: the greatest magnitude times i / `CANDIDATES`, i = 1 .. `CANDIDATES`."""

@@ -239,6 +239,36 @@ def test_zero_is_a_code_of_what_is_padded_though_data_never_has_it(tmp_path: Pat
         assert (quantizer.lo <= zero <= quantizer.hi) == contained
 
 
+def test_what_something_is_divided_by_never_is_zero(tmp_path: Path) -> None:
+    body = "x = external(shape = [1, 2]); a = exp(x); y = div(1.0, a); z = neg(a)"
+    items = {"x": np.array([[-9.0, 2.0]])}
+    for outputs, nonzero in (("y, z", True), ("z", False)):
+        text = body if nonzero else body.replace("y = div(1.0, a);", "")
+        found = cvm.quantize(written(tmp_path / outputs, text, outputs, {}), items)
+        assert (linear(found, "a").offset[0] > 0) == nonzero
+        lower(found.graph)
+
+
+def test_a_variance_never_is_zero(tmp_path: Path) -> None:
+    body = """x = external(shape = [1, 2]); v = variable(shape = [1, 2], label = 'v');
+        y = batch_normalization(x, 0.0, v, 0.0, 1.0, epsilon = 0.0)"""
+    folder = written(tmp_path / "m", body, "y", {"v": np.array([[1e-7, 100.0]])})
+    found = cvm.quantize(folder, {"x": np.array([[-1.0, 1.0]])})
+    assert linear(found, "v").offset[0] > 0
+    lower(found.graph)
+
+
+def test_coordinates_have_scales_that_are_powers_of_two(tmp_path: Path) -> None:
+    body = """x = external(shape = [1, 1, 4, 4]); r = external(shape = [2, 4]); i = external<integer>(shape = [2, 1]);
+        y = avg_roi_align(x, r, i, output_size = [2, 2], sampling_rate = [1, 1])"""
+    data = {"x": IMAGES[:, :1], "r": RANDOM.uniform(0.3, 3.7, (20, 2, 4)), "i": np.zeros((20, 2, 1), np.int64)}
+    found = cvm.quantize(written(tmp_path / "m", body, "y", {}, "x, r, i"), data)
+    (scale,), (offset,) = linear(found, "r").scale, linear(found, "r").offset
+    assert scale == Fraction(1, 64)
+    assert offset == 0
+    lower(found.graph)
+
+
 def test_all_zero_channels_have_the_scale_of_the_largest(conv: QuantizedGraph, tmp_path: Path) -> None:
     weights = WEIGHTS["w"].copy()
     weights[1] = 0.0

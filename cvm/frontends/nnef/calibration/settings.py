@@ -17,7 +17,7 @@ of the Khronos tools, whose codes have a sign; or ``logarithmic_quantize`` for f
 FORMS: tuple[Form, ...] = get_args(Form)
 
 _POWER_BITS = 4
-"""Of exponents, unless said otherwise: filters of 2^15 times a unit still leave room in 32 bits."""
+"""Of exponents, unless said otherwise: they reach down to 2^-15 of the greatest; more reach further, none is finer."""
 
 _WEIGHT_BITS = 8
 """At most, of filters, unless said otherwise: sums of wider products leave the 32 bits of programs."""
