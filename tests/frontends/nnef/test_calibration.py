@@ -172,6 +172,13 @@ def test_every_tensor_has_one_place_in_the_plan(conv: QuantizedGraph) -> None:
         assert sorted(names) == sorted(set(conv.tensors) - ({"c"} if accumulates else set()))
 
 
+def test_the_bits_of_each_role(conv: QuantizedGraph) -> None:
+    found = calibrate(conv, {"x": IMAGES}, Settings(bits=6, weight_bits=3, form="zero-point"))
+    codes = {"activation": (-32, 31), "filter": (-3, 3), "bias": (-(2**31) + 1, 2**31 - 1)}
+    codes["parameter"] = (-(2**15), 2**15 - 1)
+    assert {(item.role, (item.quantizer.lo, item.quantizer.hi)) for item in found.tensors} == set(codes.items())
+
+
 # Scales
 
 
