@@ -11,9 +11,18 @@ from cvm.cli.failures import Usage
 from cvm.errors import CvmError, Invalid, Location
 
 if TYPE_CHECKING:
+    from cvm.graph import QuantizedGraph
     from cvm.program.model import Input
 
-__all__ = ["read_array", "read_inputs"]
+__all__ = ["graph_inputs", "read_array", "read_inputs"]
+
+
+def graph_inputs(graph: QuantizedGraph) -> list[Input]:
+    """The inputs of a graph, as the readers of arrays know them."""
+    from cvm.program.model import Input, Value
+
+    tensors = [graph.tensors[name] for name in graph.inputs]
+    return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
 
 
 def read_inputs(specs: Sequence[str], inputs: Sequence[Input]) -> dict[str, Array]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.frontends.nnef import Dialect
-    from cvm.graph import QuantizedGraph
-    from cvm.program.model import Input
 
 __all__ = ["GROUP"]
 
@@ -127,13 +125,13 @@ def run(
 ) -> int:
     """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
     from cvm.arrays import npz_bytes
-    from cvm.cli.feeds import read_inputs
+    from cvm.cli.feeds import graph_inputs, read_inputs
     from cvm.frontends import nnef
     from cvm.frontends.nnef import reference
 
     graph = nnef.load(path)
     evaluator = reference.Reference(graph, pseudo_quantize)
-    feeds = read_inputs(inputs, _inputs(graph))
+    feeds = read_inputs(inputs, graph_inputs(graph))
     if statistics:
         with working("evaluating"):
             found = reference.statistics(evaluator, feeds, cycles)
@@ -150,14 +148,6 @@ def run(
         write_file(output, data)
         document["file"] = {"path": str(output), "bytes": len(data)}
     return show(document, lambda console: _outputs(console, document), as_json)
-
-
-def _inputs(graph: QuantizedGraph) -> list[Input]:
-    """The inputs of a graph, as the readers of arrays know them."""
-    from cvm.program.model import Input, Value
-
-    tensors = [graph.tensors[name] for name in graph.inputs]
-    return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
 
 
 def _number(value: float) -> float | str:

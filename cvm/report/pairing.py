@@ -77,9 +77,7 @@ def _check_names(what: str, found: Sequence[str], expected: Sequence[str]) -> No
         raise _mismatch(f"the {what} of the program are {ours}, those of the model {theirs}")
 
 
-def _check(
-    verified: VerifiedProgram, tensor: GraphTensor, what: str, value: str, quantizer: Quantizer | None
-) -> None:
+def _check(verified: VerifiedProgram, tensor: GraphTensor, what: str, value: str, quantizer: Quantizer | None) -> None:
     found, expected = verified.shapes[value], tensor.shape or (1,)
     if found != expected:
         shapes = f"has the shape {list(found)} in the program and {list(expected)} in the model"
