@@ -1,10 +1,9 @@
 """The networks, described once: layers, the quantisers of their tensors, and weights from fixed seeds.
 
-All tensors are maps (C, H, W) of unsigned 8-bit codes: code q stands for scale * (q - zero). Weights are signed, symmetric, one
-scale per output channel; biases are at the accumulator's scale. All scales are float32 numbers, since that is what the
-formats of other engines hold; none is a power of two. A tensor behind a rectifier has zero 0, so that the rectifier is the lower end of the
-codes; any other one has a zero of its own. Sums of products are scaled such that the codes of every
-tensor spread over the range.
+All tensors are maps (C, H, W) of unsigned 8-bit codes: code q stands for scale * (q - zero). Weights are signed,
+symmetric, one scale per output channel; biases are at the accumulator's scale. All scales are float32 numbers, since
+that is what the formats of other engines hold; none is a power of two. A tensor behind a rectifier has zero 0, so
+that the rectifier is the lower end of the codes; any other one has a zero of its own.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ __all__ = ["NETWORKS", "Codes", "Layer", "Network", "Parameters", "parameters"]
 Shape = tuple[int, int, int]
 
 _SPREAD = 40.0
-"""The wanted standard deviation of the codes of a sum."""
+"""The root mean square of the codes of a sum, roughly: scales are chosen for it."""
 _SIZE = 45.0
-"""The root mean square of the codes of an activation, less its zero."""
+"""That of the codes of a tensor that is read, less its zero."""
 _WEIGHT = 30.0
 """The standard deviation of the weights."""
 

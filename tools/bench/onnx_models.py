@@ -1,7 +1,8 @@
 """The networks as ONNX models: ``qdq`` (float operators between DequantizeLinear and QuantizeLinear) and ``qlinear``.
 
-Maps are uint8, weights int8 with a scale per output channel, biases int32, as quantisation tools write them for CPUs. A
-rectifier is the lower end of the codes, which both forms saturate to. The input is ``x`` (N, C, H, W), the output ``y``.
+Maps are uint8, weights int8 with a scale per output channel, biases int32, as quantisation tools write them for CPUs.
+A rectifier is the lower end of the codes, which both forms saturate to. The input is ``x`` (N, C, H, W), the output
+``y``.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class _Graph:
         sources = [self.real(name) for name in layer.sources]
         unrounded = f"{layer.name}.unrounded"
         if layer.kind == "conv":
-            self.node("Conv", [*sources, *self.real_parameters(layer)], unrounded, **_geometry(layer), group=layer.groups)
+            inputs = [*sources, *self.real_parameters(layer)]
+            self.node("Conv", inputs, unrounded, **_geometry(layer), group=layer.groups)
         elif layer.kind == "dense":
             self.node("Gemm", [self.flat(layer, sources[0]), *self.real_parameters(layer)], unrounded, transB=1)
         elif layer.kind == "max_pool":

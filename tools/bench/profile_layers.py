@@ -2,8 +2,9 @@
 
     python tools/bench/profile_layers.py NETWORK|PROGRAM.. [--machine NAME] [--seconds S] [--json]
 
-NETWORK is one of tools/bench/networks.py, PROGRAM a program file. The network is compiled with a look at the processor's time stamp
-counter before every call, so x86 only; a call's time is its median over the runs, less that of an empty stretch.
+NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. The network is compiled with a
+look at the processor's time stamp counter before every call, so x86 only; a call's time is its median over the runs,
+less that of an empty stretch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import platform
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,8 +31,8 @@ from cvm.executors.native.ir import Code, Module, V
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.select import machine_of_this_computer, named
-from cvm.executors.native.steps import Plan
+from cvm.executors.native.select import choice, named
+from cvm.executors.native.steps import Call, Plan
 from cvm.program.verifier import VerifiedProgram, verify
 from tools.bench.networks import NETWORKS
 from tools.bench.peak import multiply_add_peak
@@ -51,7 +53,7 @@ class Row:
 
 
 def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> tuple[list[Row], float]:
-    """The calls of a program on one thread, and the nanoseconds of the fastest whole run without looks at the counter."""
+    """The calls of a program on one thread, and the nanoseconds of the fastest run without looks at the counter."""
     made = plan(verified, machine, returned(verified.program, frozenset()))
     loaded = Loaded(compiled(_text(made), machine), machine)
     types = [ctypes.c_void_p] * 4
@@ -74,20 +76,29 @@ def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -
     del keep
     nanoseconds = np.median(np.array(stretches, np.float64), axis=0) * float(np.median(ratios))
     work = _work(verified, made)
-    calls = Counter(call.what for call in made.calls if call.function.split("_")[0] in _SUMS)
-    rows = []
-    for call, spent in zip(made.calls, nanoseconds[:-1] - nanoseconds[-1], strict=True):
-        sums = call.function.split("_")[0] in _SUMS
-        rows.append(Row(call.what, call.function, call.note, float(spent), work.get(call.what, 0) // calls[call.what] if sums else 0))
+    sums = Counter(call.what for call in made.calls if _kind(call.function) in _SUMS)
+    rows = [
+        Row(call.what, call.function, call.note, float(spent), _share(call, work, sums))
+        for call, spent in zip(made.calls, nanoseconds[:-1] - nanoseconds[-1], strict=True)
+    ]
     return rows, float(min(whole))
 
 
 _SUMS = ("conv2d", "dense", "depthwise")
-"""Prefixes of the functions that do the multiply-adds of a value."""
+"""Kinds of the functions that do the multiply-adds of a value."""
+
+
+def _kind(function: str) -> str:
+    return function.split("_")[0]
+
+
+def _share(call: Call, work: Mapping[str, int], sums: Mapping[str, int]) -> int:
+    """The multiply-adds of one call: the groups of a convolution have one each."""
+    return work.get(call.what, 0) // sums[call.what] if _kind(call.function) in _SUMS else 0
 
 
 def _text(made: Plan) -> str:
-    """``plain`` and ``looking``, which puts the counter before every call, and twice at the end, into its last argument."""
+    """``plain``, and ``looking``, which puts the counter before every call, and twice at the end, into ``ticks``."""
     module = Module()
     for name, emit in made.functions.items():
         emit(module, name)
@@ -122,12 +133,10 @@ def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64]
     """The addresses of the caller's arrays, and the arrays: random codes for what is read."""
     random = np.random.default_rng(0)
     fed = {item.value.name: item.value for item in (*verified.program.inputs, *verified.program.state)}
-    arrays = []
-    for name in made.arrays:
-        shape = verified.shapes[name]
-        value = fed.get(name)
-        random_codes = value is not None and name in made.arrays[: made.written]
-        arrays.append(random.integers(value.lo, value.hi + 1, shape, np.int32) if random_codes else np.zeros(shape, np.int32))
+    read, written = made.arrays[: made.written], made.arrays[made.written :]
+    values = [fed[name] for name in read]
+    arrays = [random.integers(value.lo, value.hi, value.shape, np.int32, endpoint=True) for value in values]
+    arrays += [np.zeros(verified.shapes[name], np.int32) for name in written]
     return np.array([array.ctypes.data for array in arrays], np.int64), arrays
 
 
@@ -148,19 +157,24 @@ def _aligned(size: int) -> npt.NDArray[np.uint8]:
 
 def _print(name: str, machine: Machine, rows: list[Row], whole: float, peak: float) -> None:
     total, count = sum(row.nanoseconds for row in rows), sum(row.macs for row in rows)
-    print(f"{name} on {machine.name}: {whole / 1e3:.1f} us in one run, {total / 1e3:.1f} us in {len(rows)} calls, "
-          f"{count / whole:.1f} GMAC/s = {100 * count / whole / peak * 1e9:.0f} % of the peak of {peak / 1e9:.1f}")  # fmt: skip
+    print(f"{name} on {machine.name}: {whole / 1e3:.1f} us in one run, {total / 1e3:.1f} us in {len(rows)} calls")
+    print(f"  {_rate(count, whole, peak)} of the peak of {peak / 1e9:.1f}")
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        kinds.setdefault(row.function.split("_")[0], []).append(row)
+        kinds.setdefault(_kind(row.function), []).append(row)
     for kind, found in sorted(kinds.items(), key=lambda item: -sum(row.nanoseconds for row in item[1])):
         spent, done = sum(row.nanoseconds for row in found), sum(row.macs for row in found)
-        rate = f"{done / spent:7.1f} GMAC/s" if done else ""
-        print(f"  {kind:<12} {len(found):4d} calls {spent / 1e3:9.1f} us {100 * spent / total:5.1f} %  {rate}")
-    print(f"  {'us':>8} {'%':>5} {'GMAC/s':>7} {'peak':>5}  value and kernel")
+        times = f"{spent / 1e3:9.1f} us {100 * spent / total:5.1f} %"
+        print(f"  {kind:<12} {len(found):4d} calls {times} {_rate(done, spent, peak)}")
     for row in rows:
-        rate = f"{row.macs / row.nanoseconds:7.1f} {100 * row.macs / row.nanoseconds / peak * 1e9:4.0f}%" if row.macs else " " * 13
-        print(f"  {row.nanoseconds / 1e3:8.2f} {100 * row.nanoseconds / total:5.1f} {rate}  {row.what}: {row.function}, {row.note}")
+        times = f"{row.nanoseconds / 1e3:8.2f} us {100 * row.nanoseconds / total:5.1f} %"
+        print(f"  {times} {_rate(row.macs, row.nanoseconds, peak)}  {row.what}: {row.function}, {row.note}")
+
+
+def _rate(work: int, nanoseconds: float, peak: float) -> str:
+    if not work:
+        return " " * 21
+    return f"{work / nanoseconds:7.1f} GMAC/s {1e11 * work / nanoseconds / peak:4.0f} %"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -173,13 +187,18 @@ def main(arguments: list[str] | None = None) -> int:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         print("profile_layers: reads the time stamp counter, which needs an x86 processor", file=sys.stderr)
         return 2
-    machine = named(options.machine) if options.machine else machine_of_this_computer()
+    machine = named(options.machine) if options.machine else choice().machine
+    if machine is None:
+        print(f"profile_layers: {choice().reason}", file=sys.stderr)
+        return 1
     peak = multiply_add_peak(machine)
     documents = []
     for name in options.programs:
         verified = verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))
         rows, whole = profile(verified, machine, options.seconds)
-        documents.append({"program": name, "machine": machine.name, "peak": peak, "nanoseconds": whole, "calls": [asdict(row) for row in rows]})
+        calls = [asdict(row) for row in rows]
+        found = {"program": name, "machine": machine.name, "peak": peak, "nanoseconds": whole, "calls": calls}
+        documents.append(found)
         if not options.json:
             _print(name, machine, rows, whole, peak)
     if options.json:

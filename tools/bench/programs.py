@@ -1,7 +1,7 @@
 """The networks as programs: every sum becomes codes by a wide ``requantize``, as the compiler writes it.
 
-Codes are moved such that zero is 0 (q - zero, within [-zero, 255 - zero]), which is what zero padding needs. Multipliers have 31
-bits and one shift per channel; they equal the scales' exact ratio to within 2^-31 of it.
+Codes are moved such that zero is 0 (q - zero, within [-zero, 255 - zero]), which is what zero padding needs.
+Multipliers have 31 bits and one shift per channel; they equal the scales' exact ratio to within 2^-31 of it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,12 @@ def _layer(build: ProgramBuilder, network: Network, layer: Layer, sources: Seque
 
 
 def _requantized(
-    build: ProgramBuilder, layer: Layer, summed: str, ratios: Sequence[Fraction], bias: Sequence[int], shape: tuple[int, ...]
+    build: ProgramBuilder,
+    layer: Layer,
+    summed: str,
+    ratios: Sequence[Fraction],
+    bias: Sequence[int],
+    shape: tuple[int, ...],
 ) -> str:
     """round((sum + bias) * ratio), channel by channel."""
     fixed = [multiplier(ratio) for ratio in ratios]

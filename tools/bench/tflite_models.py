@@ -1,8 +1,8 @@
 """The networks as TFLite models: int8 maps, channels last, weights with a scale per output channel.
 
-The code of a map is ours less 128. TFLite knows the paddings VALID and SAME; where SAME is not ours (a window of stride 2 over an even extent
-begins one row later there), a PAD precedes, as converters write it; ``own_padding`` takes SAME all the same:
-the same work without a PAD, on windows that lie otherwise.
+The code of a map is ours less 128. TFLite knows the paddings VALID and SAME; where SAME is not ours (a window of
+stride 2 over an even extent begins one row later there), a PAD precedes, as converters write it; ``own_padding``
+takes SAME all the same: the same work without a PAD, on windows that lie otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPERATORS = {
 
 
 def tflite_model(network: Network, batch: int = 1, own_padding: bool = False) -> bytes:
-    """The network as a flatbuffer; the input is (N, H, W, C), the output (N, H, W, C), or (N, C) behind a dense layer."""
+    """The network as a flatbuffer; the input is (N, H, W, C), the output likewise, or (N, C) behind a dense layer."""
     made = _Graph(batch, own_padding)
     made.map("x", network.input, network.input_codes)
     for layer in network.layers:
@@ -53,7 +53,9 @@ class _Graph:
         self.operators: list[Any] = []
         self.codes: list[str] = []
 
-    def tensor(self, name: str, shape: Sequence[int], type_: int, quantization: Any, data: npt.NDArray[Any] | None) -> None:
+    def tensor(
+        self, name: str, shape: Sequence[int], type_: int, quantization: Any, data: npt.NDArray[Any] | None
+    ) -> None:
         made = schema.TensorT()
         made.name, made.shape, made.type, made.quantization = name.encode(), list(shape), type_, quantization
         made.buffer = 0
@@ -135,7 +137,8 @@ class _Graph:
     def _weights(self, network: Network, layer: Layer, weights: npt.NDArray[np.int8], axis: int) -> None:
         found = parameters(network, layer)
         zeros = [0] * len(found.scales)
-        self.tensor(f"{layer.name}.weights", weights.shape, schema.TensorType.INT8, _quantization(found.scales, zeros, axis), weights)
+        quantization = _quantization(found.scales, zeros, axis)
+        self.tensor(f"{layer.name}.weights", weights.shape, schema.TensorType.INT8, quantization, weights)
         source = np.float32(float(network.codes(layer.sources[0]).scale))
         scales = _quantization(source * found.scales, zeros, 0)
         self.tensor(f"{layer.name}.bias", found.bias.shape, schema.TensorType.INT32, scales, found.bias)
