@@ -134,8 +134,10 @@ def ratios(results: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {"network": network, "threads": threads, "batch": batch, "ours": ours}
         for key, part, field in _RATIOS:
             rivals = {item["label"]: item[part][field] for item in others if item[part] is not None}
-            best = min(rivals, key=lambda label: rivals[label]) if rivals else None
-            found[key] = None if best is None else {"best": best, "ratio": rivals[best] / ours[part][field]}
+            found[key] = None
+            if rivals and ours[part] is not None:
+                best = min(rivals, key=lambda label: rivals[label])
+                found[key] = {"best": best, "ratio": rivals[best] / ours[part][field]}
         yield found
 
 

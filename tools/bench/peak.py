@@ -25,11 +25,13 @@ def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) 
 
     def least(_: int) -> float:
         memory, best = (ctypes.c_int32 * (accumulators * machine.width + 32))(), float("inf")
-        while time.perf_counter() < end:
+        while True:
             start = time.perf_counter()
             function(ctypes.addressof(memory))
-            best = min(best, time.perf_counter() - start)
-        return best
+            now = time.perf_counter()
+            best = min(best, now - start)
+            if now >= end:
+                return best
 
     with ThreadPoolExecutor(threads) as pool:
         rates = [1 / best for best in pool.map(least, range(threads))]
