@@ -208,7 +208,7 @@ def plot(document: dict[str, Any], file: Path) -> None:
     labels = list(dict.fromkeys(item["label"] for item in results))
     counts = sorted({item["threads"] for item in results})
     figure, panels = pyplot.subplots(
-        1, len(counts), figsize=(6.5 * len(counts), 1.2 + 0.75 * len(networks)), squeeze=False, sharey=True
+        1, len(counts), figsize=(6.5 * len(counts), 1.6 + 0.75 * len(networks)), squeeze=False, sharey=True
     )
     height = 0.8 / len(labels)
     for panel, threads in zip(panels[0], counts, strict=True):
@@ -226,8 +226,9 @@ def plot(document: dict[str, Any], file: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_yticks([row + 0.4 - height / 2 for row in range(len(networks))], networks)
     panels[0][0].invert_yaxis()
-    panels[0][0].legend(fontsize=8, frameon=False, loc="lower right")
-    figure.tight_layout()
+    handles, names = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=8, frameon=False, loc="lower center", ncols=len(names))
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.savefig(file, dpi=150)
 
 
