@@ -277,6 +277,8 @@ BENCH_MISTAKES = [
     (("--threads", "0"), "--threads takes numbers from 1 to"),
     (("--threads", "1,,2"), "--threads takes numbers from 1 to"),
     (("--batch", "-1"), "--batch takes numbers from 1 to"),
+    (("--seconds", "nan"), "--seconds takes a number from 0 to 3600, found nan"),
+    (("--seconds", "-1"), "--seconds takes a number from 0 to 3600, found -1"),
     (("--batch", "99999"), "--batch takes numbers from 1 to"),
     (("--model", "a.onnx"), "--compare, which is missing"),
     (("--compare", "litert", "--model", "a.onnx"), "litert needs --model FILE, with a file that ends in .tflite"),

@@ -34,9 +34,6 @@ def test_a_profile_has_all_multiply_adds_of_the_network():
             rows, whole = profile_layers.profile(verified, machine, 0.0)
             assert sum(row.macs for row in rows) == sum(macs(verified))
             assert whole > 0
-            assert {row.function for row in rows if row.macs} <= {
-                row.function for row in rows if row.nanoseconds > -1e3
-            }
 
 
 @x86
@@ -81,11 +78,8 @@ def test_ratios_are_those_of_the_best_other_engine():
 def test_compare_writes_tables_and_json_and_a_plot(tmp_path, capsys):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed (extra bench)")
-    peers = [
-        name
-        for name, package in (("litert", "ai_edge_litert"), ("onnxruntime", "onnx"))
-        if importlib.util.find_spec(package)
-    ]
+    packages = {"litert": ("ai_edge_litert", "flatbuffers"), "onnxruntime": ("onnxruntime", "onnx")}
+    peers = [name for name, needed in packages.items() if all(map(importlib.util.find_spec, needed))]
     arguments = ["lenet", "--threads", "1", "--rounds", "1", "--seconds", "0", "--peers", ",".join(peers)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -8,8 +8,8 @@ that the rectifier is the lower end of the codes; any other one has a zero of it
 
 from __future__ import annotations
 
+import hashlib
 import math
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,7 +28,7 @@ _SPREAD = 40.0
 """The root mean square of the codes of a sum, roughly: scales are chosen for it."""
 _SIZE = 45.0
 """That of the codes of a tensor that is read, less its zero."""
-_WEIGHT = 30.0
+_WEIGHT = 30
 """The standard deviation of the weights."""
 
 
@@ -94,7 +94,7 @@ class Network:
 
     def image(self) -> npt.NDArray[np.uint8]:
         """Codes for the input, (1, C, H, W), from a fixed seed."""
-        return _random(self.name, "x").integers(0, 256, (1, *self.input), np.uint8)
+        return _random_bytes(math.prod(self.input), self.name, "x").reshape(1, *self.input)
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,28 @@ class Parameters:
 
 def parameters(network: Network, layer: Layer) -> Parameters:
     """The parameters of a ``conv`` or ``dense`` layer, from its names as the seed."""
-    random = _random(network.name, layer.name)
     terms, channels = network.terms(layer), layer.shape[0]
     shape = (channels, terms)
     if layer.kind == "conv":
         shape = (channels, terms // layer.kernel**2, layer.kernel, layer.kernel)
-    weights = np.clip(np.rint(random.normal(0, _WEIGHT, shape)), -127, 127).astype(np.int8)
-    bias = random.integers(-2000, 2000, channels).astype(np.int32)
+    # The sum of four bytes has a mean of 510 and a standard deviation of 148.
+    four = _random_bytes(4 * channels * terms, network.name, layer.name, "weights").reshape(4, *shape)
+    weights = np.clip(((four.sum(axis=0, dtype=np.int32) - 510) * _WEIGHT + 74) // 148, -127, 127).astype(np.int8)
+    bias = (4000 * _random_units(channels, network.name, layer.name, "bias")).astype(np.int32) - 2000
     source = network.codes(layer.sources[0])
     even = _SPREAD * layer.codes.scale / (source.scale * Fraction(_SIZE * _WEIGHT * math.sqrt(terms)))
-    scales = (float(even) * random.uniform(0.6, 1.6, channels)).astype(np.float32)
-    return Parameters(weights, bias, scales)
+    uneven = 0.6 + _random_units(channels, network.name, layer.name, "scales")
+    return Parameters(weights, bias, (float(even) * uneven).astype(np.float32))
 
 
-def _random(*names: str) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32("/".join(names).encode()))
+def _random_bytes(count: int, *names: str) -> npt.NDArray[np.uint8]:
+    """Bytes that are the same everywhere and always, other ones for other names."""
+    return np.frombuffer(hashlib.shake_256("/".join(names).encode()).digest(count), np.uint8)
+
+
+def _random_units(count: int, *names: str) -> npt.NDArray[np.float64]:
+    """Numbers in [0, 1), likewise."""
+    return _random_bytes(4 * count, *names).view("<u4") / 2**32
 
 
 class _Maker:
@@ -145,9 +152,9 @@ class _Maker:
 
     def _fresh(self, relu: bool, scale: float | None = None) -> Codes:
         """Codes for the next layer's tensor."""
-        random = _random(self.name, "codes", str(len(self._layers)))
-        drawn, zero = random.uniform(0.015, 0.06), int(random.integers(105, 150))
-        return Codes(_float32(drawn if scale is None else scale), 0 if relu else zero)
+        first, second = _random_units(2, self.name, "codes", str(len(self._layers))).tolist()
+        zero = 0 if relu else 105 + int(45 * second)
+        return Codes(_float32(0.015 + 0.045 * first if scale is None else scale), zero)
 
     def _put(self, kind: Literal["conv", "dense", "add", "max_pool", "mean"], sources: tuple[str, ...], shape: Shape,
              codes: Codes, kernel: int = 1, stride: int = 1, padding: int = 0, groups: int = 1) -> str:  # fmt: skip
