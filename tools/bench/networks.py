@@ -24,7 +24,7 @@ __all__ = ["NETWORKS", "Codes", "Layer", "Network", "Parameters", "parameters"]
 
 Shape = tuple[int, int, int]
 
-_SPREAD = 40.0
+_SPREAD = 72.0
 """The root mean square of the codes of a sum, roughly: scales are chosen for it."""
 _SIZE = 45.0
 """That of the codes of a tensor that is read, less its zero."""
@@ -182,7 +182,7 @@ class _Maker:
         return self._put("dense", (source,), (channels, 1, 1), self._fresh(relu))
 
     def add(self, a: str, b: str, relu: bool) -> str:
-        scale = 1.3 * float(max(self._codes(a).scale, self._codes(b).scale))
+        scale = 1.2 * float(max(self._codes(a).scale, self._codes(b).scale))
         return self._put("add", (a, b), self.shape(a), self._fresh(relu, scale))
 
     def max_pool(self, source: str, kernel: int, stride: int, padding: int = 0) -> str:
