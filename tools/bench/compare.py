@@ -220,15 +220,16 @@ def plot(document: dict[str, Any], file: Path) -> None:
             rates = [known[network] for network in networks if network in known]
             panel.barh(rows, rates, height, label=label, color=_COLORS[place % len(_COLORS)])
         panel.axvline(peak, color="0.4", linestyle="--", linewidth=1)
-        panel.annotate(f"peak {peak:.0f}", (peak, -0.45), ha="right", va="center", fontsize=8, color="0.3")
+        corner = {"xy": (peak, 1), "xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom"}
+        panel.annotate(f"peak {peak:.0f}", **corner, fontsize=8, color="0.3")
         panel.set_title(f"{threads} thread{'s' if threads > 1 else ''}, batch {batch}")
         panel.set_xlabel("10⁹ multiply-adds per second (median call)")
         panel.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_yticks([row + 0.4 - height / 2 for row in range(len(networks))], networks)
     panels[0][0].invert_yaxis()
     handles, names = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, fontsize=8, frameon=False, loc="lower center", ncols=len(names))
-    figure.tight_layout(rect=(0, 0.04, 1, 1))
+    figure.legend(handles, names, fontsize=8, frameon=False, loc="lower center", ncols=3 * len(counts))
+    figure.tight_layout(rect=(0, 0.1 if len(counts) == 1 else 0.05, 1, 1))
     figure.savefig(file, dpi=150)
 
 
