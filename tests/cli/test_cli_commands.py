@@ -473,3 +473,52 @@ def test_vectors_check_runs_vectors_on_executors_and_programs(cvm, files):
     assert failed.code == 1
     assert "FAILED: " in failed.out
     assert "first difference: abs, case " in failed.out
+
+
+def test_bench_times_executors_by_threads_and_batch(cvm, files):
+    arguments = ("--threads", "1,2", "--batch", "1,3", "--seconds", "0", "--rounds", "1", "--json")
+    results = cvm("bench", "pair.cvm", "--executor", "numpy,formal", *arguments).document["results"]
+    keys = [(item["batch"], item["threads"], item["engine"]) for item in results]
+    assert keys == [(n, t, name) for n in (1, 3) for t in (1, 2) for name in ("numpy", "formal")]
+
+
+def test_bench_says_what_it_measured(cvm, files):
+    arguments = ("--executor", "native", "--seconds", "0", "--rounds", "1", "--json")
+    document = cvm("bench", "pair.cvm", *arguments).document
+    timing = dict.fromkeys(("least", "quartile", "median", "upper_quartile", "cpu", "gmacs"), "float") | {
+        "calls": "int"
+    }
+    start = dict.fromkeys(("first_result", "cpu", "open"), "float")
+    assert structure(document) == {
+        "version": "int",
+        "program": "str",
+        "digest": "str",
+        "macs": "int",
+        "rounds": "int",
+        "seconds": "float",
+        "results": [
+            {
+                "engine": "str",
+                "model": "str",
+                "threads": "int",
+                "batch": "int",
+                "failure": "NoneType",
+                "run": timing,
+                "bound": timing,
+                "cold": start,
+                "cached": start,
+                "memory": {"now": "int", "peak": "int"},
+                "facts": {"digest": "str"},
+            }
+        ],
+    }
+    assert document["results"][0]["run"]["calls"] == 5
+
+
+def test_bench_compiles_a_model_and_prints_a_table(cvm):
+    outcome = cvm("bench", MODEL, "--executor", "numpy", "--seconds", "0", "--rounds", "1")
+    assert outcome.code == 0
+    heading, row, *_ = outcome.out.splitlines()
+    assert heading.split()[:3] == ["engine", "model", "threads"]
+    assert row.split()[:4] == ["numpy", "program.cvm", "1", "1"]
+    assert "GMAC per sample" in outcome.out

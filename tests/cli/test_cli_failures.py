@@ -268,3 +268,35 @@ def test_output_of_any_encoding(files):
     assert "e.txt: cannot be read" in outcome.stderr
     assert outcome.stderr.isascii()
     assert python("ops", env=environment).returncode == 0
+
+
+BENCH_MISTAKES = [
+    (("--executor", "numpy,numpy"), "an engine is named twice"),
+    (("--executor", "onnxruntime"), "--executor takes native, numpy, formal; found 'onnxruntime'"),
+    (("--compare", "numpy"), "--compare takes onnxruntime, openvino, litert; found 'numpy'"),
+    (("--threads", "0"), "--threads takes numbers from 1 to"),
+    (("--threads", "1,,2"), "--threads takes numbers from 1 to"),
+    (("--batch", "-1"), "--batch takes numbers from 1 to"),
+    (("--seconds", "nan"), "--seconds takes a number from 0 to 3600, found nan"),
+    (("--seconds", "-1"), "--seconds takes a number from 0 to 3600, found -1"),
+    (("--batch", "99999"), "--batch takes numbers from 1 to"),
+    (("--model", "a.onnx"), "--compare, which is missing"),
+    (("--compare", "litert", "--model", "a.onnx"), "litert needs --model FILE, with a file that ends in .tflite"),
+    (("--compare", "litert", "--model", "a.tflite"), "there is no file a.tflite"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BENCH_MISTAKES, ids=lambda item: "-".join(item)[:40])
+def test_bench_says_what_is_wrong_before_it_times(cvm, files, monkeypatch, arguments, message):
+    monkeypatch.setattr("cvm.bench.contest.find_spec", lambda package: object())
+    outcome = cvm("bench", "pair.cvm", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_bench_refuses_an_engine_that_is_not_installed(cvm, files, monkeypatch):
+    monkeypatch.setattr("cvm.bench.contest.find_spec", lambda package: None if package == "openvino" else object())
+    (files / "model.onnx").write_bytes(b"")
+    outcome = cvm("bench", "pair.cvm", "--compare", "openvino", "--model", "model.onnx")
+    assert outcome.code == 3
+    assert "openvino is not installed; install the extra: pip install 'cvm[bench]'" in outcome.err
