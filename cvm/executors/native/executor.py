@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,6 +93,7 @@ class Network:
         self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
         self.constants = self._constants.ctypes.data
+        self.plan = replace(made, constants=b"")
         self._free: list[_Memory] = [_Memory(self)]
 
     def __del__(self) -> None:
@@ -135,7 +138,7 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified
+        self._verified = verified.slim()
         self._machine = machine or _chosen()
         self._threads = threads or cores()
         self._program = verified.program
@@ -144,6 +147,7 @@ class NativeExecutor:
         self._lock = threading.Lock()
         self._outputs = returned(self._program, frozenset())
         self._main = self._network(self._outputs)
+        self._unused = True
 
     @property
     def machine(self) -> Machine:
@@ -169,6 +173,9 @@ class NativeExecutor:
         self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
+        if self._unused:
+            self._unused = False
+            _give_back()
         names = returned(self._program, capture) if capture else self._outputs
         network = self._network(names) if capture else self._main
         arrays = _plain(network, inputs, state)
@@ -224,6 +231,12 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
             found = [f"computed inside the kernel of {root}" if root else "no code: another view of its input"]
         lines.append(f"{', '.join(names)} = {node.op}: {'; '.join(found)}")
     return lines
+
+
+def _give_back() -> None:
+    """Let the C library return what verifying and planning took and freed, several times the size of the constants."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _chosen() -> Machine:
