@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,29 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
+if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
+
 __all__ = ["compile", "load", "run_op"]
 
 
-def compile(path: str | PathLike[str], quant: str | PathLike[str] | Literal[False] | None = None) -> Program:
+def compile(
+    path: str | PathLike[str],
+    quant: str | PathLike[str] | Literal[False] | None = None,
+    *,
+    bit_order: BitOrder = "lsb",
+) -> Program:
     """The integer program of an NNEF model: a folder, an archive of one, or a document.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
+    ``bit_order`` says from which end of a byte tensor files fill in items that are no whole bytes: "lsb" or "msb".
     Raises `CvmError` with the file, line and column of what is wrong.
     """
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
 
-    graph = nnef.load(path, quant)
+    graph = nnef.load(path, quant, bit_order=bit_order)
     try:
         return lower(graph)
     except CvmError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["macs", "open_program"]
@@ -15,8 +16,8 @@ __all__ = ["macs", "open_program"]
 _MAGIC = b"\x93\xabcvm-program"
 
 
-def open_program(path: Path) -> VerifiedProgram:
-    """The verified program in a file, or that of an NNEF model."""
+def open_program(path: Path, bit_order: BitOrder = "lsb") -> VerifiedProgram:
+    """The verified program in a file, or that of an NNEF model, whose tensor files are read in ``bit_order``."""
     from cvm.api import compile
     from cvm.program.files import load_verified
     from cvm.program.verifier import verify
@@ -24,7 +25,7 @@ def open_program(path: Path) -> VerifiedProgram:
     try:
         if path.suffix == ".cvm" or _is_program(path):
             return load_verified(path)
-        return verify(compile(path))
+        return verify(compile(path, bit_order=bit_order))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None

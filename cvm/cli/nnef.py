@@ -10,13 +10,13 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, Inputs, Json
+from cvm.cli.options import BitOrder, Cycles, Inputs, Json
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.frontends.nnef import Dialect
+    from cvm.frontends.nnef import CheckReports, Dialect
     from cvm.graph import QuantizedGraph
     from cvm.program.model import Input
 
@@ -58,32 +58,26 @@ def check(
         ),
     ],
     dialect: DialectName = "auto",
+    bit_order: BitOrder = "lsb",
     as_json: Json = False,
 ) -> int:
-    """Say of each path whether it is valid, and which rules it breaks otherwise.
+    """Say of each path whether it is valid, what it needs, and which rules it breaks otherwise.
 
     The exit code is 3 if one is not valid. A folder without any .dat file is a bare document; with one, all are needed.
     """
     from cvm.frontends import nnef
 
-    reports = nnef.check_paths(paths, dialect=_dialect(dialect))
-    document = reports.to_json()
-    results = document["results"]
-    code = 0 if all(result["valid"] for result in results) else _INVALID
-    return show(document, lambda console: _verdicts(console, results), as_json, code)
+    reports = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order)
+    code = 0 if reports.valid else _INVALID
+    return show(reports.to_json(), lambda console: _verdicts(console, reports), as_json, code)
 
 
-def _verdicts(console: Console, results: list[dict[str, Any]]) -> None:
-    for result in results:
-        if result["valid"]:
-            say(console, f"valid    {result['path']}: {len(result['shapes'])} tensors")
-            continue
-        for error in result["errors"]:
-            place = ":".join(str(part) for part in (result["path"], error["line"], error["column"]) if part is not None)
-            section = f", section {error['section']}" if error["section"] else ""
-            say(console, f"invalid  {place}: {error['message']} ({error['class']}{section})")
-            if error["excerpt"]:
-                say(console, error["excerpt"])
+def _verdicts(console: Console, reports: CheckReports) -> None:
+    for report in reports:
+        if report.valid:
+            say(console, f"valid    {report}")
+        for error in report.errors:
+            say(console, f"invalid  {error}")
 
 
 def flatten(
@@ -123,6 +117,7 @@ def run(
         bool, typer.Option("--statistics", help="Show extremes, mean and deviation of every tensor instead.")
     ] = False,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
     as_json: Json = False,
 ) -> int:
     """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
@@ -131,9 +126,9 @@ def run(
     from cvm.frontends import nnef
     from cvm.frontends.nnef import reference
 
-    graph = nnef.load(path)
+    graph = nnef.load(path, bit_order=bit_order)
     evaluator = reference.Reference(graph, pseudo_quantize)
-    feeds = read_inputs(inputs, _inputs(graph))
+    feeds = read_inputs(inputs, _inputs(graph), bit_order)
     if statistics:
         with working("evaluating"):
             found = reference.statistics(evaluator, feeds, cycles)

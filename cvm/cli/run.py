@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, Threads
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def command(
         str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
     ] = None,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
     as_json: Json = False,
 ) -> int:
     """Run a program, or a model compiled on the way.
@@ -52,9 +53,9 @@ def command(
 
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
-        verified = open_program(program)
+        verified = open_program(program, bit_order)
         session = Session(verified, executor, threads)
-        result = session.run(read_inputs(inputs, verified.program.inputs), captured, cycles)
+        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles)
     document = {
         "digest": verified.program.digest,
         "executor": session.executor,

@@ -33,12 +33,12 @@ from cvm.frontends.nnef.container import (
 )
 from cvm.frontends.nnef.declarations import is_library
 from cvm.frontends.nnef.dialects import required_dialect
-from cvm.frontends.nnef.faults import exhaustion, invalid, too_large, unsupported
+from cvm.frontends.nnef.faults import MAX_ERRORS, collected, exhaustion, invalid, too_large, unsupported
 from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
 from cvm.frontends.nnef.shapes import label_path
-from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor
+from cvm.frontends.nnef.tensor_file import BitOrder, ItemType, StoredTensor, TensorHeader, read_header, read_tensor
 from cvm.frontends.nnef.types import has_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatOperation, FlatTensor, NeededDialect, Value, concrete
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
@@ -70,6 +70,7 @@ def load_graph(
     limits: Limits,
     dialect: Dialect = "auto",
     lower: Collection[str] = (),
+    bit_order: BitOrder = "lsb",
 ) -> QuantizedGraph:
     """See `cvm.frontends.nnef.load`."""
     with exhaustion(str(path)):
@@ -78,7 +79,7 @@ def load_graph(
         quantizers = read_quantizers(container, quant, flat, limits).quantizers
         headers = read_headers(container, flat, limits)
         with exhaustion(container.origin(DOCUMENT)):
-            return _Builder(container, flat, quantizers, headers, limits).graph(digest)
+            return _Builder(container, flat, quantizers, headers, limits, bit_order).graph(digest)
 
 
 def read_flat(
@@ -148,30 +149,43 @@ def _file_of(operation: FlatOperation) -> str:
 def read_headers(container: Container, flat: FlatGraph, limits: Limits) -> Mapping[str, TensorHeader]:
     """The headers of the tensor files of all variables, by file, each of the shape that the document says.
 
-    Empty for a container without any tensor file; with one, all are required. No data is read.
+    Empty for a container without any tensor file; with one, all are required. No data is read. The error of the first
+    wrong file knows those of the others.
     """
     headers: dict[str, TensorHeader] = {}
     variables = [operation for operation in flat.operations if operation.name == "variable"]
     if not variables or not container.has_data():
         return MappingProxyType(headers)
+    errors: list[CvmError] = []
     for operation in variables:
-        name = _file_of(operation)
-        with exhaustion(container.origin(DOCUMENT)):
-            member = container.find(name)
-            if member is None:
-                message = f"there is no file {name!r} for this variable, but other variables have one"
-                raise invalid("container.data", message).at(
-                    line=operation.location.line, column=operation.location.column, op="variable"
-                )
-        with exhaustion(container.origin(name)):
-            header = read_header(member.head, member.size, limits, flat.allowed)
-            tensor = operation.results[0]
-            assert isinstance(tensor, FlatTensor)
-            if header.shape != tensor.shape:
-                message = f"the stored shape {list(header.shape)} is not {list(tensor.shape or ())} of the document"
-                raise invalid("tensor-file.shape", message).at(tensor=tensor.name)
-            headers[name] = header
+        try:
+            headers[_file_of(operation)] = _header(container, operation, limits, flat.allowed)
+        except CvmError as error:
+            errors.append(error)
+            if len(errors) == MAX_ERRORS:
+                break
+    if errors:
+        raise collected(errors)
     return MappingProxyType(headers)
+
+
+def _header(container: Container, operation: FlatOperation, limits: Limits, dialect: Dialect) -> TensorHeader:
+    """The header of the tensor file of one variable."""
+    name, (tensor,) = _file_of(operation), operation.results
+    assert isinstance(tensor, FlatTensor)
+    with exhaustion(container.origin(DOCUMENT)):
+        member = container.find(name)
+        if member is None:
+            message = f"there is no file {name!r} for this variable, but other variables have one"
+            raise invalid("container.data", message).at(
+                line=operation.location.line, column=operation.location.column, op="variable"
+            )
+    with exhaustion(container.origin(name)):
+        header = read_header(member.head, member.size, limits, dialect)
+        if header.shape != tensor.shape:
+            message = f"the stored shape {list(header.shape)} is not {list(tensor.shape or ())} of the document"
+            raise invalid("tensor-file.shape", message).at(tensor=tensor.name)
+        return header
 
 
 class _Builder:
@@ -184,12 +198,14 @@ class _Builder:
         quantizers: Mapping[str, Quantizer],
         headers: Mapping[str, TensorHeader],
         limits: Limits,
+        bit_order: BitOrder,
     ) -> None:
         self._container = container
         self._flat = flat
         self._quantizers = quantizers
         self._headers = headers
         self._limits = limits
+        self._bit_order: BitOrder = bit_order
         self._files: dict[str, StoredTensor] = {}
 
     def graph(self, digest: str) -> QuantizedGraph:
@@ -246,7 +262,7 @@ class _Builder:
                 member = self._container.find(name)
                 if member is None:
                     raise invalid("container.data", f"the file {name!r} has disappeared")
-                self._files[name] = read_tensor(member.read(), self._limits)
+                self._files[name] = read_tensor(member.read(), self._limits, self._bit_order)
             stored = self._files[name]
             values, item = stored.data.values, stored.header.item
             if values.shape != tensor.shape:

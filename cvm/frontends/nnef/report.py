@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from cvm.errors import CvmError, Location
@@ -24,7 +25,7 @@ from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_headers
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
-from cvm.frontends.nnef.tensor_file import TensorHeader, read_tensor
+from cvm.frontends.nnef.tensor_file import BitOrder, TensorHeader, read_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatTensor, NeededDialect
 from cvm.limits import Limits, require
 
@@ -32,6 +33,15 @@ __all__ = ["CheckReport", "CheckReports", "check_path", "read_document"]
 
 Shapes = dict[str, tuple[int, ...]]
 Edition = Literal["1.0.1", "provisional"]
+
+_NEEDS: Mapping[tuple[Edition | None, NeededDialect | None], str] = MappingProxyType(
+    {
+        ("1.0.1", "1.0.1"): "NNEF 1.0.1",
+        ("1.0.1", "khronos"): "NNEF 1.0.1 with what the dialect khronos adds",
+        ("provisional", None): "provisional NNEF 1.0",
+    }
+)
+"""What a reader must know, by edition and dialect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class CheckReport:
     When ``valid`` is false, ``class_`` names the kind of violation, ``section`` the section of NNEF 1.0.1 that has the
     rule, and ``error`` is the whole error; these are of the first of ``errors``. ``shapes`` has the tensors of the
     graph body whose shapes are known. ``edition`` is that of the document; for a provisional document sections are
-    those of the provisional specification. ``dialect`` is the one that a model of 1.0.1 needs.
+    those of the provisional specification. ``dialect`` is the one that a model, or a file of a model, needs.
     """
 
     path: str
@@ -69,10 +79,17 @@ class CheckReport:
             "message": self.message,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "errors": [error.to_json() for error in self.errors],
+            "edition": self.edition,
+            "dialect": self.dialect,
         }
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.errors)) if self.errors else f"{self.path}: valid"
+        if self.errors:
+            return "\n".join(map(str, self.errors))
+        needs = _NEEDS[self.edition, self.dialect]
+        if not self.shapes:
+            return f"{self.path}: {needs}"
+        return f"{self.path}: {needs}, {len(self.shapes)} tensor{'' if len(self.shapes) == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +130,15 @@ def _document(container: Container, limits: Limits) -> tuple[str, str]:
         return decode(member.read(), limits), origin
 
 
-def check_path(path: str | os.PathLike[str], quant: Quantization, limits: Limits, dialect: Dialect) -> CheckReport:
+def check_path(
+    path: str | os.PathLike[str],
+    quant: Quantization,
+    limits: Limits,
+    dialect: Dialect,
+    bit_order: BitOrder = "lsb",
+) -> CheckReport:
     """See `cvm.frontends.nnef.check`."""
-    examination = _Examination(str(path), limits, dialect)
+    examination = _Examination(str(path), limits, dialect, bit_order)
     with suppress(TooMany):
         _examine(examination, path, quant, limits)
     return examination.report()
@@ -177,9 +200,10 @@ class _AnyTensor(Mapping[str, FlatTensor]):
 class _Examination:
     """Collects what is found at one path."""
 
-    def __init__(self, path: str, limits: Limits, dialect: Dialect) -> None:
+    def __init__(self, path: str, limits: Limits, dialect: Dialect, bit_order: BitOrder) -> None:
         self._path = path
         self._dialect: Dialect = dialect
+        self._bit_order: BitOrder = bit_order
         self._limits = limits
         self._texts: dict[str, str] = {}
         self._shapes: Shapes = {}
@@ -204,6 +228,7 @@ class _Examination:
         for name, tensor in flat.exported.items():
             if tensor.shape is not None:
                 self._shapes[name] = tensor.shape
+        self._needed = flat.dialect
         if self.findings:
             return
         self._remember(container, quant)
@@ -233,13 +258,15 @@ class _Examination:
     def tensor(self, path: Path) -> None:
         """A tensor file by itself, items included."""
         require("archive_bytes", path.stat().st_size, self._limits.archive_bytes, f"bytes of {path.name}")
-        header = read_tensor(path.read_bytes(), self._limits, dialect=self._dialect).header
+        header = read_tensor(path.read_bytes(), self._limits, self._bit_order, self._dialect).header
+        self._edition, self._needed = "1.0.1", "khronos" if header.item.added else "1.0.1"
         self._shapes[path.stem] = header.shape
 
     def quantization(self, path: Path) -> None:
         """A quantization file by itself: all but the names of its tensors."""
         text = self._texts[str(path)] = decode(read_text_file(path, self._limits), self._limits)
-        read_quantization(text, FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect), self._limits)
+        graph = FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect)
+        self._edition, self._needed = "1.0.1", read_quantization(text, graph, self._limits).dialect
 
     def report(self) -> CheckReport:
         """All that was found, the first error first."""

@@ -195,9 +195,10 @@ def read_tensor(
         bit_order = "msb"
     padding = -header.count * header.bits % 8
     if padding:
-        used = data[-1] >> (8 - padding) if bit_order == "lsb" else data[-1] & ((1 << padding) - 1)
-        if used:
-            raise malformed("tensor-file.padding", "the bits after the last item are not zero")
+        unused = {"lsb": data[-1] >> (8 - padding), "msb": data[-1] & ((1 << padding) - 1)}
+        if unused[bit_order]:
+            other = "" if all(unused.values()) else "; in the other bit order they are"
+            raise malformed("tensor-file.padding", f"the bits after the last item are not zero{other}")
     if header.item is ItemType.FLOAT:
         values: npt.NDArray[Any] = np.frombuffer(data, f"<f{header.bits // 8}", offset=HEADER_BYTES)
         return StoredTensor(header, TensorData(values.reshape(header.shape)))
