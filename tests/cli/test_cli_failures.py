@@ -98,11 +98,13 @@ def broken(files):
 
 
 def explained(outcome, words):
-    """One clear paragraph, that says what and where, on stderr and in the document."""
+    """One clear paragraph, that says what and where, on stderr and in the document; then the rule and the line."""
     assert words in outcome.err
     assert outcome.err.startswith("cvm: ")
     assert "\n\n" not in outcome.err
-    assert outcome.err.count("\n") <= 2
+    lines = outcome.err.splitlines()
+    assert len([line for line in lines if not line.startswith((" ", "("))]) <= 2
+    assert len(lines) <= 4
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=named)

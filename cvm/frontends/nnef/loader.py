@@ -32,6 +32,7 @@ from cvm.frontends.nnef.container import (
     read_text_file,
 )
 from cvm.frontends.nnef.declarations import is_library
+from cvm.frontends.nnef.diagnosis import explained
 from cvm.frontends.nnef.dialects import required_dialect
 from cvm.frontends.nnef.faults import MAX_ERRORS, collected, exhaustion, invalid, too_large, unsupported
 from cvm.frontends.nnef.flatten import flatten_document
@@ -75,17 +76,18 @@ def load_graph(
     """See `cvm.frontends.nnef.load`."""
     with exhaustion(str(path)):
         container = open_container(path, limits)
-        flat, digest = read_flat(container, limits, dialect, lower)
+        flat, text = read_flat(container, limits, dialect, lower)
         quantizers = read_quantizers(container, quant, flat, limits).quantizers
         headers = read_headers(container, flat, limits)
-        with exhaustion(container.origin(DOCUMENT)):
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        with exhaustion(container.origin(DOCUMENT)), explained(text):
             return _Builder(container, flat, quantizers, headers, limits, bit_order).graph(digest)
 
 
 def read_flat(
     container: Container, limits: Limits, dialect: Dialect = "auto", lower: Collection[str] = ()
 ) -> tuple[FlatGraph, str]:
-    """The flattened document of a container and the SHA-256 of its text.
+    """The flattened document of a container, and its text.
 
     The graph knows the dialect of the document, and the one that is allowed for the whole model.
     """
@@ -93,11 +95,12 @@ def read_flat(
         member = container.find(DOCUMENT)
         if member is None:
             raise invalid("container.document", f"there is no {DOCUMENT}")
-        data = _text(member, limits)
-        document = parse_document(decode(data, limits), limits)
-        needed = required_dialect(document, dialect)
-        flat = flatten_document(document, check_document(document), limits, lower)
-        return replace(flat, dialect=needed, allowed=dialect), hashlib.sha256(data).hexdigest()
+        text = decode(_text(member, limits), limits)
+        with explained(text):
+            document = parse_document(text, limits)
+            needed = required_dialect(document, dialect)
+            flat = flatten_document(document, check_document(document), limits, lower)
+        return replace(flat, dialect=needed, allowed=dialect), text
 
 
 @contextmanager
@@ -127,12 +130,18 @@ def read_quantizers(container: Container, quant: Quantization, flat: FlatGraph, 
         return QuantizationInfo()
     if quant is not None:
         with exhaustion(str(quant)):
-            return read_quantization(decode(read_text_file(quant, limits), limits), flat, limits)
+            return _read_quantization(read_text_file(quant, limits), flat, limits)
     with exhaustion(container.origin(QUANTIZATION)):
         member = container.find(QUANTIZATION)
         if member is None:
             return QuantizationInfo()
-        return read_quantization(decode(_text(member, limits), limits), flat, limits)
+        return _read_quantization(_text(member, limits), flat, limits)
+
+
+def _read_quantization(data: bytes, flat: FlatGraph, limits: Limits) -> QuantizationInfo:
+    text = decode(data, limits)
+    with explained(text):
+        return read_quantization(text, flat, limits)
 
 
 def needed_dialect(flat: FlatGraph, info: QuantizationInfo, headers: Mapping[str, TensorHeader]) -> NeededDialect:

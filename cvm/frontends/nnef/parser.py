@@ -75,7 +75,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - data.rfind(b"\n", 0, error.start)
+        column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8")) + 1
         message = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
         raise Malformed("nnef.lexical.encoding", message, Location(line=line, column=column)) from None
 

@@ -218,7 +218,9 @@ class _Examination:
         if provisional.is_provisional(text):
             self._edition = "provisional"
             with exhaustion(origin):
-                self._shapes.update(provisional.check_text(text, self._limits))
+                self._shapes.update(provisional.examine_text(text, self.findings, self._limits))
+            for error in self.findings:
+                error.at(file=origin)
             return
         self._edition = "1.0.1"
         with exhaustion(origin):

@@ -12,7 +12,7 @@ from cvm.frontends import nnef
 from cvm.frontends.nnef.checker import check_document
 from cvm.frontends.nnef.diagnosis import Diagnosis, diagnose, excerpt
 from cvm.frontends.nnef.faults import KINDS, MAX_ERRORS, SECTIONS
-from cvm.frontends.nnef.parser import parse_document
+from cvm.frontends.nnef.parser import decode, parse_document
 from tests.frontends.nnef.documents import error_of, flat, flatten_text, graph
 
 
@@ -232,3 +232,33 @@ def test_verdicts_keep_their_classes() -> None:
     assert isinstance(
         error_of(lambda: flatten_text(graph("y = x * scalar(length_of([1] * 99999999));"))), LimitExceeded
     )
+
+
+def test_an_error_of_loading_has_its_rule_excerpt_and_invocations_as_notes(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    path.write_text(graph("y = outer(x, n = [7]);", fragments=FRAGMENTS))
+    error = error_of(lambda: nnef.load(path))
+    (note,) = error.__notes__
+    rule, source, caret, *steps = note.splitlines()
+    assert rule == "(argument, shapes, section 4.5.1)"
+    assert source[caret.index("^") :] == "reshape(x, shape = n); }"
+    assert steps == ["  in fragment inner, invoked at 4:82", "  in fragment outer, invoked at 11:9"]
+    path.write_text(graph("a = foo(x); b = bar(x); y = baz(x);"))
+    error = error_of(lambda: nnef.load(path))
+    assert [len(each.__notes__) for each in error.errors] == [2, 1, 1]
+    assert error.__notes__[1] == "and 2 more errors, which `cvm nnef check` lists"
+
+
+def test_an_error_in_a_quantization_file_shows_its_line(tmp_path: Path) -> None:
+    (tmp_path / "graph.nnef").write_text(flat("y = relu(x);"))
+    (tmp_path / "graph.quant").write_text("# two wrong lines\n'z': foo(a = 1);\n'x': foo(a = 1);\n")
+    for quant in (None, tmp_path / "graph.quant"):
+        error = error_of(lambda quant=quant: nnef.load(tmp_path, quant))  # type: ignore[misc]
+        assert [each.location.line for each in error.errors] == [2, 3]
+        assert error.__notes__[0].splitlines()[1:] == ["    2 | 'z': foo(a = 1);", "      | ^"]
+    assert [each.location.line for each in nnef.check(tmp_path).errors] == [2, 3]
+
+
+def test_the_column_of_a_wrong_byte_counts_characters() -> None:
+    error = error_of(lambda: decode(b"version 1.0;\n# \xc3\xa4\xc3\xb6 \xff\n"))
+    assert (error.location.line, error.location.column) == (2, 6)
