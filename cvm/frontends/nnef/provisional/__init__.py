@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.checker import Findings, TooMany, identifiers_of
+from cvm.frontends.nnef.comments import attached
 from cvm.frontends.nnef.faults import collected
 from cvm.frontends.nnef.parser import is_provisional
 from cvm.frontends.nnef.propagation import dependent, evaluated
@@ -74,11 +75,12 @@ def flat_form(text: str, limits: Limits = DEFAULT) -> FlatGraph:
 
 
 def upgrade_text(text: str, limits: Limits = DEFAULT) -> str:
-    """The text of a document of 1.0.1 that means the same as a provisional one.
+    """The text of a document of 1.0.1 that means the same as a provisional one, with its comments.
 
     Raises the errors of `check_text`, and `Unsupported` for what 1.0.1 cannot say.
     """
-    return upgrade_document(_check(text, limits), limits)
+    checked = _check(text, limits)
+    return upgrade_document(checked, attached(text, checked.document), limits)
 
 
 def _check(text: str, limits: Limits) -> Checked:
