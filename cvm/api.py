@@ -24,18 +24,20 @@ def compile(
     quant: str | PathLike[str] | Literal[False] | None = None,
     *,
     bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> Program:
     """The integer program of an NNEF model: a folder, an archive of one, or a document.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
-    ``bit_order`` says from which end of a byte tensor files fill in items that are no whole bytes: "lsb" or "msb".
+    ``bit_order`` says from which end of a byte tensor files fill in items that are no whole bytes: "lsb" or "msb";
+    ``variant`` is the further extension, as in ``filter.dat.q8``, of the tensor files to use where there are such.
     Raises `CvmError` with the file, line and column of what is wrong.
     """
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
 
-    graph = nnef.load(path, quant, bit_order=bit_order)
+    graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
         return lower(graph)
     except CvmError as error:

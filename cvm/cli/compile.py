@@ -10,7 +10,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Json
+from cvm.cli.options import BitOrder, Json, Variant
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def command(
     ] = None,
     no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
     bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     as_json: Json = False,
 ) -> int:
     """Compile an NNEF model to an integer program.
@@ -50,7 +51,7 @@ def command(
     if quant is not None and no_quant:
         raise Usage("--quant and --no-quant exclude each other")
     with working("compiling"):
-        verified = verify(cvm.compile(model, False if no_quant else quant, bit_order=bit_order))
+        verified = verify(cvm.compile(model, False if no_quant else quant, bit_order=bit_order, variant=variant))
     document = report(verified)
     if output is not None:
         data = verified.program.to_bytes()

@@ -10,7 +10,7 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, Inputs, Json
+from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Variant
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def check(
     ],
     dialect: DialectName = "auto",
     bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     as_json: Json = False,
 ) -> int:
     """Say of each path whether it is valid, what it needs, and which rules it breaks otherwise.
@@ -67,7 +68,7 @@ def check(
     """
     from cvm.frontends import nnef
 
-    reports = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order)
+    reports = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order, variant=variant)
     code = 0 if reports.valid else _INVALID
     return show(reports.to_json(), lambda console: _verdicts(console, reports), as_json, code)
 
@@ -118,6 +119,7 @@ def run(
     ] = False,
     cycles: Cycles = False,
     bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     as_json: Json = False,
 ) -> int:
     """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
@@ -126,7 +128,7 @@ def run(
     from cvm.frontends import nnef
     from cvm.frontends.nnef import reference
 
-    graph = nnef.load(path, bit_order=bit_order)
+    graph = nnef.load(path, bit_order=bit_order, variant=variant)
     evaluator = reference.Reference(graph, pseudo_quantize)
     feeds = read_inputs(inputs, _inputs(graph), bit_order)
     if statistics:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-__all__ = ["BitOrder", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "Threads"]
+__all__ = ["BitOrder", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "Threads", "Variant"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -50,6 +50,15 @@ BitOrder: TypeAlias = Annotated[
         parser=_bit_order,
         help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
         "bit, or the most significant. The format does not say.",
+    ),
+]
+
+Variant: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        metavar="EXTENSION",
+        help="The version of the weights to use where a variable has one: the file LABEL.dat.EXTENSION.",
     ),
 ]
 

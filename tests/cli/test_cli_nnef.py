@@ -112,3 +112,25 @@ def test_codes_of_a_tensor_file_are_numbers_for_inputs_without_their_quantiser(c
     assert cvm("compile", "net.nnef", "--quant", "net.quant", "-o", "m.cvm").code == 0
     assert cvm("run", "m.cvm", "-i", "x.dat", "--capture", "all", "--codes", "-o", "y.npz").code == 0
     assert np.load("y.npz")["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_version_of_the_weights_can_be_chosen(cvm, files):
+    (files / "model").mkdir()
+    (files / "model" / "graph.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n"
+        "  w = variable(shape = [1], label = 'w');\n  y = mul(x, w);\n}\n"
+    )
+    lines = [f"'{name}': linear_quantize(min = 0.0, max = 15.0, bits = 4);" for name in "xy"]
+    (files / "model" / "graph.quant").write_text("\n".join(lines))
+    for name, value in (("w.dat", 2.0), ("w.dat.new", 3.0)):
+        (files / "model" / name).write_bytes(write_tensor(np.array([value])))
+    np.save("x.npy", np.array([2.0]))
+    for options, expected in (((), 4.0), (("--variant", "new"), 6.0)):
+        assert cvm("nnef", "check", "model", *options).code == 0
+        assert cvm("nnef", "run", "model", "-i", "x.npy", "-o", "y.npz", *options).code == 0
+        assert np.load("y.npz")["y"].tolist() == [expected]
+        assert cvm("compile", "model", "-o", "m.cvm", *options).code == 0
+        assert cvm("run", "m.cvm", "-i", "x.npy", "-o", "y.npz").code == 0
+        assert np.load("y.npz")["y"].tolist() == [expected]
+    assert "container.variant" in cvm("compile", "model", "--variant", "old").err
+    assert cvm("nnef", "check", "model", "--variant", "old").code == 3

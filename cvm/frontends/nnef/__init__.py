@@ -67,6 +67,7 @@ def load(
     dialect: Dialect = "auto",
     lower: Collection[str] = (),
     bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> QuantizedGraph:
     """Read a model: a folder, a ``.tar`` or ``.tgz``, or a single document.
 
@@ -74,11 +75,12 @@ def load(
     False. Operations of NNEF 1.0.1 chapter 4 are whole, but for the compound ones (`compound_operations`) named in
     ``lower``, which are expanded by their definitions; fragments of the document are expanded; every operation has all
     of its parameters, defaults resolved. ``bit_order`` is that of the tensor files (`read_tensor`), one for all of a
-    model. Variables have their data unless the container has no tensor file at all.
+    model; ``variant`` the further extension, as in ``filter.dat.q8``, of those to use where a variable has one
+    (section 5.1). Variables have their data unless the container has no tensor file at all.
 
     Raises `Malformed`, `Invalid`, `Unsupported` or `LimitExceeded`, with file, line and column.
     """
-    return load_graph(path, quant, limits, dialect, lower, bit_order)
+    return load_graph(path, quant, limits, dialect, lower, bit_order, variant)
 
 
 def flatten(
@@ -104,6 +106,7 @@ def check(
     *,
     dialect: Dialect = "auto",
     bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> CheckReport:
     """The verdict on a model (chapter 6), shapes, quantisation and headers of tensor files included.
 
@@ -111,7 +114,7 @@ def check(
     file by itself. Reads no weights of a model and raises nothing: what is wrong, all of it that is independent, stands
     in the report.
     """
-    return check_path(path, quant, limits, dialect, bit_order)
+    return check_path(path, quant, limits, dialect, bit_order, variant)
 
 
 def check_paths(
@@ -121,9 +124,10 @@ def check_paths(
     *,
     dialect: Dialect = "auto",
     bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> CheckReports:
     """The verdicts on many paths, each as `check` gives it."""
-    return CheckReports(tuple(check_path(path, quant, limits, dialect, bit_order) for path in paths))
+    return CheckReports(tuple(check_path(path, quant, limits, dialect, bit_order, variant) for path in paths))
 
 
 def upgrade(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:

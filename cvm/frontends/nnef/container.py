@@ -7,6 +7,7 @@ is read as a stream. Nothing is extracted, and no link is followed out of a fold
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 DOCUMENT, QUANTIZATION = "graph.nnef", "graph.quant"
+_VARIANT = re.compile(r"[A-Za-z0-9_.-]+")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -58,15 +60,21 @@ class Container(Protocol):
         ...
 
 
-def open_container(path: str | os.PathLike[str], limits: Limits = DEFAULT, weights: bool = True) -> Container:
+def open_container(
+    path: str | os.PathLike[str], limits: Limits = DEFAULT, weights: bool = True, variant: str | None = None
+) -> Container:
     """The container at ``path``; the path itself may be a link.
 
-    Without ``weights`` an archive is read for its texts and the headers of its tensors only. Raises `Malformed`,
+    Without ``weights`` an archive is read for its texts and the headers of its tensors only; tensor files of a
+    ``variant`` have that as their further extension. Raises `Malformed`,
     `Invalid` or `LimitExceeded` for archives that are not in order; `OSError` for files that cannot be read.
     """
     root = Path(path)
     if "\0" in str(root):
         raise invalid("container.name", "the path has a NUL character")
+    if variant is not None and not _VARIANT.fullmatch(variant):
+        message = f"a variant is the end of a file's name, of the characters of labels; found {variant[:80]!r}"
+        raise invalid("container.variant", message)
     if root.is_dir():
         return _Folder(root, limits)
     with root.open("rb") as file:
@@ -74,12 +82,13 @@ def open_container(path: str | os.PathLike[str], limits: Limits = DEFAULT, weigh
         if not is_archive(head, root.name):
             return _Single(root, limits)
         file.seek(0)
+        suffixes = (".dat",) if variant is None else (".dat", f".dat.{variant}")
         members: dict[str, Member] = {}
         for member in read_archive(file, limits):
             if member.name in (DOCUMENT, QUANTIZATION):
                 require("text_bytes", member.size, limits.text_bytes, f"bytes of {member.name}")
                 members[member.name] = _in_memory(member.read(member.size))
-            elif member.name.endswith(".dat"):
+            elif member.name.endswith(suffixes):
                 members[member.name] = _data_member(member, limits, weights)
         return _Archive(root, members)
 

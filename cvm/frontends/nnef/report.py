@@ -21,12 +21,13 @@ from cvm.frontends.nnef.checker import Findings, TooMany
 from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, read_text_file
 from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, Diagnosis, diagnose
 from cvm.frontends.nnef.faults import SECTIONS, exhaustion, invalid
-from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_headers, read_quantizers
+from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_quantizers
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
-from cvm.frontends.nnef.tensor_file import BitOrder, TensorHeader, read_tensor
+from cvm.frontends.nnef.tensor_file import BitOrder, read_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatTensor, NeededDialect
+from cvm.frontends.nnef.weights import TensorFile, find_tensor_files
 from cvm.limits import Limits, require
 
 __all__ = ["CheckReport", "CheckReports", "check_path", "read_document"]
@@ -136,9 +137,10 @@ def check_path(
     limits: Limits,
     dialect: Dialect,
     bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> CheckReport:
     """See `cvm.frontends.nnef.check`."""
-    examination = _Examination(str(path), limits, dialect, bit_order)
+    examination = _Examination(str(path), limits, dialect, bit_order, variant)
     with suppress(TooMany):
         _examine(examination, path, quant, limits)
     return examination.report()
@@ -149,7 +151,7 @@ def _examine(examination: _Examination, path: str | os.PathLike[str], quant: Qua
         with exhaustion(str(path)):
             kind = _kind(Path(path))
             if kind is None:
-                examination.model(open_container(path, limits, weights=False), quant)
+                examination.model(open_container(path, limits, False, examination.variant), quant)
             else:
                 kind(examination, Path(path))
     except CvmError as error:
@@ -200,10 +202,11 @@ class _AnyTensor(Mapping[str, FlatTensor]):
 class _Examination:
     """Collects what is found at one path."""
 
-    def __init__(self, path: str, limits: Limits, dialect: Dialect, bit_order: BitOrder) -> None:
+    def __init__(self, path: str, limits: Limits, dialect: Dialect, bit_order: BitOrder, variant: str | None) -> None:
         self._path = path
         self._dialect: Dialect = dialect
         self._bit_order: BitOrder = bit_order
+        self.variant = variant
         self._limits = limits
         self._texts: dict[str, str] = {}
         self._shapes: Shapes = {}
@@ -234,16 +237,16 @@ class _Examination:
         if self.findings:
             return
         self._remember(container, quant)
-        info, headers = QuantizationInfo(), dict[str, TensorHeader]()
+        info, files = QuantizationInfo(), dict[str, TensorFile]()
         try:
             info = read_quantizers(container, quant, flat, self._limits)
         except CvmError as error:
             self.findings.add(error)
         try:
-            headers.update(read_headers(container, flat, self._limits))
+            files.update(find_tensor_files(container, flat, self._limits, self.variant))
         except CvmError as error:
             self.findings.add(error)
-        self._needed = needed_dialect(flat, info, headers)
+        self._needed = needed_dialect(flat, info, files)
 
     def _remember(self, container: Container, quant: Quantization) -> None:
         """Keep the text of the quantization file for the excerpts of its errors."""

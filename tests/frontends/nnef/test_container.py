@@ -135,6 +135,81 @@ def test_checking_reads_headers_but_no_weights(tmp_path: Path) -> None:
     assert nnef.check(write(tmp_path / "m.tgz", gzip.compress(tar_bytes(FILES | {"fc/w.dat": bad})))).valid
 
 
+SHARING = flat(
+    "f = variable(shape = [2], label = 'A/W'); g = variable(shape = [2], label = 'a/w'); y = add(f, g);"
+).encode()
+ONE, OTHER = (nnef.write_tensor(np.array([1.0, last])) for last in (2.0, 3.0))
+
+
+@pytest.mark.parametrize("form", ["folder", "tgz"])
+@pytest.mark.parametrize("names", [["A/W.dat"], ["a/w.dat"], ["A/W.dat", "a/w.dat"]])
+def test_labels_that_differ_in_case_share_the_file_of_any_spelling(tmp_path: Path, form: str, names: list[str]) -> None:
+    files = {"graph.nnef": SHARING, **dict.fromkeys(names, ONE)}
+    path = (
+        write_folder(tmp_path, files)
+        if form == "folder"
+        else write(tmp_path / "m.tgz", gzip.compress(tar_bytes(files)))
+    )
+    assert nnef.check(path).valid
+    model = nnef.load(path)
+    for name in ("f", "g"):
+        data = model.tensors[name].data
+        assert data is not None
+        assert data.values.tolist() == [1.0, 2.0]
+    nnef.save(model, tmp_path / "saved")
+    again = nnef.load(tmp_path / "saved").tensors["g"].data
+    assert again is not None
+    assert again.values.tolist() == [1.0, 2.0]
+
+
+def test_labels_that_share_their_data_cannot_have_two_files_that_differ(tmp_path: Path) -> None:
+    files = {"graph.nnef": SHARING, "A/W.dat": ONE, "a/w.dat": OTHER}
+    error = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files))))
+    assert error.code == "nnef.container.shared"
+    assert (error.location.file or "").endswith("a/w.dat")
+    files["z.dat"] = files.pop("A/W.dat")
+    del files["a/w.dat"]
+    errors = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files)))).errors
+    assert [error.code for error in errors] == ["nnef.container.data"] * 2
+    assert len(nnef.check(tmp_path / "m.tar").errors) == 2
+
+
+def test_a_label_may_end_in_what_is_the_extension_of_another(tmp_path: Path) -> None:
+    text = flat("f = variable(shape = [2], label = 'w'); g = variable(shape = [2], label = 'w.dat'); y = add(f, g);")
+    model = nnef.load(write_folder(tmp_path, {"graph.nnef": text.encode(), "w.dat": ONE, "w.dat.dat": OTHER}))
+    values = [tensor.data.values.tolist() for tensor in model.tensors.values() if tensor.data is not None]
+    assert values == [[1.0, 2.0], [1.0, 3.0]]
+
+
+@pytest.mark.parametrize("form", ["folder", "tgz"])
+def test_a_version_of_the_data_is_taken_by_its_extension(tmp_path: Path, form: str) -> None:
+    """Section 5.1: different versions of the same data have additional extensions after ``.dat``."""
+    text = flat("f = variable(shape = [2], label = 'a/f'); g = variable(shape = [2], label = 'g'); y = add(f, g);")
+    codes = nnef.write_tensor(np.array([0, 3], np.uint8), 2, nnef.ItemType.LINEAR, 0.0, 3.0)
+    files = {"graph.nnef": text.encode(), "a/f.dat": ONE, "a/f.dat.2bit": codes, "g.dat": OTHER, "a/f.dat.old": b"N"}
+    path = (
+        write_folder(tmp_path, files)
+        if form == "folder"
+        else write(tmp_path / "m.tgz", gzip.compress(tar_bytes(files)))
+    )
+
+    def contents(variant: str | None) -> list[list[float]]:
+        assert nnef.check(path, variant=variant).valid
+        tensors = nnef.load(path, variant=variant).tensors
+        return [tensor.data.values.tolist() for tensor in tensors.values() if tensor.data is not None]
+
+    assert contents(None) == [[1.0, 2.0], [1.0, 3.0]]
+    assert contents("2bit") == [[0, 3], [1.0, 3.0]]
+    for variant, code in (
+        ("8bit", "container.variant"),
+        ("old", "tensor-file.truncated"),
+        ("../x", "container.variant"),
+        ("", "container.variant"),
+    ):
+        assert error_of(lambda v=variant: nnef.load(path, variant=v)).code == f"nnef.{code}"  # type: ignore[misc]
+        assert nnef.check(path, variant=variant).errors[0].code == f"nnef.{code}"
+
+
 def test_codes_belong_to_the_quantiser_of_the_quantization_file(tmp_path: Path) -> None:
     codes = nnef.write_tensor(np.array([[0, 15, 3]], np.uint8), 8, nnef.ItemType.UNSIGNED_CODE)
     quant = b'"f": linear_quantize(min = 0.0, max = 1.5, bits = 4);'
