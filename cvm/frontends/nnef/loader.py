@@ -96,7 +96,7 @@ def read_flat(
         if member is None:
             raise invalid("container.document", f"there is no {DOCUMENT}")
         text = decode(_text(member, limits), limits)
-        with explained(text):
+        with explained(text), without_collection():
             document = parse_document(text, limits)
             needed = required_dialect(document, dialect)
             flat = flatten_document(document, check_document(document), limits, lower)

@@ -21,7 +21,7 @@ from cvm.frontends.nnef.checker import Findings, TooMany
 from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, read_text_file
 from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, Diagnosis, diagnose
 from cvm.frontends.nnef.faults import SECTIONS, exhaustion, invalid
-from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_quantizers
+from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_quantizers, without_collection
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
@@ -226,7 +226,7 @@ class _Examination:
                 error.at(file=origin)
             return
         self._edition = "1.0.1"
-        with exhaustion(origin):
+        with exhaustion(origin), without_collection():
             flat = propagate(parse_document(text, self._limits), self.findings, self._limits, self._dialect)
         for error in self.findings:
             error.at(file=origin)

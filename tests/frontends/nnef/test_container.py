@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +134,24 @@ def test_checking_reads_headers_but_no_weights(tmp_path: Path) -> None:
     bad = nnef.write_tensor(np.array([[np.nan, 0, 0]], np.float32))
     assert nnef.check(write_folder(tmp_path, FILES | {"fc/w.dat": bad})).valid
     assert nnef.check(write(tmp_path / "m.tgz", gzip.compress(tar_bytes(FILES | {"fc/w.dat": bad})))).valid
+
+
+def test_checking_does_not_read_weights_of_any_size(tmp_path: Path) -> None:
+    """A quarter of a GiB of weights, most of it a hole in the file, costs a check and a print nothing."""
+    count = 2**26
+    text = flat(f"f = variable(shape = [{count}], label = 'w'); y = add(x, f);", shape="[1]")
+    header = bytearray(nnef.write_tensor(np.zeros(1, np.float32))[:128])
+    header[4:8] = (4 * count).to_bytes(4, "little")
+    header[12:16] = count.to_bytes(4, "little")
+    write_folder(tmp_path, {"graph.nnef": text.encode(), "w.dat": bytes(header)})
+    os.truncate(tmp_path / "w.dat", 128 + 4 * count)
+    tracemalloc.start()
+    try:
+        assert nnef.check(tmp_path).valid
+        assert "variable" in nnef.flatten(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 SHARING = flat(
