@@ -17,11 +17,15 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Literal
 
+from cvm.frontends.nnef.checker import Findings
 from cvm.frontends.nnef.container import open_container
 from cvm.frontends.nnef.declarations import compound_operations
-from cvm.frontends.nnef.faults import exhaustion
+from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, explained
+from cvm.frontends.nnef.faults import collected, exhaustion
 from cvm.frontends.nnef.loader import load_graph, read_flat
+from cvm.frontends.nnef.parser import parse_document
 from cvm.frontends.nnef.printer import print_graph
+from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.provisional import is_provisional, upgrade_text
 from cvm.frontends.nnef.report import CheckReport, CheckReports, check_path, read_document
 from cvm.frontends.nnef.tensor_file import (
@@ -133,9 +137,16 @@ def check_paths(
 def upgrade(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
     """The text of a document of NNEF 1.0.1 that means the same as the provisional document at ``path``.
 
-    A document that is none is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a provisional
-    document that is not valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
+    One of 1.0.1 is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a document that is not
+    valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
     """
     text, origin = read_document(path, limits)
-    with exhaustion(origin):
-        return upgrade_text(text, limits) if is_provisional(text) else text
+    if is_provisional(text):
+        with exhaustion(origin), explained(text, PROVISIONAL_SECTIONS):
+            return upgrade_text(text, limits)
+    with exhaustion(origin), explained(text):
+        findings = Findings()
+        propagate(parse_document(text, limits), findings, limits)
+        if findings:
+            raise collected(findings)
+    return text

@@ -27,12 +27,14 @@ __all__ = [
     "Member",
     "memory_container",
     "open_container",
+    "open_file",
     "read_text_file",
 ]
 
 DOCUMENT, QUANTIZATION = "graph.nnef", "graph.quant"
 _VARIANT = re.compile(r"[A-Za-z0-9_.-]+")
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def open_container(
         raise invalid("container.variant", message)
     if root.is_dir():
         return _Folder(root, limits)
-    with root.open("rb") as file:
+    with open_file(root) as file:
         head = file.read(512)
         if not is_archive(head, root.name):
             return _Single(root, limits)
@@ -204,18 +206,26 @@ class _Folder:
         return str(self._root / name)
 
 
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; a pipe or a device, which may block or never end, is `Invalid`."""
+    return _regular(os.open(path, _FLAGS), os.path.basename(path))
+
+
 def _open_regular(path: Path, name: str) -> BinaryIO:
     """Open a file that has just been listed, unless it has become a link or a special file since."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | _NO_FOLLOW), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    return _regular(os.open(path, _FLAGS | _NO_FOLLOW), name)
+
+
+def _regular(descriptor: int, name: str) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise invalid("container.special", f"{name!r} is not a regular file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_text_file(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> bytes:
     """The bytes of a text file, at most as many as the limit on text."""
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         data = file.read(limits.text_bytes + 1)
     require("text_bytes", len(data), limits.text_bytes, f"bytes of {Path(path).name}")
     return data

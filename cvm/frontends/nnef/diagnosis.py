@@ -118,13 +118,13 @@ def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, st
 
 
 @contextmanager
-def explained(text: str) -> Iterator[None]:
+def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[None]:
     """Give errors in a text a note (`BaseException.add_note`) with the rule, the excerpt and the invocations."""
     try:
         yield
     except CvmError as error:
         for each in error.errors:
-            found = diagnose(each, text)
+            found = diagnose(each, text, sections)
             each.add_note("\n".join([f"({found.rule})", *found.context]))
         if error.others:
             more = len(error.others)

@@ -18,7 +18,7 @@ from cvm.errors import CvmError, Location
 from cvm.frontends.nnef import provisional
 from cvm.frontends.nnef.archive import is_archive
 from cvm.frontends.nnef.checker import Findings, TooMany
-from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, read_text_file
+from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, open_file, read_text_file
 from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, Diagnosis, diagnose
 from cvm.frontends.nnef.faults import SECTIONS, exhaustion, invalid
 from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_quantizers, without_collection
@@ -164,7 +164,7 @@ def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
         raise invalid("container.name", "the path has a NUL character")
     if path.is_dir():
         return None
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(512)
     if is_archive(head, path.name):
         return None
@@ -262,8 +262,10 @@ class _Examination:
 
     def tensor(self, path: Path) -> None:
         """A tensor file by itself, items included."""
-        require("archive_bytes", path.stat().st_size, self._limits.archive_bytes, f"bytes of {path.name}")
-        header = read_tensor(path.read_bytes(), self._limits, self._bit_order, self._dialect).header
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            require("archive_bytes", size, self._limits.archive_bytes, f"bytes of {path.name}")
+            header = read_tensor(file.read(), self._limits, self._bit_order, self._dialect).header
         self._edition, self._needed = "1.0.1", "khronos" if header.item.added else "1.0.1"
         self._shapes[path.stem] = header.shape
 

@@ -316,6 +316,19 @@ def test_special_files_in_a_folder_do_not_block(tmp_path: Path) -> None:
     assert error_of(lambda: nnef.load(tmp_path)).code == "nnef.container.special"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["pipe", "pipe.dat", "pipe.quant", "pipe.tgz"])
+def test_a_path_that_is_no_file_does_not_block(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    os.mkfifo(path)
+    report = nnef.check(path)
+    assert report.errors[0].code == "nnef.container.special"
+    for action in (nnef.load, nnef.flatten, nnef.upgrade):
+        assert error_of(lambda action=action: action(path)).code == "nnef.container.special"
+    document = write(tmp_path / "graph.nnef", DOCUMENT)
+    assert error_of(lambda: nnef.load(document, quant=path)).code == "nnef.container.special"
+
+
 BOMBS = [
     ("members", tar_bytes({f"f{i}": b"" for i in range(50)}), Limits("test", archive_members=20), "archive_members"),
     ("bytes", tar_bytes({"a": bytes(5000)}), Limits("test", archive_bytes=4000), "archive_bytes"),
