@@ -5,9 +5,10 @@ Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -113,8 +114,16 @@ def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, st
         error.message,
         error.expected,
         shown,
-        tuple(f"in fragment {step.op}, invoked at {step.line}:{step.column}" for step in error.trace),
+        tuple(_steps(error.trace)),
     )
+
+
+def _steps(trace: Iterable[Location]) -> Iterator[str]:
+    """The invocations of a trace; one that is repeated, as a recursion does, is a single step."""
+    for (op, line, column), run in groupby((step.op, step.line, step.column) for step in trace):
+        times = len(list(run))
+        repeated = f" ({times} times)" if times > 1 else ""
+        yield f"in fragment {op}, invoked at {line}:{column}{repeated}"
 
 
 @contextmanager
@@ -134,7 +143,7 @@ def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[Non
 
 def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
     """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
-    if error.code in RULE_SECTIONS and error.location.op is None:
+    if error.code in RULE_SECTIONS and error.location.op not in RULES:
         return RULE_SECTIONS[error.code]
     if class_ in ("argument-validity", "shapes") and error.location.op in RULES:
         return RULES[error.location.op].section

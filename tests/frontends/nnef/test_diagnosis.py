@@ -85,9 +85,22 @@ def test_a_default_array_does_not_make_a_trace() -> None:
 def test_recursion_is_told_by_the_fragment_and_cut_for_people(tmp_path: Path) -> None:
     array = ", ".join(["x"] * 20)
     (error,) = diagnoses(tmp_path, graph(f"y = last([{array}]);", fragments=FRAGMENTS))
-    assert len(error.trace) == 20
-    assert set(error.trace[:-1]) == {"in fragment last, invoked at 6:7"}
-    assert str(error).endswith("  and 12 more")
+    assert error.trace == ("in fragment last, invoked at 6:7 (19 times)", "in fragment last, invoked at 11:9")
+    chain = "".join(
+        f"fragment f{i}( x: tensor<scalar> ) -> ( y: tensor<scalar> ) {{ y = f{i + 1}(x); }}\n" for i in range(20)
+    )
+    end = "fragment f20( x: tensor<scalar> ) -> ( y: tensor<scalar> ) { y = reshape(x, shape = [7]); }"
+    (error,) = diagnoses(tmp_path, graph("y = f0(x);", fragments=chain + end))
+    assert len(error.trace) == 21
+    assert str(error).endswith("  and 13 more")
+
+
+def test_a_count_of_results_is_a_rule_of_assignments_and_of_the_operation_where_it_has_one(tmp_path: Path) -> None:
+    many = "fragment many( x: tensor<scalar> ) -> ( ys: tensor<scalar>[] ) { ys = [x, x]; }"
+    (error,) = diagnoses(tmp_path, graph("[a, b, c] = many(x); y = x;", fragments=many))
+    assert (error.code, error.section) == ("nnef.shapes.count", "3.3.2")
+    (error,) = diagnoses(tmp_path, graph("[a, b, c] = split(x, axis = 0, ratios = [1,1]); y = x;"))
+    assert (error.code, error.section) == ("nnef.shapes.count", "4.5.3")
 
 
 def test_independent_errors_are_reported_together_in_the_order_of_the_text(tmp_path: Path) -> None:
