@@ -33,7 +33,10 @@ def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrd
     missing = [item.value.name for item in inputs if item.value.name not in arrays]
     if missing:
         listed = ", ".join(f"{item.value.name} {list(item.value.shape)}" for item in inputs)
-        raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}")
+        unknown = "".join(
+            f"; {name!r} is none of them" for name in arrays if name not in {item.value.name for item in inputs}
+        )
+        raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}{unknown}")
     return arrays
 
 

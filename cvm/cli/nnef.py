@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -12,6 +14,7 @@ from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Variant
 from cvm.cli.output import say, show, table, working, write_file
+from cvm.errors import CvmError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,24 +132,34 @@ def run(
     from cvm.frontends.nnef import reference
 
     graph = nnef.load(path, bit_order=bit_order, variant=variant)
-    evaluator = reference.Reference(graph, pseudo_quantize)
     feeds = read_inputs(inputs, _inputs(graph), bit_order)
-    if statistics:
-        with working("evaluating"):
-            found = reference.statistics(evaluator, feeds, cycles)
-        rows = {
-            name: {key: getattr(item, key) for key in ("min", "max", "mean", "std")} for name, item in found.items()
-        }
-        return show({"statistics": rows}, lambda console: _statistics(console, rows), as_json)
     wanted: Literal["all"] | list[str] | None = "all" if capture == "all" else capture.split(",") if capture else None
-    with working("evaluating"):
-        results = (evaluator.run_cycles if cycles else evaluator.run)(feeds, capture=wanted)
+    with working("evaluating"), _in_document(path):
+        evaluator = reference.Reference(graph, pseudo_quantize)
+        if not statistics:
+            results = (evaluator.run_cycles if cycles else evaluator.run)(feeds, capture=wanted)
+        else:
+            found = reference.statistics(evaluator, feeds, cycles)
+    if statistics:
+        rows = {name: {key: _number(getattr(item, key)) for key in _COLUMNS} for name, item in found.items()}
+        return show({"statistics": rows}, lambda console: _statistics(console, rows), as_json)
     document: dict[str, Any] = {"outputs": {name: list(results[name].shape) for name in graph.outputs}}
     if output is not None:
         data = npz_bytes(results)
         write_file(output, data)
         document["file"] = {"path": str(output), "bytes": len(data)}
     return show(document, lambda console: _outputs(console, document), as_json)
+
+
+@contextmanager
+def _in_document(path: Path) -> Iterator[None]:
+    """Name the document in errors of one of its lines."""
+    try:
+        yield
+    except CvmError as error:
+        if error.location.line is not None:
+            error.at(file=str(path / "graph.nnef") if path.is_dir() else str(path))
+        raise
 
 
 def _inputs(graph: QuantizedGraph) -> list[Input]:

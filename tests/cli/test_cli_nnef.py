@@ -134,3 +134,26 @@ def test_a_version_of_the_weights_can_be_chosen(cvm, files):
         assert np.load("y.npz")["y"].tolist() == [expected]
     assert "container.variant" in cvm("compile", "model", "--variant", "old").err
     assert cvm("nnef", "check", "model", "--variant", "old").code == 3
+
+
+def test_statistics_of_infinities_are_words(cvm, files):
+    (files / "net.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1,2]);\n  y = log(x);\n}\n"
+    )
+    np.save("x.npy", np.array([[0.0, 1.0]]))
+    rows = cvm("nnef", "run", "net.nnef", "-i", "x.npy", "--statistics", "--json").document["statistics"]
+    assert rows["y"] == {"min": "-inf", "max": 0.0, "mean": "-inf", "std": "nan"}
+    assert rows["x"]["mean"] == 0.5
+    lines = cvm("nnef", "run", "net.nnef", "-i", "x.npy", "--statistics").out.splitlines()
+    assert lines[2].split() == ["y", "-inf", "0", "-inf", "nan"]
+
+
+def test_an_error_of_an_evaluation_names_the_document(cvm, files):
+    (files / "net.nnef").write_text(
+        "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n"
+        "  w = variable(shape = [1], label = 'w');\n  y = add(x, w);\n}\n"
+    )
+    np.save("x.npy", np.zeros(1))
+    assert cvm("nnef", "run", "net.nnef", "-i", "x.npy").err.startswith("cvm: net.nnef:5:7: op variable, tensor 'w': ")
+    assert "the inputs are x [1]; 'z' is none of them" in cvm("nnef", "run", "net.nnef", "-i", "z=x.npy").err
+    assert cvm("nnef", "flatten", "net.nnef", "--lower", "foo").err.count("\n") == 1

@@ -134,7 +134,8 @@ def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[Non
     except CvmError as error:
         for each in error.errors:
             found = diagnose(each, text, sections)
-            each.add_note("\n".join([f"({found.rule})", *found.context]))
+            if found.section is not None or found.context:
+                each.add_note("\n".join([f"({found.rule})", *found.context]))
         if error.others:
             more = len(error.others)
             error.add_note(f"and {more} more error{'' if more == 1 else 's'}, which `cvm nnef check` lists")
