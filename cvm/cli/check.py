@@ -59,7 +59,7 @@ def command(
         names = [name for name in names if name != "formal"]
     if len(names) < (2 if sample is None else 1):
         raise Usage(f"there is nothing to compare with {executors!r}")
-    verified = open_program(program, bit_order)
+    verified = open_program(program, bit_order=bit_order)
     made: list[Executor] = [create(name, verified, threads) for name in names]
     _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs, bit_order), cycles)
     with progress("comparing", sum(map(len, samples))) as advance:

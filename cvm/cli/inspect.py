@@ -25,7 +25,7 @@ def command(program: Model, bit_order: BitOrder = "lsb", as_json: Json = False) 
     """
     from cvm.cli.models import open_program
 
-    document = describe(open_program(program, bit_order))
+    document = describe(open_program(program, bit_order=bit_order))
     return show(document, lambda console: _render(console, document), as_json)
 
 

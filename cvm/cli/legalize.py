@@ -37,7 +37,7 @@ def command(
     from cvm.program.legalize import legalize
     from cvm.program.verifier import verify
 
-    before = open_program(program, bit_order)
+    before = open_program(program, bit_order=bit_order)
     with working("legalising"):
         after = verify(legalize(before.program))
     document = _report(before, after)

@@ -53,7 +53,7 @@ def command(
 
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
-        verified = open_program(program, bit_order)
+        verified = open_program(program, bit_order=bit_order)
         session = Session(verified, executor, threads)
         result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles)
     document = {
