@@ -86,12 +86,17 @@ def open_container(
         file.seek(0)
         suffixes = (".dat",) if variant is None else (".dat", f".dat.{variant}")
         members: dict[str, Member] = {}
+        deeper = ""
         for member in read_archive(file, limits):
+            if member.name.endswith(f"/{DOCUMENT}"):
+                deeper = f" at the top of the archive, only {member.name!r}"
             if member.name in (DOCUMENT, QUANTIZATION):
                 require("text_bytes", member.size, limits.text_bytes, f"bytes of {member.name}")
                 members[member.name] = _in_memory(member.read(member.size))
             elif member.name.endswith(suffixes):
                 members[member.name] = _data_member(member, limits, weights)
+        if DOCUMENT not in members:
+            raise invalid("container.document", f"there is no {DOCUMENT}{deeper}")
         return _Archive(root, members)
 
 

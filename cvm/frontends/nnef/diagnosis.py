@@ -5,7 +5,7 @@ Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -114,12 +114,19 @@ def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, st
         error.message,
         error.expected,
         shown,
-        tuple(_steps(error.trace)),
+        tuple(_steps(error)),
     )
 
 
-def _steps(trace: Iterable[Location]) -> Iterator[str]:
-    """The invocations of a trace; one that is repeated, as a recursion does, is a single step."""
+def _steps(error: CvmError) -> Iterator[str]:
+    """The invocations that led to an error; one that is repeated, as a recursion does, is a single step.
+
+    An error in a definition that is not of the document is at the invocation of that, which need not be said twice.
+    """
+    trace, where = error.trace, error.location
+    if trace and (trace[0].line, trace[0].column) == (where.line, where.column):
+        yield f"in the definition of {trace[0].op}"
+        trace = trace[1:]
     for (op, line, column), run in groupby((step.op, step.line, step.column) for step in trace):
         times = len(list(run))
         repeated = f" ({times} times)" if times > 1 else ""

@@ -283,6 +283,14 @@ def test_duplicate_members_are_refused(tmp_path: Path) -> None:
     assert error_of(lambda: nnef.load(write(tmp_path / "m.tar", data))).code == "nnef.container.duplicate"
 
 
+def test_an_archive_of_a_folder_that_has_a_model_says_where_the_document_is(tmp_path: Path) -> None:
+    files = {f"model/{name}": data for name, data in FILES.items()}
+    error = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files))))
+    assert error.code == "nnef.container.document"
+    assert error.message == "there is no graph.nnef at the top of the archive, only 'model/graph.nnef'"
+    assert nnef.check(tmp_path / "m.tar").errors[0].message == error.message
+
+
 def test_trailing_data_is_refused(tmp_path: Path) -> None:
     for data in (
         tar_bytes(FILES) + b"x",

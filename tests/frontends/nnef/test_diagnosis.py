@@ -13,7 +13,7 @@ from cvm.frontends.nnef.checker import check_document
 from cvm.frontends.nnef.diagnosis import Diagnosis, diagnose, excerpt
 from cvm.frontends.nnef.faults import KINDS, MAX_ERRORS, SECTIONS
 from cvm.frontends.nnef.parser import decode, parse_document
-from tests.frontends.nnef.documents import error_of, flat, flatten_text, graph
+from tests.frontends.nnef.documents import EXTENSIONS, error_of, flat, flatten_text, graph
 
 
 def diagnoses(tmp_path: Path, text: str) -> list[Diagnosis]:
@@ -93,6 +93,18 @@ def test_recursion_is_told_by_the_fragment_and_cut_for_people(tmp_path: Path) ->
     (error,) = diagnoses(tmp_path, graph("y = f0(x);", fragments=chain + end))
     assert len(error.trace) == 21
     assert str(error).endswith("  and 13 more")
+
+
+def test_an_error_in_a_lowered_compound_names_its_place_once(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    fragment = "fragment f( x: tensor<scalar> ) -> ( y: tensor<scalar> ) { y = rms_pool(x, size = [0,0]); }"
+    path.write_text(graph("y = f(x);", fragments=fragment))
+    for lower in ([], ["rms_pool"], ["rms_pool", "avg_pool", "sqr", "sqrt"]):
+        error = error_of(lambda lower=lower: nnef.load(path, lower=lower))  # type: ignore[misc]
+        found = diagnose(error)
+        assert (found.location.line, found.location.column) == (2, 2 + len(EXTENSIONS) + fragment.index("rms_pool"))
+        steps = ["in the definition of rms_pool"] if lower else []
+        assert found.trace == (*steps, "in fragment f, invoked at 6:9")
 
 
 def test_a_count_of_results_is_a_rule_of_assignments_and_of_the_operation_where_it_has_one(tmp_path: Path) -> None:
