@@ -7,7 +7,8 @@ numbers and are quantised exactly. Nothing is clamped, cast or guessed: what doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,11 +19,14 @@ from cvm.errors import Invalid, Location
 from cvm.program.model import Input, Program, Shape
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["Feed", "Layout", "arrange"]
+__all__ = ["Feed", "Layout", "arrange", "stream"]
 
 Array: TypeAlias = npt.NDArray[Any]
 Feed: TypeAlias = dict[str, npt.NDArray[np.int32]]
 """The codes of one run, by the names of the inputs."""
+
+_PART = 2**20
+"""Elements that `stream` converts at once, or those of one sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +66,51 @@ def arrange(program: Program, arrays: Mapping[str, Any], cycles: bool = False) -
 
     Raises `Invalid` with code ``input.<rule>``: names, type, shape, batch, real, code, cycles.
     """
+    layout, given = _opened(program, arrays, cycles)
+    return layout, _feeds(program, given, layout)
+
+
+def stream(program: Program, arrays: Mapping[str, Any], cycles: bool = False) -> tuple[Layout, Iterator[list[Feed]]]:
+    """As `arrange`, for data of any size: the codes are made as the samples are asked for.
+
+    Names, types and shapes are checked at once, the numbers when their sample comes.
+    """
+    layout, given = _opened(program, arrays, cycles)
+    return layout, _streamed(program, given, layout)
+
+
+def _streamed(program: Program, given: Mapping[str, Array], layout: Layout) -> Iterator[list[Feed]]:
+    if layout.samples is None:
+        yield from _feeds(program, given, layout)
+        return
+    largest = max((math.prod(array.shape[1:]) for array in given.values()), default=1)
+    step = max(1, _PART // largest)
+    for first in range(0, layout.samples, step):
+        part = {name: array[first : first + step] for name, array in given.items()}
+        samples = min(step, layout.samples - first)
+        yield from _feeds(program, part, replace(layout, samples=samples), first)
+
+
+def _opened(program: Program, arrays: Mapping[str, Any], cycles: bool) -> tuple[Layout, dict[str, Array]]:
+    """The layout of a call, and its arrays, of which names, types and shapes are in order."""
     if cycles and not program.state:
         raise Invalid("input.cycles", "the program keeps no state from run to run: it has no cycles")
     _check_names(program, arrays)
     given = {item.value.name: _plain(item, arrays[item.value.name]) for item in program.inputs}
-    layout = _common_layout([(item, given[item.value.name].shape) for item in program.inputs], cycles)
+    return _common_layout([(item, given[item.value.name].shape) for item in program.inputs], cycles), given
+
+
+def _feeds(program: Program, given: Mapping[str, Array], layout: Layout, first: int = 0) -> list[list[Feed]]:
+    """The codes of all runs of the samples from number ``first`` on, which ``given`` holds as ``layout`` says."""
     samples, length = layout.samples or 1, layout.cycles or 1
     feeds: list[list[Feed]] = [[{} for _ in range(length)] for _ in range(samples)]
     for item in program.inputs:
         name, shape = item.value.name, item.value.shape
-        codes = _codes(item, given[name], layout).reshape(samples, length, *shape)
+        codes = _codes(item, given[name], layout, first).reshape(samples, length, *shape)
         for sample, sample_codes in zip(feeds, codes, strict=True):
             for feed, run_codes in zip(sample, sample_codes, strict=True):
                 feed[name] = run_codes
-    return layout, feeds
+    return feeds
 
 
 def _check_names(program: Program, arrays: Mapping[str, Any]) -> None:
@@ -153,8 +188,8 @@ def _said(layout: Layout) -> str:
     return samples if layout.cycles is None else f"{samples} of {layout.cycles} cycles"
 
 
-def _codes(item: Input, array: Array, layout: Layout) -> npt.NDArray[np.int32]:
-    """The codes of all runs, in the array's own shape."""
+def _codes(item: Input, array: Array, layout: Layout, first: int) -> npt.NDArray[np.int32]:
+    """The codes of all runs, in the array's own shape; its samples are those from number ``first`` on."""
     value, quantizer = item.value, item.quantizer
     where = Location(tensor=value.name)
     if array.dtype.kind == "f" and quantizer is not None:
@@ -162,11 +197,17 @@ def _codes(item: Input, array: Array, layout: Layout) -> npt.NDArray[np.int32]:
 
         if not np.isfinite(array).all():
             place = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise Invalid("input.real", f"expected real numbers, found {array[tuple(place)]} at {place}", where)
+            found = f"expected real numbers, found {array[tuple(place)]} at {_counted(place, first)}"
+            raise Invalid("input.real", found, where)
         array = quantize(array, layout.quantizer(quantizer, value.shape), where)
     if not value.lo <= int(array.min()) <= int(array.max()) <= value.hi:
         outside = (array < value.lo) | (array > value.hi)
         place = np.argwhere(outside)[0].tolist()
-        message = f"expected codes in [{value.lo}, {value.hi}], found {int(array[tuple(place)])} at {place}"
-        raise Invalid("input.code", message, where)
+        found = f"found {int(array[tuple(place)])} at {_counted(place, first)}"
+        raise Invalid("input.code", f"expected codes in [{value.lo}, {value.hi}], {found}", where)
     return array.astype(np.int32, order="C")
+
+
+def _counted(place: list[int], first: int) -> list[int]:
+    """A place in all samples, from one in those from number ``first`` on."""
+    return [first + place[0], *place[1:]] if place else place

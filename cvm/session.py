@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -116,26 +116,35 @@ class Session:
     ) -> Result:
         """Run on arrays by the names of the inputs; integers are codes, floats are real numbers (`cvm.inputs`).
 
-        ``capture`` names tensors to return besides the outputs, or is "all". With ``cycles`` the arrays have a cycle
-        axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the state that the last
-        one left and leave theirs; with one, every sample begins with the initial state and the session's stays as it
-        is. Raises `Invalid`.
+        ``capture`` names what to return besides the outputs: values of the program, or tensors of the document, whose
+        codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
+        arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
+        state that the last one left and leave theirs; with one, every sample begins with the initial state and the
+        session's stays as it is. Raises `Invalid`.
         """
         layout, samples = arrange(self.program, inputs, cycles)
-        names = self._captured(capture)
+        wishes = self._captured(capture)
+        names: Capture = wishes if wishes == "all" else frozenset(wishes.values())
         if layout.samples is None:
             results, self._state = self._sequence(samples[0], self._state, names)
         else:
             sequences = (self._sequence(feeds, initial_state(self.program), names)[0] for feeds in samples)
             results = [result for sequence in sequences for result in sequence]
-        return self._result(results, layout, names)
+        return self._result(results, layout, wishes)
 
-    def _captured(self, capture: str | Iterable[str] | None) -> Capture:
-        if capture is None:
-            return frozenset()
-        if isinstance(capture, str):
-            return "all" if capture == "all" else frozenset({capture})
-        return frozenset(capture)
+    def _captured(self, capture: str | Iterable[str] | None) -> dict[str, str] | Literal["all"]:
+        """The value that stands for each name that is asked for."""
+        if capture == "all":
+            return "all"
+        names = [] if capture is None else [capture] if isinstance(capture, str) else capture
+        tensors = {item.tensor: item.value for item in self.program.provenance.exactness}
+        wishes = {name: name if name in self._verified.shapes else tensors.get(name, name) for name in names}
+        for name, value in wishes.items():
+            if not value:
+                kept = "it is constant, or only another order of some value (--no-optimize keeps those)"
+                message = f"the program has no value for the tensor {name!r}: {kept}"
+                raise Invalid("executors.capture", message, Location(tensor=name))
+        return wishes
 
     def _sequence(
         self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture
@@ -147,11 +156,12 @@ class Session:
             state = results[-1].state
         return results, state
 
-    def _result(self, results: Sequence[RunResult], layout: Layout, capture: Capture) -> Result:
+    def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}
         outputs = self.program.outputs
         codes = {output.name: joined[output.value] for output in outputs}
-        codes |= {name: joined[name] for name in joined if name not in codes and (capture == "all" or name in capture)}
+        captured = {name: name for name in joined} if wishes == "all" else wishes
+        codes |= {name: joined[value] for name, value in sorted(captured.items()) if name not in codes}
         shapes = self._verified.shapes
         quantizers = {
             output.name: layout.quantizer(output.quantizer, shapes[output.value])

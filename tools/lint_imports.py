@@ -34,12 +34,15 @@ RULES = (
     Rule("cvm.frontends", ("cvm.executors", "cvm.lowering", "cvm.program")),
     Rule("cvm.lowering", ("cvm.executors",)),
     Rule("cvm.executors", ("cvm.frontends", "cvm.lowering")),
+    Rule("cvm.report", ("cvm.cli",)),
 )
 """Who must not know whom."""
 
 CONFINED = {
+    "jinja2": "cvm.report",
     "lark": "cvm.frontends",
     "llvmlite": "cvm.executors.native",
+    "matplotlib": "cvm.report",
     "rich": "cvm.cli",
     "typer": "cvm.cli",
 }

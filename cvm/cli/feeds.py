@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cvm.program.model import Input
     from cvm.quantization import LinearQuantizer
 
-__all__ = ["read_inputs"]
+__all__ = ["read_array", "read_inputs"]
 
 
 def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrder = "lsb") -> dict[str, Array]:
@@ -38,6 +38,27 @@ def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrd
         )
         raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}{unknown}")
     return arrays
+
+
+def read_array(spec: str) -> Array:
+    """The array that FILE[:MEMBER] names: a ``.npy`` file, or a member of a ``.npz`` file, by default its only one."""
+    name, file, member = _parts(spec)
+    if name is not None:
+        raise Usage(f"expected FILE[:MEMBER], found {spec!r}")
+    path = Path(file)
+    try:
+        kind = kind_of(path)
+        if kind == "npz":
+            members = npz_members(path)
+            if member is None and len(members) != 1:
+                raise Usage(f"say which array: {file}:MEMBER; there are {', '.join(members) or 'none'}")
+            return read_npz(path, members[0] if member is None else member)
+        if kind != "npy" or member is not None:
+            expected = "a .npy file has no members" if kind == "npy" else "expected a .npy or .npz file"
+            raise Usage(f"{spec}: {expected}")
+        return read_npy(path)
+    except CvmError as error:
+        raise error.at(file=file) from None
 
 
 def _read(spec: str, inputs: Sequence[Input], bit_order: BitOrder) -> dict[str, Array]:

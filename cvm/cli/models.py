@@ -5,27 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cvm.cli.failures import Usage
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["macs", "open_program"]
+__all__ = ["is_program", "macs", "open_program"]
 
 _MAGIC = b"\x93\xabcvm-program"
 
 
-def open_program(path: Path, bit_order: BitOrder = "lsb") -> VerifiedProgram:
-    """The verified program in a file, or that of an NNEF model, whose tensor files are read in ``bit_order``."""
+def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb") -> VerifiedProgram:
+    """The verified program in a file, or that of an NNEF model, whose tensor files are read in ``bit_order``.
+
+    ``no_optimize`` is for a model alone.
+    """
     from cvm.api import compile
     from cvm.program.files import load_verified
     from cvm.program.verifier import verify
 
     try:
         if path.suffix == ".cvm" or _is_program(path):
+            if no_optimize:
+                raise Usage("--no-optimize is for a model that is compiled on the way; a program runs as it is")
             return load_verified(path)
-        return verify(compile(path, bit_order=bit_order))
+        return verify(compile(path, optimize=not no_optimize, bit_order=bit_order))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None
@@ -37,6 +43,11 @@ def _is_program(path: Path) -> bool:
         return False
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def is_program(path: Path) -> bool:
+    """Whether `open_program` takes a path for a program file, not for a model."""
+    return path.suffix == ".cvm" or _is_program(path)
 
 
 def macs(verified: VerifiedProgram) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def command(
     ] = None,
     cycles: Cycles = False,
     bit_order: BitOrder = "lsb",
+    no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Run a program, or a model compiled on the way.
@@ -53,7 +54,7 @@ def command(
 
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
-        verified = open_program(program, bit_order=bit_order)
+        verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
         result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles)
     document = {

@@ -129,6 +129,9 @@ class Known:
         """
         zero = nearest_zero(self.scale, self.offset)
         rest = self.offset + self.scale * Rationals(zero)
+        narrow = self.codes.dtype.kind in "iu" and not (abs(zero) >= 2**31).any()
+        if narrow and max(abs(int(self.codes.min())), abs(int(self.codes.max()))) < 2**31:
+            return self.codes.astype(np.int64) - zero.astype(np.int64), rest.reduced()
         return self.codes.astype(object) - zero, rest.reduced()
 
 
@@ -138,6 +141,8 @@ Form: TypeAlias = LinearForm | SurdForm | TableForm
 
 def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
     """round(-offset / scale): the integer nearest to the code of zero, per item."""
+    if offset.is_zero():
+        return np.zeros(np.broadcast_shapes(offset.shape, scale.shape), dtype=object)
     quotient = -offset / scale
     items = [round_fraction(item, "half_up") for item in quotient.fractions()]
     return np.array(items, dtype=object).reshape(quotient.shape)

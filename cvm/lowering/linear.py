@@ -117,7 +117,7 @@ def _known(known: Known) -> _Matrices:
     codes, rest = known.centred()
     factors = []
     scale = known.scale
-    while max(abs(item) for item in codes.ravel().tolist()) >= 2**_DIGIT:
+    while abs(codes).max() >= 2**_DIGIT:
         low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
         factors.append(_Factor(low, scale))
         codes = (codes - low) // 2**_DIGIT

@@ -79,6 +79,7 @@ def test_the_bit_order_of_tensor_files_can_be_chosen_wherever_they_are_read(cvm,
     assert cvm("inspect", name, *order, "--json").document["digest"] == digest
     assert cvm("check", name, "-i", "x.dat", *order).code == 0
     assert cvm("legalize", name, *order, "-o", "l.cvm").code == 0
+    assert cvm("report", name, "-i", "x.dat", *order).code == 0
     assert cvm("run", "m.cvm", "-i", "x.dat", *order, "--json").document["outputs"][0]["codes"] == [[131, 117]]
     for command in (("nnef", "check", "x.dat"), ("run", "m.cvm", "-i", "x.dat"), ("nnef", "run", name, "-i", "x.dat")):
         assert cvm(*command, *order).code == 0

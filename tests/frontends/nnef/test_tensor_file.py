@@ -41,7 +41,7 @@ FLOATS = st.floats(-(2.0**100), 2.0**100, width=32)
 
 @given(st.integers(1, 64), st.binary(min_size=1, max_size=30), FLOATS, FLOATS.map(abs))
 def test_linear_codes_keep_the_exact_range(bits: int, raw: bytes, minimum: float, span: float) -> None:
-    codes = np.frombuffer(raw, np.uint8).astype(np.uint64) % 2**bits
+    codes = np.frombuffer(raw, np.uint8).astype(np.uint64) & np.uint64(2**bits - 1)
     maximum = float(np.float32(minimum + span))
     if not minimum < maximum:
         return

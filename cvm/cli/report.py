@@ -1,0 +1,218 @@
+"""``cvm report``: how far a program is from its float model, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cvm.cli.declaration import Command
+from cvm.cli.failures import Usage
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.output import meaning, progress, say, show, table, working, write_file
+from cvm.errors import Unsupported
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.graph import QuantizedGraph
+    from cvm.program.verifier import VerifiedProgram
+    from cvm.report import Comparison
+
+__all__ = ["COMMAND"]
+
+
+def command(
+    program: Model,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="The NNEF model that PROGRAM was compiled from; PROGRAM itself may be it.",
+        ),
+    ] = None,
+    inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", metavar="FILE[:MEMBER]", help="The class of each sample: integers, .npy or .npz."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="Where to write the report as a page.")
+    ] = None,
+    quant: Annotated[
+        Path | None,
+        typer.Option(
+            "--quant",
+            metavar="FILE",
+            help="The quantisation information that was compiled in, if not MODEL's graph.quant.",
+        ),
+    ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            "--scores",
+            metavar="NAME",
+            help="The output that holds the scores of classes, where there are several outputs.",
+        ),
+    ] = None,
+    executor: ExecutorName = None,
+    threads: Threads = None,
+    cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
+    as_json: Json = False,
+) -> int:
+    """Compare a program with the float model that it was compiled from, tensor by tensor.
+
+    The float model is evaluated in float64 without any quantisation, on the same inputs. For every tensor, the report
+    gives the signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom
+    and histograms; and how often both take a sample for the same class. The page is one HTML file that loads nothing;
+    it needs the extra `report`.
+    """
+    from cvm.report import document
+
+    if output is not None:
+        _require_page()
+    verified, graph, itself = _opened(program, model, quant, bit_order)
+    comparison = _compared(
+        verified,
+        graph,
+        itself,
+        inputs=inputs,
+        labels=labels,
+        scores=scores,
+        executor=executor,
+        threads=threads,
+        cycles=cycles,
+        bit_order=bit_order,
+    )
+    found = document(comparison)
+    if output is not None:
+        from cvm.report.page import page
+
+        with working("drawing"):
+            data = page(comparison).encode()
+        write_file(output, data)
+        found["file"] = {"path": str(output), "bytes": len(data)}
+    return show(found, lambda console: _render(console, found), as_json)
+
+
+def _require_page() -> None:
+    """Refuse before anything is measured. Raises `Unsupported` where the packages of the extra are not installed."""
+    try:
+        import cvm.report.page  # noqa: F401
+    except ImportError as error:
+        if (error.name or "cvm").split(".")[0] == "cvm":
+            raise
+        message = f"the page needs a package that is not installed, {error.name}: pip install 'cvm[report]'"
+        raise Unsupported("report.extra", f"{message}; without -o the report needs none") from None
+
+
+def _opened(
+    program: Path, model: Path | None, quant: Path | None, bit_order: Literal["lsb", "msb"]
+) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
+    """The program, the graph of its model, and whether the one has just been compiled from the other."""
+    import cvm
+    from cvm.cli.models import is_program, open_program
+    from cvm.frontends import nnef
+    from cvm.program.verifier import verify
+
+    stored = is_program(program)
+    if model is None and stored:
+        raise Usage("say which model the program was compiled from: --model MODEL")
+    with working("reading"):
+        if stored or quant is None:
+            verified = open_program(program, bit_order=bit_order)
+        else:
+            verified = verify(cvm.compile(program, quant, bit_order=bit_order))
+        graph = nnef.load(program if model is None else model, quant, bit_order=bit_order)
+    return verified, graph, not stored and model in (None, program)
+
+
+def _compared(
+    verified: VerifiedProgram,
+    graph: QuantizedGraph,
+    itself: bool,
+    *,
+    inputs: Sequence[str],
+    labels: str | None,
+    scores: str | None,
+    executor: str | None,
+    threads: int | None,
+    cycles: bool,
+    bit_order: Literal["lsb", "msb"],
+) -> Comparison:
+    from cvm.cli.feeds import read_array, read_inputs
+    from cvm.executors import create
+    from cvm.report import check_source, compare
+    from cvm.session import choose_executor
+
+    with working("checking the model"):
+        source = check_source(verified, graph, itself)
+        arrays = read_inputs(inputs, verified.program.inputs, bit_order)
+        classes = None if labels is None else read_array(labels)
+        made = create(choose_executor(executor)[0], verified, threads)
+    with ExitStack() as stack:
+
+        def bar(total: int) -> Callable[[int], None]:
+            return stack.enter_context(progress("comparing", total))
+
+        return compare(
+            verified, graph, source, made, arrays, cycles=cycles, labels=classes, scores=scores, progress=bar
+        )
+
+
+def _render(console: Console, document: dict[str, Any]) -> None:
+    headings = ("tensor", "operation", "SQNR dB>", "drop dB>", "at ends>", "clipped>", "used>", "headroom>", "meaning")
+    table(
+        console,
+        headings,
+        (
+            (
+                item["tensor"],
+                item["operation"] or item["kind"],
+                item["sqnr_db"] if item["sqnr_db"] is not None else "undefined",
+                item["drop_db"] if item["drop_db"] is not None else "",
+                _share(item["saturation"]),
+                _share(item["clipped"]),
+                f"{item['used']:.1%}",
+                item["headroom"],
+                meaning(item["bound"]) if item["bound"] is not None else "",
+            )
+            for item in document["tensors"]
+        ),
+    )
+    say(console)
+    runs = document["samples"] * (document["cycles"] or 1)
+    say(console, f"{runs} runs on {document['program']['executor']}, beside the float model in float64")
+    say(console, f"{len(document['tensors'])} tensors measured, {len(document['not_materialised'])} not materialised")
+    if document["model"]["compiles_to_program"] is not True:
+        say(console, "the model as given does not compile to this program: other options, or another version")
+    if document["classes"] is not None:
+        _render_classes(console, document["classes"])
+    say(console, f"digest  {document['program']['digest']}")
+    if "file" in document:
+        say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
+def _render_classes(console: Console, classes: dict[str, Any]) -> None:
+    say(console, f"{classes['agreeing']} of {classes['runs']} classes are those of the float model")
+    found = classes["labels"]
+    if found is not None:
+        say(console, f"{found['program_right']} of {found['runs']} right; the float model {found['float_right']}")
+
+
+def _share(shares: dict[str, float] | None) -> str:
+    return "" if shares is None else f"{sum(shares.values()):.2%}"
+
+
+COMMAND = Command(
+    command,
+    (
+        "cvm report model.cvm --model model/ -i images.npy -o report.html",
+        "cvm report model/ -i data.npz:image --labels data.npz:label --json",
+    ),
+)

@@ -1,0 +1,147 @@
+"""The drawing of a network: a box for every operation, coloured by the worst SQNR of what it gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cvm.report.layout import Line, lay_out
+from cvm.report.network import Network, Node
+
+__all__ = ["BANDS", "Band", "Box", "Figure", "band_of", "draw"]
+
+WIDTH, HEIGHT, GAP, LANE = 188, 38, 22, 10
+"""Of boxes, between boxes, and of lines that pass by, in pixels."""
+
+_MOST = 2_000
+"""Boxes above which nothing is drawn."""
+_LETTERS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A class of SQNR: its name in the style sheet, its text, and the least decibels that are in it."""
+
+    name: str
+    text: str
+    least: float
+
+
+BANDS = (
+    Band("equal", "equal", math.inf),
+    Band("b40", "40 dB and more", 40.0),
+    Band("b30", "30 to 40 dB", 30.0),
+    Band("b20", "20 to 30 dB", 20.0),
+    Band("b10", "10 to 20 dB", 10.0),
+    Band("b0", "below 10 dB", -math.inf),
+)
+UNKNOWN = Band("none", "not materialised", math.nan)
+
+
+def band_of(sqnr: float | None) -> Band:
+    """The band of a ratio; what is not defined has the lowest."""
+    if sqnr is None:
+        return BANDS[-1]
+    return next(band for band in BANDS if sqnr >= band.least)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One operation, input or state."""
+
+    x: float
+    y: float
+    kind: str
+    name: str
+    """The tensor that it stands for: the worst one, with the others counted."""
+    title: str
+    """All that is known, for a tooltip."""
+    sqnr: str
+    band: Band
+    target: int
+    """The number of the tensor whose row the box leads to."""
+    output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing, ready to be written as SVG."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    paths: tuple[str, ...]
+    """The lines as path data."""
+
+
+def draw(
+    network: Network,
+    sqnr: Mapping[str, float | None],
+    text: Mapping[str, str],
+    numbers: Mapping[str, int],
+    outputs: Sequence[str],
+) -> Figure | None:
+    """Draw a network. ``sqnr`` and ``text`` have the ratios of the measured tensors, ``numbers`` has all tensors.
+
+    None where it is too large to be looked at.
+    """
+    if len(network.nodes) > _MOST:
+        return None
+    drawing = lay_out(len(network.nodes), network.edges, width=WIDTH, height=HEIGHT, gap=GAP, lane=LANE)
+    if drawing is None:
+        return None
+    boxes = tuple(
+        _box(node, corner, sqnr, text, numbers, outputs)
+        for node, corner in zip(network.nodes, drawing.corners, strict=True)
+    )
+    return Figure(drawing.width, drawing.height, boxes, tuple(map(_path, drawing.lines)))
+
+
+def _box(
+    node: Node,
+    corner: tuple[float, float],
+    sqnr: Mapping[str, float | None],
+    text: Mapping[str, str],
+    numbers: Mapping[str, int],
+    outputs: Sequence[str],
+) -> Box:
+    measured = [name for name in node.tensors if name in sqnr]
+    worst = min(measured, key=lambda name: _badness(sqnr[name]), default=node.tensors[0])
+    more = f" +{len(node.tensors) - 1}" if len(node.tensors) > 1 else ""
+    lines = (f"{name}: {text.get(name, UNKNOWN.text)}" for name in node.tensors[:_LETTERS])
+    return Box(
+        *corner,
+        kind=_short(node.kind),
+        name=_short(worst, _LETTERS - len(more)) + more,
+        title="\n".join([node.kind, *lines]),
+        sqnr=text.get(worst, "–"),
+        band=band_of(sqnr[worst]) if worst in sqnr else UNKNOWN,
+        target=numbers[worst],
+        output=any(name in outputs for name in node.tensors),
+    )
+
+
+def _badness(sqnr: float | None) -> float:
+    return -math.inf if sqnr is None else sqnr
+
+
+def _short(text: str, letters: int = _LETTERS) -> str:
+    """A text that fits a box; ends tell names apart more often than middles."""
+    return (
+        text if len(text) <= letters else f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
+    )
+
+
+def _path(line: Line) -> str:
+    """Curves between layers, straight through them."""
+    (x, y), *rest = line.points
+    parts = [f"M{x:g} {y:g}"]
+    for number, (to_x, to_y) in enumerate(rest):
+        if number % 2:
+            parts.append(f"V{to_y:g}")
+        else:
+            middle = (y + to_y) / 2
+            parts.append(f"C{x:g} {middle:g} {to_x:g} {middle:g} {to_x:g} {to_y:g}")
+        x, y = to_x, to_y
+    return "".join(parts)

@@ -1,0 +1,83 @@
+"""The network of a model as a graph of operations, for drawing and for finding where noise enters.
+
+Operations on constants alone are left out: they are done when compiling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cvm.graph import QuantizedGraph
+from cvm.report.pairing import computed_from_inputs, tensors_of
+
+__all__ = ["Edge", "Network", "Node", "drops", "network"]
+
+Edge = tuple[int, int]
+"""The numbers of two nodes: the first computes what the second reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An input, a state, or an operation, with the tensors that it gives."""
+
+    kind: str
+    """The name of the operation; "input" or "state"."""
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Nodes in execution order, and what flows between them."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+
+def network(graph: QuantizedGraph) -> Network:
+    """The network that computes the outputs of a model from its inputs and state."""
+    live = computed_from_inputs(graph)
+    nodes = [
+        Node("input" if tensor.kind == "external" else "state", (tensor.name,))
+        for tensor in graph.tensors.values()
+        if tensor.kind != "computed" and tensor.name in live
+    ]
+    makers = {name: number for number, node in enumerate(nodes) for name in node.tensors}
+    edges: dict[Edge, None] = {}
+    for operation in graph.operations:
+        if not live.isdisjoint(operation.outputs):
+            makers.update(dict.fromkeys(operation.outputs, len(nodes)))
+            names = (name for operand in operation.inputs.values() for name in tensors_of(operand))
+            edges.update(dict.fromkeys((makers[name], len(nodes)) for name in names if name in makers))
+            nodes.append(Node(operation.name, operation.outputs))
+    return Network(tuple(nodes), tuple(edge for edge in edges if edge[0] != edge[1]))
+
+
+def drops(graph: QuantizedGraph, sqnr: Mapping[str, float | None]) -> dict[str, float | None]:
+    """By measured tensor, the decibels that are lost between what it is computed from and itself.
+
+    What it is computed from are the nearest measured tensors, through those that are not; the lowest SQNR among them
+    counts. None where there are none, or a ratio is not defined.
+    """
+    before = {
+        name: ratio for name, ratio in sqnr.items() if graph.tensors[name].kind != "computed" and ratio is not None
+    }
+    lost: dict[str, float | None] = dict.fromkeys(sqnr)
+    for operation in graph.operations:
+        names = {name for operand in operation.inputs.values() for name in tensors_of(operand)}
+        lowest = min((before[name] for name in names if name in before), default=None)
+        for output in operation.outputs:
+            own = sqnr.get(output)
+            if own is not None and lowest is not None:
+                lost[output] = _difference(lowest, own)
+            kept = own if output in sqnr else lowest
+            if kept is not None:
+                before[output] = kept
+    return lost
+
+
+def _difference(before: float, after: float) -> float | None:
+    if before == after:
+        return 0.0 if before != -math.inf else None
+    return before - after
