@@ -161,7 +161,7 @@ class Evaluator:
 
     def _sequence(self, symbol: str, left: Array | str, right: Value, node: syntax.Expression) -> Value:
         """An operator whose left side is an array or a string."""
-        size = max(leaves(left), len(left))
+        size = len(left) if isinstance(left, str) else max(leaves(left), len(left))
         match symbol, left, right:
             case "+", Array(), Array():
                 self._count(size + leaves(right), node, "an array")
