@@ -14,6 +14,7 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
     from cvm.frontends.nnef.calibration import Calibration, Form
     from cvm.quantization.calibration import Method
 
@@ -21,20 +22,27 @@ __all__ = ["compile", "load", "quantize", "run_op"]
 
 
 def compile(
-    path: str | PathLike[str], quant: str | PathLike[str] | Literal[False] | None = None, optimize: bool = True
+    path: str | PathLike[str],
+    quant: str | PathLike[str] | Literal[False] | None = None,
+    optimize: bool = True,
+    *,
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> Program:
     """The integer program of an NNEF model: a folder, an archive of one, or a document.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
-    program is the one that the lowering rules give. Raises `CvmError` with the file, line and column of what is wrong.
+    program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
+    items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of
+    the tensor files to use where there are such. Raises `CvmError` with the file, line and column of what is wrong.
     """
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
     from cvm.program.optimize import optimize as optimized
 
-    graph = nnef.load(path, quant)
+    graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
         program = lower(graph)
         return optimized(program) if optimize else program

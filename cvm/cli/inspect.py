@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Json, Model, NoOptimize
+from cvm.cli.options import BitOrder, Json, Model, NoOptimize
 from cvm.cli.output import headroom, say, show, table
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "describe"]
 
 
-def command(program: Model, no_optimize: NoOptimize = False, as_json: Json = False) -> int:
+def command(program: Model, bit_order: BitOrder = "lsb", no_optimize: NoOptimize = False, as_json: Json = False) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
     Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
     """
     from cvm.cli.models import open_program
 
-    document = describe(open_program(program, no_optimize))
+    document = describe(open_program(program, no_optimize, bit_order))
     return show(document, lambda console: _render(console, document), as_json)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def command(
         str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
     ] = None,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -53,9 +54,9 @@ def command(
 
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
-        verified = open_program(program, no_optimize)
+        verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
-        result = session.run(read_inputs(inputs, verified.program.inputs), captured, cycles)
+        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles)
     document = {
         "digest": verified.program.digest,
         "executor": session.executor,

@@ -174,8 +174,6 @@ def test_several_inputs_come_from_one_or_several_files(cvm, files):
 
 
 def test_nnef_tensor_files_are_inputs(cvm, files):
-    from cvm.frontends.nnef import TensorHeader, write_tensor  # noqa: F401 - says what the reader is for
-
     cases = {
         "real.dat": (np.array([0.0, 1.0, 0.5, 0.2, 0.4, 0.6], "<f4").tobytes(), 32, 0, b""),
         "own.dat": (bytes([0, 255, 128, 51, 102, 153]), 8, 0x10, np.array([0, 1], "<f4").tobytes()),
@@ -332,14 +330,15 @@ def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
     outcome = cvm("nnef", "check", MODEL, "bad.nnef", "--json")
     assert outcome.code == 3
     good, bad = outcome.document["results"]
-    assert list(good) == ["path", "valid", "class", "section", "line", "column", "message", "shapes", "errors"]
-    assert good["valid"]
+    keys = ["path", "valid", "class", "section", "line", "column", "message", "shapes", "errors", "edition", "dialect"]
+    assert list(good) == keys
+    assert (good["valid"], good["edition"], good["dialect"]) == (True, "1.0.1", "1.0.1")
     assert good["path"] == str(MODEL)
     assert good["shapes"]["probs"] == [1, 10]
     assert not bad["valid"]
     assert bad["line"] == 5
     assert "relo" in bad["message"]
-    assert cvm("nnef", "check", MODEL).code == 0
+    assert cvm("nnef", "check", MODEL).out == f"valid    {MODEL}: NNEF 1.0.1, {len(good['shapes'])} tensors\n"
     text = cvm("nnef", "check", MODEL, "bad.nnef").out
     assert "invalid  bad.nnef:5:" in text
     assert "5 |   y = relo(x);" in text

@@ -98,11 +98,13 @@ def broken(files):
 
 
 def explained(outcome, words):
-    """One clear paragraph, that says what and where, on stderr and in the document."""
+    """One clear paragraph, that says what and where, on stderr and in the document; then the rule and the line."""
     assert words in outcome.err
     assert outcome.err.startswith("cvm: ")
     assert "\n\n" not in outcome.err
-    assert outcome.err.count("\n") <= 2
+    lines = outcome.err.splitlines()
+    assert len([line for line in lines if not line.startswith((" ", "("))]) <= 2
+    assert len(lines) <= 4
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=named)
@@ -184,7 +186,7 @@ def test_a_limit_is_4(cvm, files):
     ],
 )
 def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch, raised, code, words):
-    def fail(path, no_optimize):
+    def fail(path, *options):
         raise raised
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)
@@ -203,7 +205,7 @@ def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch
 def test_the_traceback_of_a_bug_is_for_those_who_ask(files, capfd, monkeypatch):
     from cvm.cli import main
 
-    def fail(path, no_optimize):
+    def fail(path, *options):
         raise RuntimeError("here")
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)
