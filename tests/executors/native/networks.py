@@ -1,4 +1,4 @@
-"""Random networks that aim at the kernels: shapes and intervals at which layouts, tiles, passes and arithmetics change."""
+"""Random networks that aim at kernels: shapes and intervals at which layouts, tiles, passes and arithmetics change."""
 
 from __future__ import annotations
 
@@ -97,8 +97,7 @@ class Maker:
         """A requantize of one to three terms: all arithmetics, roundings, and shapes of parameters."""
         shape, xs = self.shape(name), [name]
         same = [other for other in self.maps if self.shape(other) == shape]
-        for _ in range(self.random.choice((0, 0, 0, 1, 2))):
-            xs.append(self.random.choice(same) if same else name)
+        xs += [self.random.choice(same or [name]) for _ in range(self.random.choice((0, 0, 0, 1, 2)))]
         wide = max(self.bits(x) for x in xs)
         room = max(0, 60 - wide - len(xs))
         bits = min(room, self.random.choice((1, 7, 15, 26, 30, 31, 40, 61)))
@@ -120,7 +119,7 @@ class Maker:
 
     def convolution(self, depthwise: bool = False) -> None:
         x = self.map()
-        n, c, h, w = self.shape(x)
+        _, c, h, w = self.shape(x)
         groups = c if depthwise else self.random.choice([k for k in (1, 1, 1, 2, 3, 4, c) if c % k == 0])
         per_group = 1 if depthwise and self.random.random() < 0.8 else self.number(1, max(1, 70 // groups))
         kernel = (self.random.choice((1, 1, 2, 3, 3, 5)), self.random.choice((1, 1, 2, 3, 3, 5)))
@@ -161,7 +160,7 @@ class Maker:
         flat = self.add("reshape", [x], target_shape=(shape[0], prod(shape[1:])))
         if self.random.random() < 0.3:
             flat = self.add("transpose", [flat], axes=(1, 0))
-        rows, depth = self.shape(flat)
+        depth = self.shape(flat)[1]
         bits = self.random.choice((3, 7, 8, 15))
         flat = self.within(flat, max(1, 29 - bits - depth.bit_length()))
         weights = self.elements((self.channels(), depth), -(2**bits), 2**bits - 1)
