@@ -42,7 +42,7 @@ def test_the_format_is_the_narrowest(interval: tuple[int, int]) -> None:
     bits = Format.of(*interval).bits
     if hi - lo < 2**8:
         assert bits == 8
-    elif (-(2**15) <= lo and hi < 2**15) or (lo == 0 and hi < 2**16):
+    elif (lo >= -(2**15) and hi < 2**15) or (lo == 0 and hi < 2**16):
         assert bits == 16
     else:
         assert bits == 32

@@ -44,7 +44,7 @@ def test_no_pair_of_products_saturates_where_they_would(weights: Any, highest: i
     (machine,) = (machine for machine in MACHINES if machine.saturates)
     for digit, _ in passes(weights, machine, 4, highest):
         low, high = int(min(digit.min(), 0)), int(max(digit.max(), 0))
-        assert -(2**15) <= 2 * low * highest
+        assert 2 * low * highest >= -(2**15)
         assert 2 * high * highest < 2**15
 
 

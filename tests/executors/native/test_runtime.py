@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threa
     bounds = [units * k // count for k in range(count + 1)]
     assert bounds[0] == 0
     assert bounds[-1] == units
-    assert all(a < b for a, b in zip(bounds, bounds[1:], strict=False))
+    assert all(a < b for a, b in pairwise(bounds))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
