@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native import depthwise
-from cvm.executors.native.contraction import Contraction, Pixels, Read, emit_contraction
+from cvm.executors.native.contraction import Contraction, emit_contraction, segments
+from cvm.executors.native.epilogue import Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, build
 from cvm.executors.native.pointwise import Read as Operand
@@ -89,7 +89,7 @@ def plan_contraction(planner: Planner, root: Node) -> None:
         given = planner.constant(node.inputs[2])
         assert given is not None
         bias = given.astype(np.int64)
-    built = build(planner, root, node)
+    built = build(planner, root, node, folds=True)
     target = planner.result(root.outputs[0].name)
     if node.op == "conv2d":
         map_ = _map_home(planner, node)
@@ -199,31 +199,34 @@ def _calls(
     operands = [_operand(planner, read, target, node.op) for read in built.reads]
     kernel = Contraction(
         geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
-        home.format, geometry.source, target.format, pixels,
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, 1, 1, 1,
+        home.format, geometry.source, Output(target.format, pixels, built.clamp),
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula,
     )  # fmt: skip
-    kernel = blocked(_flat(kernel), machine)
+    kernel = _flat(kernel)
+    packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
+    kernel = replace(kernel, segments=segments(channels, kernel.rows * kernel.columns, packs, machine))
     function = planner.kernel(
         ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
     )
     stored = home.format.bias if per > 1 else 0
     start = bias - stored * geometry.weights.sum(axis=(1, 2))
     start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
-    note = f"{machine.name} {_NAMES[per]}, {len(shifts)} passes, tile {kernel.tile} x {kernel.vectors} x {kernel.lane}"
+    blocks = " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
+    note = f"{machine.name} {_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}, tiles of {blocks}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
     cost = products * 0.02 / per + 0.5 * products / math.prod(geometry.weights.shape[1:])
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
-        begin = planner.constants.add(packed_channels(start[part], kernel, INT32))
+        begin = planner.constants.add(packed_channels(start[part], kernel.segments, INT32))
         arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights, begin]
         for format_, where, what in operands:
             if isinstance(what, Home):
                 assert where is not None
                 arguments.append(what.at(number * channels * where.channel))
             else:
-                arguments.append(planner.constants.add(packed_channels(what[part], kernel, format_)))
+                arguments.append(planner.constants.add(packed_channels(what[part], kernel.segments, format_)))
         arguments.append(target.at(number * channels * pixels.channel))
         planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
 
@@ -271,26 +274,13 @@ def _operand(
 
 def _flat(kernel: Contraction) -> Contraction:
     """Images, rows and columns as one line of pixels, where every tensor's pixels are evenly apart."""
-    every = [kernel.source, kernel.target, *(read.pixels for read in kernel.reads if read.pixels is not None)]
+    every = [kernel.source, kernel.output.pixels, *(read.pixels for read in kernel.reads if read.pixels is not None)]
     if kernel.rows > 1 and all(p.row == kernel.columns * p.column for p in every):
         columns = kernel.rows * kernel.columns
         kernel = replace(kernel, rows=1, columns=columns)
     if kernel.rows == 1 and kernel.images > 1 and all(p.image == kernel.columns * p.column for p in every):
         kernel = replace(kernel, images=1, columns=kernel.images * kernel.columns)
     return kernel
-
-
-def blocked(kernel: Contraction, machine: Machine) -> Contraction:
-    """The kernel with its register tile: as many accumulators as leave room for the weights and one word."""
-    lane = machine.width
-    for narrower in machine.narrower:
-        if kernel.channels <= narrower:
-            lane = narrower
-    pixels = kernel.rows * kernel.columns
-    most = -(-kernel.channels // lane)
-    vectors = min(most, 2 if pixels > 1 else machine.registers // 4)
-    tile = max(1, (machine.registers - vectors - 2) // vectors)
-    return replace(kernel, lane=lane, vectors=vectors, tile=min(tile, pixels))
 
 
 PLANS: dict[str, Callable[[Planner, Node], None]] = {"conv2d": plan_node, "dense": plan_node}

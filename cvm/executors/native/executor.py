@@ -18,7 +18,7 @@ from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_check, emit_network
+from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import settled, workers
@@ -86,8 +86,8 @@ class Network:
             cache.write(key, code)
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
-        self._function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(self.address)
-        self._check = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("check"))
+        pointers = [ctypes.c_void_p] * (4 + 1 + len(made.arrays))
+        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
         self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
         self.constants = self._constants.ctypes.data
@@ -102,7 +102,7 @@ class Network:
         for name, emit in self.plan.functions.items():
             emit(module, name)
         emit_network(module, self.plan, self.machine, self.threads)
-        emit_check(module, self.bounds, self.machine)
+        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
         return str(module)
 
     def address_of(self, name: str) -> int:
@@ -116,13 +116,11 @@ class Network:
         except IndexError:
             memory = _Memory(self)
         try:
-            memory.arrays[:] = [array.__array_interface__["data"][0] for array in arrays]
-            if self._check(memory.table) >= 0:
+            head = (memory.base, self.constants, memory.table, memory.claims, 1)
+            if self._start(*head, *[array.__array_interface__["data"][0] for array in arrays]) >= 0:
                 return False
             if self.threads > 1:
                 workers(self.machine).run(memory.head, self.threads - 1)
-            else:
-                self._function(memory.base, self.constants, memory.table, memory.claims, 1)
             return True
         finally:
             self._free.append(memory)

@@ -51,8 +51,8 @@ class Reader(Protocol):
     def halves(self, number: int) -> tuple[V, V]:
         """The elements of the even and of the odd lanes of a tensor of i64."""
 
-    def places(self, number: int) -> tuple[V, int]:
-        """The address of a tensor's first element, and how many bytes the lanes are apart."""
+    def places(self, number: int) -> tuple[V, list[int]]:
+        """An address in a tensor, and by how many bytes each lane's element lies behind it."""
 
 
 def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
@@ -120,20 +120,21 @@ def _gathered(code: Code, step: Step, reader: Reader, index: V, count: int) -> V
     assert isinstance(extent, int)
     assert isinstance(stride, int)
     assert isinstance(format_, Format)
-    base, apart = reader.places(step.arguments[0])
+    base, offsets = reader.places(step.arguments[0])
     index = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
     places = code.cast("sext", index, 64)
     if stride * format_.bytes != 1:
         places = code.binary("mul", places, stride * format_.bytes)
     if lanes(places.type) == 1:
-        address = code.at(base, places)
-        if apart == 0:
+        address = code.at(code.at(base, places), offsets[0])
+        moved = [offset - offsets[0] for offset in offsets]
+        if not any(moved):
             return format_.load(code, address, 1)
-        if apart == format_.bytes:
+        if moved == [lane * format_.bytes for lane in range(count)]:
             return format_.load(code, address, count)
     loaded = []
-    for lane in range(count):
-        address = code.at(code.at(base, code.extract(places, lane)), lane * apart)
+    for lane, offset in enumerate(offsets):
+        address = code.at(code.at(base, code.extract(places, lane)), offset)
         loaded.append(code.load(vector(format_.bits, 1), address))
     return format_.decoded(code, code.gathered(loaded))
 

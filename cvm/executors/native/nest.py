@@ -111,10 +111,10 @@ class _Place:
         even = self.code.shuffle(value, value, range(0, self.count, 2))
         return even, self.code.shuffle(value, value, range(1, self.count, 2))
 
-    def places(self, number: int) -> tuple[V, int]:
+    def places(self, number: int) -> tuple[V, list[int]]:
         """See `Reader.places`."""
         format_, stride, pointer = self._tensor(number)
-        return pointer, stride * format_.bytes
+        return pointer, [lane * stride * format_.bytes for lane in range(self.count)]
 
     def write(self, value: V) -> None:
         """Store the result."""

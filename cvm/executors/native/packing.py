@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.epilogue import interleaved
 from cvm.executors.native.formats import Format
 from cvm.executors.native.machine import Machine
 
 if TYPE_CHECKING:
-    from cvm.executors.native.contraction import Contraction
-    from cvm.executors.native.depthwise import Depthwise
+    from cvm.executors.native.contraction import Contraction, Segment
 
-__all__ = ["ROWS", "packed", "packed_channels", "packed_taps", "packed_weights", "passes"]
+__all__ = ["ROWS", "packed_channels", "packed_taps", "packed_weights", "passes"]
 
 Integers = npt.NDArray[np.int64]
 ROWS = 4
@@ -30,15 +30,10 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
     """
     if per != 4:
         return [(weights, 0)]
-    digits = []
-    rest = weights
-    while True:
-        digit = ((rest + 128) & 255) - 128
-        digits.append(digit)
-        rest = (rest - digit) >> 8
-        if not rest.any():
-            break
-    digits.reverse()
+    digits = [weights]
+    while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
+        low = ((digits[0] + 128) & 255) - 128
+        digits[:1] = [(digits[0] - low) >> 8, low]
     result: list[tuple[Integers, int]] = []
     for place, digit in enumerate(digits):
         shift = 8 if place else 0
@@ -53,52 +48,53 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
 def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     """Digits (channels, taps, run) each, as [block][pass][tap][step][vector][lane][element of the step]."""
     dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
-    channels, taps, run = digits[0].shape
-    shape = (kernel.blocks * kernel.block, len(digits), taps, kernel.steps * kernel.per)
-    padded = np.zeros(shape, dtype)
-    for place, digit in enumerate(digits):
-        padded[:channels, place, :, :run] = digit
-    split = padded.reshape(kernel.blocks, kernel.vectors, kernel.lane, len(digits), taps, kernel.steps, kernel.per)
-    return np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes()
+    _, taps, run = digits[0].shape
+    pieces = []
+    for segment in kernel.segments:
+        size, block = segment.channels, segment.block
+        part = slice(segment.start, segment.start + segment.count * size)
+        whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
+        for place, digit in enumerate(digits):
+            whole[: digit[part].shape[0], place, :, :run] = digit[part]
+        shape = (len(digits), taps, kernel.steps, kernel.per)
+        ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
+        split = ordered.reshape(segment.count, block.vectors, block.lane, *shape)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes())
+    return b"".join(pieces)
 
 
-def packed_channels(values: npt.NDArray[np.generic], kernel: Contraction, format_: Format) -> bytes:
-    """One value per channel, in vectors; 64-bit ones with the even lanes of each vector before the odd ones."""
-    padded = np.zeros(kernel.blocks * kernel.block, np.int64)
-    padded[: kernel.channels] = values
-    if format_.bits == 64 and kernel.lane > 1:
-        padded = padded.reshape(-1, kernel.lane // 2, 2).transpose(0, 2, 1).reshape(-1)
-    return format_.stored(padded).tobytes()
-
-
-def order(lane: int) -> npt.NDArray[np.intp]:
-    """The channels of a chunk in the order of its vectors' lanes."""
-    return np.arange(4 * lane).reshape(lane // 4, 4, 4).transpose(1, 0, 2).reshape(-1)
-
-
-def packed(values: npt.NDArray[np.generic], kernel: Depthwise, format_: Format) -> bytes:
+def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment], format_: Format) -> bytes:
     """One value per channel in the order of the lanes; 64-bit ones with the even lanes of each vector first."""
     pieces = []
-    for chunk, number in kernel.places:
-        whole = np.zeros(4 * chunk.lane, np.int64)
-        start = chunk.start + number * 4 * chunk.lane
-        whole[: chunk.valid] = values[start : start + chunk.valid]
-        whole = whole[order(chunk.lane)]
-        if format_.bits == 64:
-            whole = whole.reshape(4, chunk.lane // 2, 2).transpose(0, 2, 1).reshape(-1)
-        pieces.append(format_.stored(whole))
-    return b"".join(piece.tobytes() for piece in pieces)
-
-
-def packed_taps(parts: Sequence[Integers], kernel: Depthwise) -> bytes:
-    """Weights (channels, KH, KW) of every part as [chunk][column][part][group of rows][vector][lane][row]."""
-    KH, KW = kernel.window
-    pieces = []
-    for chunk, number in kernel.places:
-        start = chunk.start + number * 4 * chunk.lane
-        whole = np.zeros((len(parts), 4 * chunk.lane, kernel.groups * ROWS, KW), np.int8)
-        for place, part in enumerate(parts):
-            whole[place, : chunk.valid, :KH] = part[start : start + chunk.valid]
-        whole = whole[:, order(chunk.lane)].reshape(len(parts), 4, chunk.lane, kernel.groups, ROWS, KW)
-        pieces.append(np.ascontiguousarray(whole.transpose(5, 0, 3, 1, 2, 4)).tobytes())
+    for segment in segments:
+        size, lane = segment.channels, segment.block.lane
+        whole = np.zeros(segment.count * size, np.int64)
+        given = values[segment.start : segment.start + whole.size]
+        whole[: given.size] = given
+        ordered = whole.reshape(segment.count, size)[:, _order(segment)].reshape(-1, lane)
+        if format_.bits == 64 and lane > 1:
+            ordered = ordered[:, [*range(0, lane, 2), *range(1, lane, 2)]]
+        pieces.append(format_.stored(ordered).tobytes())
     return b"".join(pieces)
+
+
+def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes:
+    """Weights (channels, KH, KW) of every part as [block][column][part][group of rows][vector][lane][row]."""
+    _, KH, KW = parts[0].shape
+    groups = -(-KH // ROWS)
+    pieces = []
+    for segment in segments:
+        size, block = segment.channels, segment.block
+        whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), np.int8)
+        for place, part in enumerate(parts):
+            given = part[segment.start : segment.start + whole.shape[0]]
+            whole[: given.shape[0], place, :KH] = given
+        ordered = whole.reshape(segment.count, size, len(parts), groups, ROWS, KW)[:, _order(segment)]
+        split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS, KW)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 6, 3, 4, 1, 2, 5)).tobytes())
+    return b"".join(pieces)
+
+
+def _order(segment: Segment) -> npt.NDArray[np.intp]:
+    """The channels of a block in the order of the lanes of its vectors."""
+    return interleaved(segment.block.lane) if segment.block.interleaved else np.arange(segment.channels)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
+from cvm.executors.native.exchange import Exchange, emit_exchange, exchange
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Step
 from cvm.executors.native.groups import Groups, group
@@ -265,10 +266,23 @@ class Planner:
             loops += [Loop(extent, strides) for extent, strides in cut]
         if not loops:
             loops = [Loop(1, (0,) * len(homes))]
+        if not formula.steps:
+            turned = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
+            if turned is not None:
+                self._exchange(turned, homes, what)
+                return
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
         width = self.machine.width
         name = self.kernel(("nest", nest, width), "nest", lambda module, name: emit_nest(module, name, nest, width))
         self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
+
+    def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
+        width = self.machine.width
+        name = self.kernel(
+            ("exchange", kernel, width), "exchange", lambda module, name: emit_exchange(module, name, kernel, width)
+        )
+        cost = 0.2 * math.prod(homes[-1].view.shape)
+        self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
 
     def copy(self, source: Home, target: Home, what: str) -> None:
         """The elements of one home in another."""

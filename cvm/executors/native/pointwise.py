@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Static, Step
-from cvm.executors.native.requantize import terms
+from cvm.executors.native.requantize import Terms, biased, terms
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
 from cvm.program.model import Node
@@ -43,16 +43,20 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A formula and what it reads, after the sums of a contraction if there is one (value 0)."""
+    """A formula and what it reads, after the sums of a contraction if there is one (value 0).
+
+    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be cut to it.
+    """
 
     formula: Formula
     reads: tuple[Read, ...]
     note: str
+    clamp: tuple[int, int] | None = None
 
 
-def build(planner: Planner, root: Node, sums: Node | None) -> Build:
-    """The formula of a group; ``sums`` is its contraction."""
-    builder = _Builder(planner, sums)
+def build(planner: Planner, root: Node, sums: Node | None, folds: bool = False) -> Build:
+    """The formula of a group with the contraction ``sums``. ``folds``: a last requantize leaves its cut to stores."""
+    builder = _Builder(planner, sums, root if folds else None)
     builder.node(root)
     first = 1 if sums is not None else 0
     count = first + len(builder.reads)
@@ -66,7 +70,7 @@ def build(planner: Planner, root: Node, sums: Node | None) -> Build:
     if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
         steps = (*steps, Step("same", (last,)))
     note = " + ".join(builder.ops) or "sums"
-    return Build(Formula(count, steps), tuple(builder.reads), note)
+    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp)
 
 
 Reference: TypeAlias = "tuple[str, int]"
@@ -76,6 +80,8 @@ Reference: TypeAlias = "tuple[str, int]"
 class _Builder:
     planner: Planner
     sums: Node | None
+    last: Node | None
+    clamp: tuple[int, int] | None = None
     reads: list[Read] = field(default_factory=list)
     steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
@@ -195,12 +201,26 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     chosen = terms(
         magnitudes, multipliers, offset, shift, rounding, builder.attribute(node, "lo"), builder.attribute(node, "hi")
     )
+    if node is builder.last:
+        chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
     places = INT64 if chosen.rule.arithmetic == "wide" else INT32
     xs = [builder.value(name) for name in node.inputs[:count]]
     ms = [builder.array(m, wide) for m in chosen.multipliers]
     parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, places))
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
+    """The bias of the result's format joins c, and the cut is left to the store: where it keeps to the arithmetic."""
+    format_ = builder.planner.result(node.outputs[0].name).format
+    if format_.bits != 8 or format_.signed:
+        return chosen
+    moved = biased(chosen, magnitudes, format_.bias)
+    if moved is None:
+        return chosen
+    builder.clamp = (chosen.rule.lo + format_.bias, chosen.rule.hi + format_.bias)
+    return moved
 
 
 def _take(builder: _Builder, node: Node) -> Reference:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 
-__all__ = ["Parameter", "Requantization", "Terms", "requantized", "terms"]
+__all__ = ["Parameter", "Requantization", "Terms", "biased", "requantized", "terms"]
 
 Integers = npt.NDArray[np.int64]
 LARGEST = 2**63 - 1
@@ -29,6 +29,7 @@ class Requantization:
     """What is known of a requantization beforehand: arithmetic, number of terms, rounding and bounds.
 
     The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high`` s counts from 32.
+    Without ``cuts`` the result is not cut to [lo, hi], which is left to whoever stores it.
     """
 
     arithmetic: Literal["narrow", "high", "wide"]
@@ -36,6 +37,7 @@ class Requantization:
     rounding: str
     lo: int
     hi: int
+    cuts: bool = True
 
 
 class Parameter(Protocol):
@@ -151,6 +153,22 @@ def _narrowed(x: int, m: Integers, c: Integers, s: Integers, lo: int, hi: int) -
     return None
 
 
+def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
+    """The same plus ``bias`` and without its cut: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
+
+    None where the sum could leave its arithmetic, or where what is not cut could leave 32 bits.
+    """
+    if chosen.rule.arithmetic == "wide":
+        return None
+    high = chosen.rule.arithmetic == "high"
+    offset = chosen.offset + np.left_shift(np.int64(bias), np.minimum(chosen.shift + (32 if high else 0), 54))
+    if int(chosen.shift.max()) + (32 if high else 0) > 54:
+        return None
+    if _bound(magnitudes, chosen.multipliers, offset) > (LARGEST if high else 2**31 - 1):
+        return None
+    return Terms(replace(chosen.rule, cuts=False), chosen.multipliers, offset, chosen.shift)
+
+
 def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
     """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi); ``parameters`` are m_1 .. m_n, c and s."""
     count = lanes(xs[0].type)
@@ -182,7 +200,7 @@ def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Seque
 
 
 def _cut(code: Code, value: V, rule: Requantization) -> V:
-    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi)
+    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
 
 
 def _sums(code: Code, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:

@@ -20,8 +20,8 @@ from cvm.executors.native.ir import Code, Module, V, typed, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.steps import Plan
 
-__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks", "emit_check",
-           "emit_network", "emit_worker"]  # fmt: skip
+__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks", "emit_network",
+           "emit_start", "emit_worker"]  # fmt: skip
 
 CLAIM_BYTES = 128
 """Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
@@ -73,21 +73,31 @@ def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> 
     code.finish()
 
 
-def emit_check(module: Module, bounds: Sequence[tuple[int, int, int]], machine: Machine) -> None:
-    """The function ``check(arrays)``: the number of the first array with an element outside its bounds, or -1.
+def emit_start(
+    module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: bool
+) -> None:
+    """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls.
 
-    ``bounds`` are (elements, least, largest) of every array that the caller gives.
+    It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
+    all into the table. The result is the number of the first one with an element outside, or -1; in the latter case,
+    and if ``runs``, the network has run.
     """
-    arrays = V("ptr", "%arrays")
-    code = Code(module, "check", [arrays], result="i64")
+    names = ("arena", "constants", "table", "claims")
+    memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
+    epoch = V("i64", "%epoch")
+    given = [V("ptr", f"%array{place}") for place in range(arrays)]
+    code = Code(module, "start", [memory, constants, table, claims, epoch, *given], result="i64")
     for place, (count, least, largest) in enumerate(bounds):
-        array = code.load("ptr", code.at(arrays, 8 * place))
-        bad = _outside(code, array, count, least, largest, machine.width)
-        inside, next_ = code.fresh(), code.fresh()
-        code.line(f"br {bad}, label %{inside}, label %{next_}")
-        code.label(inside)
+        bad = _outside(code, given[place], count, least, largest, machine.width)
+        outside, inside = code.fresh(), code.fresh()
+        code.line(f"br {bad}, label %{outside}, label %{inside}")
+        code.label(outside)
         code.line(f"ret i64 {place}")
-        code.label(next_)
+        code.label(inside)
+    for place, array in enumerate(given):
+        code.store(array, code.at(table, 8 * place), 8)
+    if runs:
+        code.line(f"call void @network({memory}, {constants}, {table}, {claims}, {epoch})")
     code.finish("i64 -1")
 
 
