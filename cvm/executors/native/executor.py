@@ -6,7 +6,7 @@ import ctypes
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network, emit_start
+from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import settled, workers
@@ -86,7 +86,8 @@ class Network:
             cache.write(key, code)
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
-        pointers = [ctypes.c_void_p] * (4 + 1 + len(made.arrays))
+        self._direct = len(made.arrays) <= DIRECT
+        pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
         self._constants = _aligned(len(made.constants) + SLACK)
         self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
@@ -117,7 +118,10 @@ class Network:
             memory = _Memory(self)
         try:
             head = (memory.base, self.constants, memory.table, memory.claims, 1)
-            if self._start(*head, *[array.__array_interface__["data"][0] for array in arrays]) >= 0:
+            addresses: Sequence[Any] = [array.__array_interface__["data"][0] for array in arrays]
+            if not self._direct:
+                addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
+            if self._start(*head, *addresses) >= 0:
                 return False
             if self.threads > 1:
                 workers(self.machine).run(memory.head, self.threads - 1)
