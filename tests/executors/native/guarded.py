@@ -13,7 +13,7 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,8 +87,6 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
     executor = NativeExecutor(verified, 1, named(machine))
     made = executor._network(returned(program, capture))
     given = {**state, **feed}
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         arena = stack.enter_context(region(made.plan.arena, SLACK, at_end))
         packed = stack.enter_context(region(len(made.plan.constants), SLACK, at_end))
@@ -101,8 +99,9 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
                 array.content[:] = given[name].reshape(-1).view(np.uint8)
                 array.protect(READ)
             arrays.append(array)
-        table = np.array([array.address for array in arrays], np.int64)
-        made._function(arena.address, packed.address, table.ctypes.data, 0, 1)
+        table = np.zeros(len(arrays), np.int64)
+        addresses = [array.address for array in arrays]
+        assert made._start(arena.address, packed.address, table.ctypes.data, 0, 1, *addresses) == -1
         for (name, shape), array in zip(made.left, arrays[len(made.given) :], strict=True):
             found = array.content.view(np.int32) if array.address % 4 == 0 else array.content.copy().view(np.int32)
             right = known.values[name] if name in known.values else constants[name]

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from cvm.executors.native.contraction import segments
+from cvm.executors.native.epilogue import Block, interleaved
 from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.packing import order, passes
+from cvm.executors.native.packing import passes
 
 WEIGHTS = st.integers(1, 31).flatmap(
     lambda bits: hnp.arrays(
@@ -59,9 +61,33 @@ def test_wider_products_take_weights_as_they_are(weights: Any) -> None:
 
 @pytest.mark.parametrize("lane", [4, 8, 16])
 def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int) -> None:
-    found = order(lane)
+    found = list(interleaved(lane))
     assert sorted(found) == list(range(4 * lane))
     for place, channel in enumerate(found):
         q, rest = divmod(place, lane)
         block, e = divmod(rest, 4)
         assert channel == 16 * block + 4 * q + e
+    for turned in (False, True):
+        block_ = Block(lane, 4, 4 * lane, turned)
+        channels = [channel for q in range(4) for channel in block_.channels(q)]
+        assert channels == (found if turned else list(range(4 * lane)))
+
+
+@given(
+    channels=st.integers(1, 300), pixels=st.sampled_from((1, 2, 100)), packs=st.booleans(),
+    machine=st.sampled_from(MACHINES),
+)  # fmt: skip
+def test_segments_cover_all_channels_once_within_the_registers(
+    channels: int, pixels: int, packs: bool, machine: Machine
+) -> None:
+    done = 0
+    found = segments(channels, pixels, packs, machine)
+    for segment in found:
+        assert segment.start == done
+        assert segment.count >= 1
+        assert (segment is found[-1]) or segment.block.valid == segment.channels
+        assert 1 <= segment.tile <= pixels
+        assert segment.block.vectors * (segment.tile + 1) <= max(machine.registers, 2 * segment.block.vectors)
+        assert segment.block.lane in (machine.width, *machine.narrower)
+        done += (segment.count - 1) * segment.channels + segment.block.valid
+    assert done == channels

@@ -216,6 +216,24 @@ def test_boxes_of_any_size(corner: int) -> None:
     compare(program(b, *made), feeds(program(b, *made), 6), threads=[1], captures=[frozenset()])
 
 
+@pytest.mark.parametrize("channels", [3, 64, 70])
+def test_bounds_of_codes_may_lie_far_outside_their_interval(channels: int) -> None:
+    for bits, shift in ((26, 32), (7, 13)):
+        b = ProgramBuilder()
+        x = b.input("x", (1, 4, 3, 3), -9, 9)
+        sums = add(b, "conv2d", x, weights(b, channels, 4, 1, 1))
+        m, c, s = b.parameter(np.full((1, channels, 1, 1), 2**bits)), b.parameter([0]), b.parameter([shift])
+        codes = add(b, "requantize", sums, m, c, s, lo=-(2**31) + 1, hi=2**31 - 1, rounding="half_up")
+        compare(program(b, codes), threads=[1], captures=[frozenset()])
+
+
+def test_more_values_than_a_foreign_function_has_arguments() -> None:
+    b = ProgramBuilder()
+    x = b.input("x", (3,), -9, 9)
+    made = program(b, *(add(b, "broadcast_add", x, b.constant([k])) for k in range(1100)))
+    compare(made, feeds(made, 2), machines=MACHINES[-1:], threads=[2], captures=["all"])
+
+
 def test_every_node_is_explained_in_one_line() -> None:
     from cvm.executors.native import NativeExecutor
 

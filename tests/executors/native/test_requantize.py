@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.requantize import SMALL, Terms, terms
+from cvm.executors.native.requantize import SMALL, Terms, biased, terms
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
 
@@ -41,6 +41,11 @@ def require(value: int, bits: int) -> int:
 
 def machine(found: Terms, xs: Sequence[int], channel: int) -> int:
     """What the code computes, step by step, every step within its bits."""
+    result = uncut(found, xs, channel)
+    return min(max(result, found.rule.lo), found.rule.hi) if found.rule.cuts else require(result, 32)
+
+
+def uncut(found: Terms, xs: Sequence[int], channel: int) -> int:
     rule = found.rule
     bits = 32 if rule.arithmetic == "narrow" else 64
     ms = [int(np.broadcast_to(m, (2,))[channel]) for m in found.multipliers]
@@ -50,17 +55,17 @@ def machine(found: Terms, xs: Sequence[int], channel: int) -> int:
         total = require(total + require(require(m, bits) * x, bits), bits)
     if rule.arithmetic == "narrow":
         assert 0 <= s < 32
-        return min(max(total >> s, rule.lo), rule.hi)
+        return total >> s
     if rule.arithmetic == "high":
         assert 0 <= s < 32
-        return min(max((total >> 32) >> s, rule.lo), rule.hi)
+        return (total >> 32) >> s
     assert 0 <= s < 64
     if rule.rounding == "half_even":
         some = min(s, 1)
         total = require(total + (1 << (s - some)) - 1 + ((total >> s) & some), 64)
     elif rule.rounding == "toward_zero" and total < 0:
         total = require(total + (1 << s) - 1, 64)
-    return min(max(total >> s, rule.lo), rule.hi)
+    return total >> s
 
 
 EDGES = [0, 1, -1, 2, 127, 255, 4095, 4096, 4097, 2**15, 2**20, MOST, LEAST]
@@ -102,6 +107,8 @@ def check(case: Any, data: st.DataObject) -> None:
     intervals, ms, c, s, rounding, lo, hi = case
     found = chosen(case)
     event(found.rule.arithmetic)
+    magnitudes = [max(abs(a), abs(b)) for a, b in intervals]
+    moved = {bias: biased(found, magnitudes, bias) for bias in (0, 1, 128, 255)}
     corners = [[a, b, *data.draw(st.lists(st.integers(a, b), max_size=3))] for a, b in intervals]
     for channel in range(2):
         for place in range(max(map(len, corners))):
@@ -109,6 +116,10 @@ def check(case: Any, data: st.DataObject) -> None:
                 xs = [corner[(place + turn * n) % len(corner)] for n, corner in enumerate(corners)]
                 right = exact(xs, [int(m[channel]) for m in ms], int(c[channel]), int(s[channel]), rounding, lo, hi)
                 assert machine(found, xs, channel) == right
+                for bias, terms_ in moved.items():
+                    if terms_ is not None:  # the cut is left to the store
+                        event("the cut is left to the store")
+                        assert min(max(machine(terms_, xs, channel), lo + bias), hi + bias) == right + bias
 
 
 @settings(max_examples=250)
