@@ -175,7 +175,7 @@ class NativeExecutor:
         """See `cvm.executors.Executor.run`."""
         names = returned(self._program, capture) if capture else self._outputs
         network = self._network(names) if capture else self._main
-        arrays = _plain(network, inputs, state)
+        arrays = _plain(network, len(self._program.inputs), inputs, state)
         if arrays is None:
             fed = feeds(self._program, inputs, state)
             arrays = [fed[name] for name, _ in network.given]
@@ -200,14 +200,16 @@ class NativeExecutor:
 
 
 def _plain(
-    network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+    network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
-    """The arrays to read, if their names, types, shapes and layouts are what the network takes as they are."""
-    if len(inputs) + len(state) != len(network.given):
+    """The arrays to read, ``count`` of them inputs, if all is what the network takes as it is: names, types, shapes,
+    layouts.
+    """
+    if len(inputs) != count or len(state) != len(network.given) - count:
         return None
     arrays = []
-    for name, shape in network.given:
-        array = inputs.get(name) if name in inputs else state.get(name)
+    for place, (name, shape) in enumerate(network.given):
+        array = (inputs if place < count else state).get(name)
         if array is None or array.dtype != np.int32 or array.shape != shape or not array.flags.c_contiguous:
             return None
         arrays.append(array)
