@@ -2,9 +2,10 @@
 
     python -m tests.executors.native.guarded MACHINE AIM FIRST LAST
 
-runs networks first once with everything flush with the end of its pages and once with the beginning. The arena and the
-constants end `SLACK` bytes before the last page, as the executor promises; arrays of the caller have no slack. Inputs and
-constants cannot be written. Outputs are compared with NumPy's, and what lies beside each must stay as it was.
+runs the networks FIRST to LAST once with everything flush with the end of its pages and once with the beginning. The
+arena and the constants end `SLACK` bytes before the last page, as the executor promises; arrays of the caller have no
+slack. Inputs and constants cannot be written. Outputs are compared with NumPy's, and what lies beside each must stay as
+it was.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def test_loops_run_for_every_number_below_the_end(known: tuple[bool, bool]) -> N
             def emit(code: Code, place: V, low: V, high: V, lo: int = lo, hi: int = hi, step: int = step) -> V:
                 bounds: tuple[Scalar, Scalar] = (lo if known[0] else low, hi if known[1] else high)
 
-                def body(index: V, values: list[V]) -> list[V]:
+                def body(index: V, values: list[V], code: Code = code) -> list[V]:
                     total = code.binary("mul", values[0], 31)
                     return [code.binary("add", total, index), code.binary("add", values[1], 1)]
 
@@ -49,8 +49,8 @@ def test_loops_run_for_every_number_below_the_end(known: tuple[bool, bool]) -> N
                 return code.binary("add", code.binary("mul", second, 2**40), first)
 
             total, count = 7, 0
-            for index in range(lo, hi, step):
-                total, count = total * 31 + index, count + 1
+            for number in range(lo, hi, step):
+                total, count = total * 31 + number, count + 1
             assert run(emit, lo, hi) == (count * 2**40 + total + 2**63) % 2**64 - 2**63
 
 

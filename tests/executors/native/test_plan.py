@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cvm.errors import Invalid
+from cvm.executors.native import NativeExecutor
+from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tests.executors.native.comparison import MACHINES, compare, feeds
 
@@ -49,6 +52,36 @@ def test_outputs_that_are_inputs_constants_and_states_and_several_names_of_one_v
     constant = b.constant(np.arange(5))
     made = program(b, x, x, names[0], names[1], constant, constant, total, zero, names[3])
     compare(made, feeds(made, 4) * 2)
+
+
+def test_arrays_are_taken_from_the_mapping_that_they_belong_to() -> None:
+    b = ProgramBuilder()
+    x = b.input("x", (2, 3), -9, 9)
+    state = b.state("s", b.constant(np.zeros((2, 3), np.int64)), -9, 9)
+    b.update(state, x)
+    verified = verify(program(b, state))
+    native = NativeExecutor(verified, 1, MACHINES[-1])
+    array = np.ones((2, 3), np.int32)
+    assert native.run({"x": array}, {"s": array}).state["s"].tolist() == array.tolist()
+    wrong = [
+        ({"x": array, "s": array}, {}), ({}, {"x": array, "s": array}), ({"s": array}, {"x": array}),
+        ({"x": array}, {}), ({"x": array, "y": array}, {"s": array}), ({"x": array[:1]}, {"s": array}),
+        ({"x": array.astype(np.int64)}, {"s": array}), ({"x": array * 10}, {"s": array}),
+        ({"x": array}, {"s": -10 * array}),
+    ]  # fmt: skip
+    for inputs, states in wrong:
+        with pytest.raises(Invalid) as caught:
+            native.run(inputs, states)
+        with pytest.raises(Invalid) as known:
+            NumpyExecutor(verified).run(inputs, states)
+        assert (caught.value.code, str(caught.value)) == (known.value.code, str(known.value))
+    strided = np.ones((3, 4), np.int32).T[::2, :]
+    assert native.run({"x": strided}, {"s": strided}).state["s"].tolist() == array.tolist()
+    fortran = np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3))
+    fortran.flags.writeable = False
+    assert native.run({"x": fortran}, {"s": array}).state["s"].tolist() == fortran.tolist()
+    unaligned = np.frombuffer(b"." + array.tobytes(), np.int32, 6, 1).reshape(2, 3)
+    assert native.run({"x": unaligned}, {"s": array}).state["s"].tolist() == array.tolist()
 
 
 def test_a_program_of_no_nodes() -> None:
@@ -194,9 +227,13 @@ def test_tables_and_slices_at_places_beyond_both_ends() -> None:
     flat = add(b, "reshape", x, target_shape=(60,))
     made = [
         add(b, "cvm_lut", table, add(b, "conv2d", x, weights(b, 5, 3, 1, 1))),
-        add(b, "cvm_lut", back, sums), add(b, "take", x, flat), add(b, "take", x, b.constant([[-1, 0], [2, 9]]), axis=2),
-        add(b, "take", flat, sums, axis=0), add(b, "take", x, flat, axis=3), add(b, "take", x, b.constant([2, -5]), axis=1),
-    ]  # fmt: skip
+        add(b, "cvm_lut", back, sums),
+        add(b, "take", x, flat),
+        add(b, "take", x, b.constant([[-1, 0], [2, 9]]), axis=2),
+        add(b, "take", flat, sums, axis=0),
+        add(b, "take", x, flat, axis=3),
+        add(b, "take", x, b.constant([2, -5]), axis=1),
+    ]
     compare(program(b, *made), threads=[2])
 
 
@@ -204,14 +241,13 @@ def test_tables_and_slices_at_places_beyond_both_ends() -> None:
 def test_boxes_of_any_size(corner: int) -> None:
     b = ProgramBuilder()
     x, count = b.input("x", (2, 19, 6), -corner, corner), b.input("count", (2,), -3, 25)
-    made = []
-    for force in (False, True):
-        for limits in ((-1, -1), (0, 5), (3, 0), (25, 25)):
-            for threshold in (1, 100, 2**31 - 1):
-                made.append(
-                    add(b, "non_max_suppression", x, count, iou_threshold=threshold, max_output_size=limits[0],
-                        top_k=limits[1], force_suppress=force)
-                )  # fmt: skip
+    made = [
+        add(b, "non_max_suppression", x, count, iou_threshold=threshold, max_output_size=most, top_k=top,
+            force_suppress=force)
+        for force in (False, True)
+        for most, top in ((-1, -1), (0, 5), (3, 0), (25, 25))
+        for threshold in (1, 100, 2**31 - 1)
+    ]  # fmt: skip
     made += b.add("get_valid_count", [x], {"score_threshold": 0})
     compare(program(b, *made), feeds(program(b, *made), 6), threads=[1], captures=[frozenset()])
 
@@ -235,8 +271,6 @@ def test_more_values_than_a_foreign_function_has_arguments() -> None:
 
 
 def test_every_node_is_explained_in_one_line() -> None:
-    from cvm.executors.native import NativeExecutor
-
     b = ProgramBuilder()
     x = b.input("x", (1, 8, 9, 9), 0, 255)
     sums = add(b, "conv2d", x, b.constant(np.ones((8, 8, 3, 3), np.int64)))

@@ -1,4 +1,4 @@
-"""Programs of all ops: native code gives NumPy's bytes, with every tensor captured and with none, from state to state."""
+"""Programs of all ops: native code gives NumPy's bytes, all tensors captured and none, from state to state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads: the same bytes from any number of them; nothing hangs, nothing is freed too early, nothing outlives its use."""
+"""Threads: the same bytes from any number of them; nothing hangs, and nothing is freed too early."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def test_another_process_takes_the_cores() -> None:
 @pytest.mark.long
 @posix
 def test_two_hundred_thousand_inferences_under_load() -> None:
-    """Eight Python threads, executors of random numbers of threads, and cores that others want: no mismatch, no leak."""
+    """Eight Python threads, executors of random numbers of threads, cores that others want: no mismatch, no leak."""
     script = """
 import os, random, sys, threading, time
 import numpy as np
@@ -374,7 +374,7 @@ print(sum(done), time.monotonic() - begin, max(half) >> 20, max(last) >> 20)
             burner.wait()
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     count, seconds, middle, last = done.stdout.split()
-    print(f"{count} inferences in {float(seconds):.0f} s; resident {middle} MiB in the second quarter, {last} in the last")
+    print(f"{count} inferences in {float(seconds):.0f} s; resident {middle} MiB in the second quarter, then {last} MiB")
     assert int(count) == 200_000
     assert int(last) <= int(middle) + 16
 
