@@ -91,10 +91,10 @@ class Network:
         self._direct = len(made.arrays) <= DIRECT
         pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
-        self._constants = _aligned(len(made.constants) + SLACK)
-        self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
-        self.constants = self._constants.ctypes.data
-        self.plan = replace(made, constants=b"")
+        self.packed = _aligned(len(made.constants) + SLACK)[: len(made.constants)]
+        self.packed[:] = np.frombuffer(made.constants, np.uint8)
+        self.constants = self.packed.ctypes.data
+        self.plan = replace(made, constants=b"")  # they are in ``packed``
         self._free: list[_Memory] = [_Memory(self)]
 
     def __del__(self) -> None:

@@ -90,8 +90,8 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
     given = {**state, **feed}
     with ExitStack() as stack:
         arena = stack.enter_context(region(made.plan.arena, SLACK, at_end))
-        packed = stack.enter_context(region(len(made.plan.constants), SLACK, at_end))
-        packed.content[:] = np.frombuffer(made.plan.constants, np.uint8)
+        packed = stack.enter_context(region(made.packed.size, SLACK, at_end))
+        packed.content[:] = made.packed
         packed.protect(READ)
         arrays = []
         for name, shape in (*made.given, *made.left):
