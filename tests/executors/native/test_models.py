@@ -62,12 +62,14 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-def test_the_network_of_the_demo(machine: str) -> None:
+@pytest.mark.parametrize("name", dict.fromkeys((NAMES[0], NAMES[-1])))
+def test_the_network_of_the_demo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CVM_MACHINE", name)
     program = cvm.compile(cvm.demo.MODEL)
     value = program.inputs[0].value
     images = read_npz(cvm.demo.IMAGES, "image")[:6]
     runs = [[{value.name: image.reshape(value.shape)}] for image in images]
-    require_same("demo", program, runs, machine, 2)
+    require_same("demo", program, runs, name, 2)
 
 
 @needs_shared

@@ -199,8 +199,11 @@ def test_code_computes_the_definition_at_the_limits(rounding: str) -> None:
     compare(builder.build(outputs), threads=[1], captures=[frozenset()])
 
 
-@pytest.mark.parametrize("rounding", ROUNDINGS)
-@pytest.mark.parametrize("where", ["per channel", "per position", "per tensor"])
+@pytest.mark.parametrize(
+    ("where", "rounding"),
+    [("per channel", "half_up"), ("per position", "half_up"), ("per tensor", "half_even"),
+     ("per position", "toward_zero")],
+)  # fmt: skip
 def test_parameters_of_any_shape_behind_a_convolution(where: str, rounding: str) -> None:
     shape = {"per channel": (1, 37, 1, 1), "per position": (1, 37, 3, 5), "per tensor": (1,)}[where]
     random = np.random.default_rng(1)
