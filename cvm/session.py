@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
 from cvm.executors import Capture, Int32Array, RunResult, create, initial_state
+from cvm.executors.base import returned
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import LinearQuantizer
 
-__all__ = ["Result", "Session", "choose_executor"]
+__all__ = ["Result", "Session", "Witness", "choose_executor"]
 
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:
@@ -68,6 +69,21 @@ class Result(Mapping[str, Int32Array]):
         return dequantize(codes, self._quantizers[name])
 
 
+class Witness(Protocol):
+    """Who is shown every single run of a session."""
+
+    @property
+    def capture(self) -> Capture:
+        """The tensors that it wants to see besides the outputs."""
+
+    def saw(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> None:
+        """Called after each run, with its inputs, the state that it began with, and what it left."""
+
+
+def _both(one: Capture, other: Capture) -> Capture:
+    return "all" if one == "all" or other == "all" else one | other
+
+
 class Session:
     """A program ready to run, with the state that it keeps between runs.
 
@@ -112,21 +128,26 @@ class Session:
         return (f"{self._name}: {self._reason}", *self._executor.explain())
 
     def run(
-        self, inputs: Mapping[str, Any], capture: str | Iterable[str] | None = None, cycles: bool = False
+        self,
+        inputs: Mapping[str, Any],
+        capture: str | Iterable[str] | None = None,
+        cycles: bool = False,
+        witness: Witness | None = None,
     ) -> Result:
         """Run on arrays by the names of the inputs; integers are codes, floats are real numbers (`cvm.inputs`).
 
         ``capture`` names tensors to return besides the outputs, or is "all". With ``cycles`` the arrays have a cycle
         axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the state that the last
         one left and leave theirs; with one, every sample begins with the initial state and the session's stays as it
-        is. Raises `Invalid`.
+        is. ``witness`` is shown every single run, with all that it asks for; receipts are made so (`cvm.audit`).
+        Raises `Invalid`.
         """
         layout, samples = arrange(self.program, inputs, cycles)
         names = self._captured(capture)
         if layout.samples is None:
-            results, self._state = self._sequence(samples[0], self._state, names)
+            results, self._state = self._sequence(samples[0], self._state, names, witness)
         else:
-            sequences = (self._sequence(feeds, initial_state(self.program), names)[0] for feeds in samples)
+            sequences = (self._sequence(feeds, initial_state(self.program), names, witness)[0] for feeds in samples)
             results = [result for sequence in sequences for result in sequence]
         return self._result(results, layout, names)
 
@@ -138,14 +159,23 @@ class Session:
         return frozenset(capture)
 
     def _sequence(
-        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture
+        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture, witness: Witness | None
     ) -> tuple[list[RunResult], dict[str, Int32Array]]:
         """Runs that hand their state on, and the state that the last one leaves."""
         results = []
         for feed in feeds:
-            results.append(self._executor.run(feed, state, capture))
-            state = results[-1].state
+            result = self._executor.run(feed, state, capture if witness is None else _both(capture, witness.capture))
+            if witness is not None:
+                witness.saw(feed, state, result)
+                result = self._without(result, capture)
+            results.append(result)
+            state = result.state
         return results, state
+
+    def _without(self, result: RunResult, capture: Capture) -> RunResult:
+        """The result without what was captured for a witness only."""
+        kept = returned(self.program, capture)
+        return RunResult({name: result.values[name] for name in result.values if name in kept}, result.state)
 
     def _result(self, results: Sequence[RunResult], layout: Layout, capture: Capture) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from cvm.cli import check, compile, demo, doctor, inspect, legalize, nnef, ops, report, run, vectors
+from cvm.cli import check, compile, demo, doctor, inspect, legalize, nnef, ops, receipt, report, run, vectors
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
 from cvm.errors import CvmError, LimitExceeded
@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "legalize": legalize.COMMAND,
     "ops": ops.COMMAND,
     "nnef": nnef.GROUP,
+    "receipt": receipt.GROUP,
     "vectors": vectors.GROUP,
     "demo": demo.COMMAND,
     "doctor": doctor.COMMAND,

@@ -100,7 +100,7 @@ def _render(console: Console, document: dict[str, Any], images: Array) -> None:
     right = f"{document['correct']} of {document['images']} test images right"
     say(console, f"RAN      {right}, on {document['executor']} in {seconds['run']:.2f} s")
     render(console, document["agreement"])
-    say(console, f"GAS      {document['gas']} per image (provisional)")
+    say(console, f"GAS      {document['gas']} per image")
     say(console, f"DIGEST   {document['digest']}")
 
 

@@ -123,7 +123,7 @@ def _from_tensor_file(path: Path, item: Input | None) -> Array:
     from cvm.program.files import read_bytes
 
     try:
-        stored = read_tensor(read_bytes(path, DEFAULT.archive_bytes, "bytes of a tensor file"))
+        stored = read_tensor(read_bytes(path, DEFAULT.archive_bytes, "tensor"))
     except OSError as error:
         raise Invalid("array.unreadable", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
     values, quantizer = stored.data.values, None if item is None else item.quantizer

@@ -128,7 +128,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     constants = document["constants"]
     say(console, f"{len(document['nodes'])} nodes; {constants['count']} constants of {constants['bytes']} bytes")
     say(console, f"macs    {document['macs']}")
-    say(console, f"gas     {document['gas']} (provisional)")
+    say(console, f"gas     {document['gas']}")
     say(console, f"digest  {document['digest']}")
 
 
