@@ -16,19 +16,24 @@ from cvm.program.model import Program
 __all__ = ["compile", "load", "run_op"]
 
 
-def compile(path: str | PathLike[str], quant: str | PathLike[str] | Literal[False] | None = None) -> Program:
+def compile(
+    path: str | PathLike[str], quant: str | PathLike[str] | Literal[False] | None = None, optimize: bool = True
+) -> Program:
     """The integer program of an NNEF model: a folder, an archive of one, or a document.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
-    Raises `CvmError` with the file, line and column of what is wrong.
+    ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
+    program is the one that the lowering rules give. Raises `CvmError` with the file, line and column of what is wrong.
     """
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
+    from cvm.program.optimize import optimize as optimized
 
     graph = nnef.load(path, quant)
     try:
-        return lower(graph)
+        program = lower(graph)
+        return optimized(program) if optimize else program
     except CvmError as error:
         file = os.path.join(path, DOCUMENT) if os.path.isdir(path) else os.fspath(path)
         raise error.at(file=file) from None

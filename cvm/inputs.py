@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
 from cvm.program.model import Input, Program, Shape
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LogarithmicQuantizer, Quantizer
 
 __all__ = ["Feed", "Layout", "arrange", "stream"]
 
@@ -50,10 +50,10 @@ class Layout:
         joined = np.stack(runs) if len(runs) > 1 else runs[0]
         return joined.reshape(self.shape(runs[0].shape))
 
-    def quantizer(self, quantizer: LinearQuantizer, shape: Shape) -> LinearQuantizer:
+    def quantizer(self, quantizer: Quantizer, shape: Shape) -> Quantizer:
         """The quantiser of a tensor of ``shape`` as one of the joined array."""
         axis = quantizer.axis
-        if axis is None:
+        if isinstance(quantizer, LogarithmicQuantizer) or axis is None:
             return quantizer
         replaced = self.in_place and shape[0] == 1
         if replaced and axis == 0:  # the leading 1 has one scale, which serves every sample

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.executors import Capture, Int32Array, RunResult, create, initial_state
+from cvm.executors import CONCURRENT, Capture, Executor, Int32Array, RunResult, cores, create, default, initial_state
 from cvm.executors.base import returned
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
-    from cvm.quantization import LinearQuantizer
+    from cvm.quantization import Quantizer
 
 __all__ = ["Result", "Session", "Witness", "choose_executor"]
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+SHARES = 8
+"""Shares of the inputs of one call for each thread: none waits long for the last one."""
 
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:
     """The name of the executor to use, and why that one."""
     if wish is not None:
         return wish, "asked for"
-    return "numpy", "the fastest executor of this version"
+    return default()
 
 
 class Result(Mapping[str, Int32Array]):
@@ -35,7 +42,7 @@ class Result(Mapping[str, Int32Array]):
     output's.
     """
 
-    def __init__(self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, LinearQuantizer]) -> None:
+    def __init__(self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, Quantizer]) -> None:
         self._codes = dict(codes)
         self._quantizers = quantizers
 
@@ -76,8 +83,14 @@ class Witness(Protocol):
     def capture(self) -> Capture:
         """The tensors that it wants to see besides the outputs."""
 
-    def saw(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> None:
-        """Called after each run, with its inputs, the state that it began with, and what it left."""
+    def look(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> Any:
+        """A note of one run, of its inputs, the state that it began with, and what it left.
+
+        Runs of different samples may be looked at at the same time.
+        """
+
+    def keep(self, notes: Sequence[Any]) -> None:
+        """Take the notes of all runs of a call, in order."""
 
 
 def _both(one: Capture, other: Capture) -> Capture:
@@ -101,7 +114,9 @@ class Session:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
         self._verified = verify(program) if isinstance(program, Program) else program
         self._name, self._reason = choose_executor(executor)
+        self._threads = threads or cores()
         self._executor = create(self._name, self._verified, threads)
+        self._single: Executor | None = None
         self._state = initial_state(self.program)
 
     @property
@@ -136,52 +151,128 @@ class Session:
     ) -> Result:
         """Run on arrays by the names of the inputs; integers are codes, floats are real numbers (`cvm.inputs`).
 
-        ``capture`` names tensors to return besides the outputs, or is "all". With ``cycles`` the arrays have a cycle
-        axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the state that the last
-        one left and leave theirs; with one, every sample begins with the initial state and the session's stays as it
-        is. ``witness`` is shown every single run, with all that it asks for; receipts are made so (`cvm.audit`).
-        Raises `Invalid`.
+        ``capture`` names what to return besides the outputs: values of the program, or tensors of the document, whose
+        codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
+        arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
+        state that the last one left and leave theirs; with one, every sample begins with the initial state and the
+        session's stays as it is. ``witness`` is shown every single run, with all that it asks for; receipts are made so
+        (`cvm.audit`). Raises `Invalid`.
         """
         layout, samples = arrange(self.program, inputs, cycles)
-        names = self._captured(capture)
+        wishes, names = self._wished(capture)
         if layout.samples is None:
-            results, self._state = self._sequence(samples[0], self._state, names, witness)
+            seen, self._state = self._sequence(samples[0], self._state, names, self._executor, witness)
         else:
-            sequences = (self._sequence(feeds, initial_state(self.program), names, witness)[0] for feeds in samples)
-            results = [result for sequence in sequences for result in sequence]
-        return self._result(results, layout, names)
+            sequences = self._each(lambda feeds: self._sample(feeds, names, witness), samples)
+            seen = [item for sequence in sequences for item in sequence]
+        if witness is not None:
+            witness.keep([note for _, note in seen])
+        results = [result for result, _ in seen]
+        return self._result(results, layout, wishes)
 
-    def _captured(self, capture: str | Iterable[str] | None) -> Capture:
-        if capture is None:
-            return frozenset()
-        if isinstance(capture, str):
-            return "all" if capture == "all" else frozenset({capture})
-        return frozenset(capture)
+    def run_many(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        capture: str | Iterable[str] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Result]:
+        """Run on each of ``inputs`` by itself, as many at once as the session has threads; results in their order.
+
+        Every one begins with the initial state, and the session's state stays as it is. ``progress`` is called, from
+        this thread, with the number of inputs done. Raises `Invalid` for the first input that is not valid.
+        """
+        wishes, names = self._wished(capture)
+
+        def one(arrays: Mapping[str, Any]) -> Result:
+            layout, samples = arrange(self.program, arrays)
+            results = [result for feeds in samples for result, _ in self._sample(feeds, names, None)]
+            return self._result(results, layout, wishes)
+
+        return self._each(one, list(inputs), progress)
+
+    def _each(
+        self, compute: Callable[[_T], _R], items: Sequence[_T], progress: Callable[[int], None] | None = None
+    ) -> list[_R]:
+        """``compute`` of every item, of several at once where the executor gains by it."""
+        threads = min(self._threads, len(items)) if self._name in CONCURRENT else 1
+        results: list[_R] = []
+        size = max(1, len(items) // (SHARES * threads))
+        shares = [items[start : start + size] for start in range(0, len(items), size)]
+
+        def share(part: Sequence[_T]) -> list[_R]:
+            return [compute(item) for item in part]
+
+        def collect(parts: Iterable[list[_R]]) -> None:
+            for part in parts:
+                results.extend(part)
+                if progress is not None:
+                    progress(len(results))
+
+        if threads <= 1:
+            collect(map(share, shares))
+            return results
+        if self._single is None:
+            self._single = create(self._name, self._verified, 1)
+        with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
+            collect(pool.map(share, shares))
+        return results
+
+    def _sample(self, feeds: Sequence[Feed], capture: Capture, witness: Witness | None) -> list[tuple[RunResult, Any]]:
+        """The runs of one sample, from the initial state on; other samples may go on at the same time."""
+        executor = self._single or self._executor
+        return self._sequence(feeds, initial_state(self.program), capture, executor, witness)[0]
+
+    def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
+        """What is asked for by name, and the values to capture for it."""
+        wishes = self._captured(capture)
+        return wishes, wishes if wishes == "all" else frozenset(wishes.values())
+
+    def _captured(self, capture: str | Iterable[str] | None) -> dict[str, str] | Literal["all"]:
+        """The value that stands for each name that is asked for."""
+        if capture == "all":
+            return "all"
+        names = [] if capture is None else [capture] if isinstance(capture, str) else capture
+        tensors = {item.tensor: item.value for item in self.program.provenance.exactness}
+        wishes = {name: name if name in self._verified.shapes else tensors.get(name, name) for name in names}
+        for name, value in wishes.items():
+            if not value:
+                kept = "it is constant, or only another order of some value (--no-optimize keeps those)"
+                message = f"the program has no value for the tensor {name!r}: {kept}"
+                raise Invalid("executors.capture", message, Location(tensor=name))
+        return wishes
 
     def _sequence(
-        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture, witness: Witness | None
-    ) -> tuple[list[RunResult], dict[str, Int32Array]]:
-        """Runs that hand their state on, and the state that the last one leaves."""
-        results = []
+        self,
+        feeds: Sequence[Feed],
+        state: dict[str, Int32Array],
+        capture: Capture,
+        executor: Executor,
+        witness: Witness | None,
+    ) -> tuple[list[tuple[RunResult, Any]], dict[str, Int32Array]]:
+        """Runs that hand their state on, each with the note of the witness, and the state that the last one leaves."""
+        seen: list[tuple[RunResult, Any]] = []
         for feed in feeds:
-            result = self._executor.run(feed, state, capture if witness is None else _both(capture, witness.capture))
-            if witness is not None:
-                witness.saw(feed, state, result)
+            if witness is None:
+                result, note = executor.run(feed, state, capture), None
+            else:
+                result = executor.run(feed, state, _both(capture, witness.capture))
+                note = witness.look(feed, state, result)
                 result = self._without(result, capture)
-            results.append(result)
+            seen.append((result, note))
             state = result.state
-        return results, state
+        return seen, state
 
     def _without(self, result: RunResult, capture: Capture) -> RunResult:
         """The result without what was captured for a witness only."""
         kept = returned(self.program, capture)
         return RunResult({name: result.values[name] for name in result.values if name in kept}, result.state)
 
-    def _result(self, results: Sequence[RunResult], layout: Layout, capture: Capture) -> Result:
+    def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}
         outputs = self.program.outputs
         codes = {output.name: joined[output.value] for output in outputs}
-        codes |= {name: joined[name] for name in joined if name not in codes and (capture == "all" or name in capture)}
+        captured = {name: name for name in joined} if wishes == "all" else wishes
+        codes |= {name: joined[value] for name, value in sorted(captured.items()) if name not in codes}
         shapes = self._verified.shapes
         quantizers = {
             output.name: layout.quantizer(output.quantizer, shapes[output.value])

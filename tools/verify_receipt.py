@@ -103,6 +103,8 @@ def quantizer(item):
     z = item.get("quantizer")
     if z is None:
         return b"\0"
+    if "top" in z:
+        return b"\3" + pack("<qB", z["top"], z["bits"])
     axis = bytes([2, z["axis"]]) if "axis" in z else b"\1"
     rounding = ("half_up", "half_even", "toward_zero").index(z["rounding"])
     pairs = [text(s) + text(o) for s, o in zip(z["scale"], z["offset"], strict=True)]
@@ -233,6 +235,11 @@ def codes(items, end, runs):
 def code(x, z, channel):
     if isinstance(x, int):
         return x
+    if "top" in z:  # sign(x) * 2^q, q the logarithm rounded half up: that |x| * sqrt(2) is at least 2^q
+        low, q = z["top"] - (1 << z["bits"]) + 1, z["top"]
+        while q > low and 2 * x * x < Fraction(2) ** (2 * q):
+            q -= 1
+        return ((x > 0) - (x < 0)) * (q - low + 1)
     channel %= len(z["scale"])
     q = (x - Fraction(z["offset"][channel])) / Fraction(z["scale"][channel])
     rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]

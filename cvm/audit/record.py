@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cvm.audit.receipt import Claim, Host, Receipt, Run
@@ -36,9 +36,13 @@ class Recorder:
         """What it wants to see."""
         return "all" if self._traced else frozenset()
 
-    def saw(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> None:
-        """Note one run."""
-        self._runs.append(observed_run(self._verified.program, feed, before, result, self._traced))
+    def look(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> Run:
+        """The record of one run."""
+        return observed_run(self._verified.program, feed, before, result, self._traced)
+
+    def keep(self, notes: Sequence[Run]) -> None:
+        """Take the records of runs."""
+        self._runs.extend(notes)
 
     def claim(self) -> Claim:
         """What is claimed of the runs so far. Raises `Invalid` (``receipt.runs``) if there are none."""

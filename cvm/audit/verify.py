@@ -30,6 +30,7 @@ from cvm.inputs import Feed, arrange
 from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
 from cvm.program.model import OP_SET, Output
+from cvm.quantization import LinearQuantizer
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -260,8 +261,9 @@ def _split(
     if array.dtype.kind == "f":
         if output.quantizer is None:
             raise _diverged(f"{where} holds real numbers, and its codes stand for none")
-        axis = None if output.quantizer.axis is None else output.quantizer.axis + 1
-        quantizer = replace(output.quantizer, axis=axis)
+        quantizer = output.quantizer
+        if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
+            quantizer = replace(quantizer, axis=quantizer.axis + 1)
         try:
             codes = quantize(array, quantizer, Location(tensor=output.name))
         except CvmError as error:

@@ -9,7 +9,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, Inputs, Json, Model, Threads
+from cvm.cli.options import Cycles, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import progress, say, show
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def command(
     ] = None,
     threads: Threads = None,
     cycles: Cycles = False,
+    no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Run a program on several executors and compare every tensor, not only the outputs.
@@ -58,7 +59,7 @@ def command(
         names = [name for name in names if name != "formal"]
     if len(names) < (2 if sample is None else 1):
         raise Usage(f"there is nothing to compare with {executors!r}")
-    verified = open_program(program)
+    verified = open_program(program, no_optimize)
     made: list[Executor] = [create(name, verified, threads) for name in names]
     _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs), cycles)
     with progress("comparing", sum(map(len, samples))) as advance:

@@ -10,7 +10,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Json
+from cvm.cli.options import Json, NoOptimize
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def command(
         typer.Option("--quant", metavar="FILE", help="Quantisation information in place of the model's graph.quant."),
     ] = None,
     no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
+    no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Compile an NNEF model to an integer program.
@@ -49,7 +50,7 @@ def command(
     if quant is not None and no_quant:
         raise Usage("--quant and --no-quant exclude each other")
     with working("compiling"):
-        verified = verify(cvm.compile(model, False if no_quant else quant))
+        verified = verify(cvm.compile(model, False if no_quant else quant, not no_optimize))
     document = report(verified)
     if output is not None:
         data = verified.program.to_bytes()

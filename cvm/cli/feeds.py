@@ -144,7 +144,6 @@ def _requantized(data: Any, item: Input | None) -> Array:
     if item is None or item.quantizer is None or (data.quantizer is not None and not data.quantizer.per_tensor):
         message = "the file holds codes of its own quantiser, and the input takes plain integers"
         raise Invalid("input.real", message, Location(tensor=item.value.name if item is not None else None))
-    stored = data.quantizer
-    scale, offset = (Fraction(1), Fraction(0)) if stored is None else (stored.scale[0], stored.offset[0])
-    exact = Rationals.of((offset + scale * int(code) for code in data.values.ravel().tolist()), data.values.shape)
+    number = Fraction if data.quantizer is None else data.quantizer.value
+    exact = Rationals.of((number(int(code)) for code in data.values.ravel().tolist()), data.values.shape)
     return quantize_rationals(exact, item.quantizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Json, Model
+from cvm.cli.options import Json, Model, NoOptimize
 from cvm.cli.output import headroom, say, show, table
 
 if TYPE_CHECKING:
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from cvm.program.model import Node, Value
     from cvm.program.verifier import VerifiedProgram
-    from cvm.quantization import LinearQuantizer
+    from cvm.quantization import Quantizer
 
 __all__ = ["COMMAND", "describe"]
 
 
-def command(program: Model, as_json: Json = False) -> int:
+def command(program: Model, no_optimize: NoOptimize = False, as_json: Json = False) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
     Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
     """
     from cvm.cli.models import open_program
 
-    document = describe(open_program(program))
+    document = describe(open_program(program, no_optimize))
     return show(document, lambda console: _render(console, document), as_json)
 
 
@@ -94,9 +94,13 @@ def _node(node: Node, gas: int, count: int) -> dict[str, Any]:
     }
 
 
-def _quantizer(quantizer: LinearQuantizer | None) -> dict[str, Any] | None:
+def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
+    from cvm.quantization import LogarithmicQuantizer
+
     if quantizer is None:
         return None
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return {"top": quantizer.top, "bits": quantizer.bits, "lo": quantizer.lo, "hi": quantizer.hi}
     return {
         "scale": list(map(str, quantizer.scale)),
         "offset": list(map(str, quantizer.offset)),
@@ -136,6 +140,8 @@ def _meaning(item: dict[str, Any]) -> str:
     quantizer = item.get("quantizer")
     if quantizer is None:
         return "integers"
+    if "top" in quantizer:
+        return f"0 and +-2^({quantizer['top'] - quantizer['hi']} + |q|)"
     if quantizer["axis"] is not None:
         return f"{len(quantizer['scale'])} scales along axis {quantizer['axis']}"
     return f"{quantizer['offset'][0]} + q * {quantizer['scale'][0]}"

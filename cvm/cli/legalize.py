@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Json, Model
+from cvm.cli.options import Json, Model, NoOptimize
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def command(
         Path | None,
         typer.Option("-o", "--output", metavar="OUT.cvm", help="The program file to write."),
     ] = None,
+    no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Rewrite the extension ops of a program into ops of the operator mathematics, exactly.
@@ -36,7 +37,7 @@ def command(
     from cvm.program.legalize import legalize
     from cvm.program.verifier import verify
 
-    before = open_program(program)
+    before = open_program(program, no_optimize)
     with working("legalising"):
         after = verify(legalize(before.program))
     document = _report(before, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cvm.cli.failures import Usage
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
@@ -15,16 +16,18 @@ __all__ = ["is_program", "macs", "open_program"]
 _MAGIC = b"\x93\xabcvm-program"
 
 
-def open_program(path: Path) -> VerifiedProgram:
-    """The verified program in a file, or that of an NNEF model."""
+def open_program(path: Path, no_optimize: bool = False) -> VerifiedProgram:
+    """The verified program in a file, or that of an NNEF model; ``no_optimize`` is for a model alone."""
     from cvm.api import compile
     from cvm.program.files import load_verified
     from cvm.program.verifier import verify
 
     try:
         if path.suffix == ".cvm" or _is_program(path):
+            if no_optimize:
+                raise Usage("--no-optimize is for a model that is compiled on the way; a program runs as it is")
             return load_verified(path)
-        return verify(compile(path))
+        return verify(compile(path, optimize=not no_optimize))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None

@@ -155,16 +155,9 @@ def run(
 def _inputs(graph: QuantizedGraph) -> list[Input]:
     """The inputs of a graph, as the readers of arrays know them."""
     from cvm.program.model import Input, Value
-    from cvm.quantization import LinearQuantizer
 
     tensors = [graph.tensors[name] for name in graph.inputs]
-    return [
-        Input(
-            Value(tensor.name, tensor.shape, 0, 0),
-            tensor.quantizer if isinstance(tensor.quantizer, LinearQuantizer) else None,
-        )
-        for tensor in tensors
-    ]
+    return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
 
 
 def _number(value: float) -> float | str:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["Cycles", "ExecutorName", "Inputs", "Json", "Model", "Threads"]
+__all__ = ["Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Threads"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -15,6 +15,13 @@ Model: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="PROGRAM", help="A program file, or an NNEF model (folder, archive or document) to compile on the way."
+    ),
+]
+
+NoOptimize: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-optimize", help="Leave the program of a model as the lowering rules give it. No code depends on it."
     ),
 ]
 

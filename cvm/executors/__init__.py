@@ -6,12 +6,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
-from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, initial_state
+from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, cores, initial_state
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "create", "initial_state"]
+__all__ = [
+    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "cores", "create",
+    "default", "initial_state",
+]  # fmt: skip
 
 
 def _formal(verified: VerifiedProgram, threads: int | None) -> Executor:
@@ -26,8 +29,30 @@ def _numpy(verified: VerifiedProgram, threads: int | None) -> Executor:
     return NumpyExecutor(verified, threads)
 
 
-EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy})
+def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
+    from cvm.executors.native import NativeExecutor
+
+    return NativeExecutor(verified, threads)
+
+
+EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
 """All executors by name, imported when first made."""
+
+
+CONCURRENT = frozenset({"native"})
+"""Executors that gain by computing several runs at once, each on one thread: they let go of the interpreter."""
+
+
+def default() -> tuple[str, str]:
+    """The name of the fastest executor that can be trusted on this machine, and why it is that one."""
+    try:
+        from cvm.executors.native.select import choice
+    except (ImportError, OSError) as error:  # not there, or not to be loaded
+        return "numpy", f"machine code needs llvmlite: {error}"
+    found = choice()
+    if found.machine is None:
+        return "numpy", found.reason
+    return "native", found.reason
 
 
 def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:

@@ -7,6 +7,7 @@ writes to what it was given.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -20,7 +21,17 @@ from cvm.program.model import Program, Value
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "feeds", "initial_state", "returned"]
+__all__ = [
+    "Capture",
+    "Executor",
+    "ExecutorFactory",
+    "Int32Array",
+    "RunResult",
+    "cores",
+    "feeds",
+    "initial_state",
+    "returned",
+]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Capture: TypeAlias = frozenset[str] | Literal["all"]
@@ -60,6 +71,13 @@ class Executor(Protocol):
 
 ExecutorFactory: TypeAlias = "Callable[[VerifiedProgram, int | None], Executor]"
 """Makes an executor from a verified program and a number of threads (None: the executor decides)."""
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def initial_state(program: Program) -> dict[str, Int32Array]:

@@ -16,6 +16,7 @@ import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima
 import cvm.lowering.normalization
+import cvm.lowering.norms
 import cvm.lowering.pooling
 import cvm.lowering.quantize
 import cvm.lowering.reduce
@@ -27,9 +28,9 @@ import cvm.lowering.softmax
 import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.context import RULES, Coded, Lowering, Result, linear_quantizer
+from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
-from cvm.lowering.form import Known, LinearForm, code_form, constant_of, requantized
+from cvm.lowering.form import Known, LinearForm, constant_of, requantized
 from cvm.lowering.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
@@ -79,7 +80,7 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
         lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
         lowering.known[name] = result
         return
-    quantizer = linear_quantizer(tensor)
+    quantizer = tensor.quantizer
     if isinstance(result, Coded):
         value = result.value
         lowering.report.append(Exactness(name, value, result.bound, note=result.note))
@@ -91,6 +92,4 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
         value = requantize(lowering, result, quantizer, name, lowering.location(operation))
         if len(lowering.report) == reported:
             lowering.report.append(Exactness(name, value, Fraction(0), note="the same codes"))
-    assert quantizer is not None
-    lowering.values[name] = value
-    lowering.forms[name] = code_form(value, shape, quantizer)
+    lowering.hold(tensor, value)

@@ -17,18 +17,31 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering
-from cvm.lowering.form import LinearForm, Term
+from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import around, gathered, gathered_windows
+from cvm.lowering.movement import valued
 from cvm.lowering.windows import Axis, Indices
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["AxisSum", "common_factors", "moved_to_zero", "parts_of", "spread", "summed", "with_common_factor"]
+__all__ = [
+    "AxisSum",
+    "common_factors",
+    "moved_to_zero",
+    "parts_of",
+    "spread",
+    "summed",
+    "with_common_factor",
+    "with_constant_as_value",
+]
 
 Array = npt.NDArray[Any]
 
 _MOST_PARTS = 4
 """Parts of a sum that have different factors, each of which is an accumulator of its own."""
+_MOST_UNRELATED = 16
+"""As many where the ratios are too far from simple for anything else."""
+_FAR = 2**12
 _SIMPLE = 2**6
 """The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
 
@@ -173,7 +186,8 @@ def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
     numerators = factor.numerators
     distinct = sorted(set(numerators.ravel().tolist()))
     largest = max(abs(item) for item in distinct) // (math.gcd(*distinct) or 1)
-    if numerators.size != numerators.shape[axis] or not 1 < len(distinct) <= _MOST_PARTS or largest <= _SIMPLE:
+    most = _MOST_PARTS if largest <= _FAR else _MOST_UNRELATED
+    if numerators.size != numerators.shape[axis] or not 1 < len(distinct) <= most or largest <= _SIMPLE:
         return []
     rank = numerators.ndim
     return [
@@ -236,6 +250,21 @@ def moved_to_zero(lowering: Lowering, operation: GraphOperation, form: LinearFor
         terms = (*form.terms[:place], Term(value, term.factor), *form.terms[place + 1 :])
         return replace(form, terms=terms, constant=(form.constant + term.factor * Rationals(codes)).reduced())
     return form
+
+
+def with_constant_as_value(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]
+) -> LinearForm:
+    """The form with a constant that varies along ``axes`` as one more term, of constant integers."""
+    constant = form.constant
+    if not any(constant.shape[axis] > 1 for axis in axes):
+        return form
+    rank = form.rank
+    whole = Known(
+        constant.numerators, Rationals.scalar(Fraction(1, constant.denominator), rank), Rationals.scalar(0, rank)
+    )
+    terms = valued(lowering, operation, whole, "constant").terms
+    return replace(form, terms=(*form.terms, *terms), constant=Rationals.scalar(0, rank))
 
 
 def _minus(lowering: Lowering, operation: GraphOperation, value: str, codes: Array) -> str | None:

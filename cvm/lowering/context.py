@@ -23,16 +23,16 @@ from cvm.lowering.form import (
     known_codes,
     scale_and_offset,
 )
-from cvm.lowering.logarithms import known_power_codes, known_powers
+from cvm.lowering.logarithms import decoded, known_power_codes, known_powers
 from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
-from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "linear_quantizer", "rule"]
+__all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
 
 
 class Coded:
@@ -68,6 +68,8 @@ class Lowering:
         self.graph = graph
         self.builder = ProgramBuilder(limits)
         self.forms: dict[str, Form] = {}
+        self.lattices: dict[str, LinearForm] = {}
+        """The linear forms of tensors whose form is another one, where an operation has asked for them."""
         self.known: dict[str, Known] = {}
         self.values: dict[str, str] = {}
         """The value of the program that holds the codes of each quantised tensor."""
@@ -118,6 +120,8 @@ class Lowering:
         if isinstance(found, LinearForm) and not found.clamped:
             return found
         name = str(operand)
+        if name in self.lattices:
+            return self.lattices[name]
         if not isinstance(found, TableForm):
             try:
                 found = tabulate(self, operation, [found], lambda x: x, found.shape)
@@ -126,7 +130,8 @@ class Lowering:
         form = lattice(self, found, name)
         if form is None:
             raise self.needs_quantization(operation, name)
-        self.forms[name] = form
+        # The table stays what functions of the tensor read.
+        self.lattices[name] = form
         return form
 
     def single(self, operation: GraphOperation, parameter: str) -> tuple[str, Rationals, Rationals, LinearForm]:
@@ -144,9 +149,33 @@ class Lowering:
             raise self.needs_quantization(operation, str(operation.inputs[parameter]))
         return value, factor.item(), constant.item(), form
 
-    def quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
-        """The linear quantiser of the operation's only result, if it has one."""
-        return linear_quantizer(self.graph.tensors[operation.outputs[0]])
+    def quantizer(self, operation: GraphOperation) -> Quantizer | None:
+        """The quantiser of the operation's only result, if it has one."""
+        return self.graph.tensors[operation.outputs[0]].quantizer
+
+    def linear_quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
+        """As `quantizer`, for operations that give codes of linear quantisers only.
+
+        Raises `Unsupported` (``lowering.logarithmic``).
+        """
+        quantizer = self.quantizer(operation)
+        if isinstance(quantizer, LogarithmicQuantizer):
+            message = f"{operation.name} gives linear codes, but {operation.outputs[0]!r} has a logarithmic quantiser"
+            raise Unsupported("lowering.logarithmic", message, self.location(operation))
+        return quantizer
+
+    def hold(self, tensor: GraphTensor, value: str) -> None:
+        """Enter a value of the program as the codes of a quantised tensor."""
+        shape, quantizer = tensor.shape or (1,), tensor.quantizer
+        self.values[tensor.name] = value
+        if not isinstance(quantizer, LogarithmicQuantizer):
+            assert quantizer is not None
+            self.forms[tensor.name] = code_form(value, shape, quantizer)
+            return
+        try:
+            self.forms[tensor.name] = decoded(self.builder, value, shape, quantizer, tensor.name)
+        except Unsupported as error:
+            raise Unsupported(error.code, error.message, _located(tensor)) from None
 
     def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
         """The shape of a result in the program, where rank 0 is (1,)."""
@@ -187,12 +216,17 @@ class Lowering:
 
     def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
         """The refusal of an operand that no single integer tensor stands for."""
-        return Unsupported(
-            "lowering.unquantized",
-            f"{operation.name} needs the codes of {tensor!r}, but that tensor carries no quantisation; "
-            "give it a quantiser in graph.quant",
-            self.location(operation),
-        )
+        found = self.graph.tensors.get(tensor)
+        if found is not None and isinstance(found.quantizer, LogarithmicQuantizer):
+            least = found.quantizer.top - found.quantizer.hi + 1
+            message = f"but its powers from 2^{least} to 2^{found.quantizer.top} are too far apart: give it fewer bits"
+            code = "lowering.logarithmic"
+        else:
+            message = "but that tensor carries no quantisation; give it a quantiser in graph.quant"
+            code = "lowering.unquantized"
+        if found is not None and isinstance(found.quantizer, LinearQuantizer):
+            message = "but its codes under this quantiser are not integers of one scale that fit 32 bits"
+        return Unsupported(code, f"{operation.name} needs {tensor!r} as integers, {message}", self.location(operation))
 
     # Tensors that no operation computes
 
@@ -204,7 +238,7 @@ class Lowering:
             self.known[tensor.name] = self._contents(tensor)
 
     def _external(self, tensor: GraphTensor) -> None:
-        quantizer = linear_quantizer(tensor)
+        quantizer = tensor.quantizer
         if quantizer is None and tensor.dtype != "scalar":
             self._external_integers(tensor)
             return
@@ -216,8 +250,7 @@ class Lowering:
             )
         shape = tensor.shape or (1,)
         self.builder.input(tensor.name, shape, quantizer=quantizer)
-        self.forms[tensor.name] = code_form(tensor.name, shape, quantizer)
-        self.values[tensor.name] = tensor.name
+        self.hold(tensor, tensor.name)
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
     def _external_integers(self, tensor: GraphTensor) -> None:
@@ -250,17 +283,6 @@ class Lowering:
             raise error.at(tensor=tensor.name) from None
         self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
         return known
-
-
-def linear_quantizer(tensor: GraphTensor) -> LinearQuantizer | None:
-    """The quantiser of a tensor whose codes the program computes.
-
-    Raises `Unsupported` (``lowering.logarithmic``) where it is logarithmic: programs have linear quantisers only.
-    """
-    if isinstance(tensor.quantizer, LogarithmicQuantizer):
-        message = "a logarithmic quantiser is lowered for constant tensors and as an operation, not for this tensor"
-        raise Unsupported("lowering.logarithmic", message, _located(tensor))
-    return tensor.quantizer
 
 
 def _located(tensor: GraphTensor) -> Location:

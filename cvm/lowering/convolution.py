@@ -23,6 +23,7 @@ from cvm.graph import Attribute, GraphOperation
 from cvm.lowering.axis_sums import common_factors, moved_to_zero, parts_of, spread, with_common_factor
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.correlation import convolved, correlated_constants, flipped
+from cvm.lowering.digits import narrow_digits, weighed_digits
 from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.operands import linear_operand, sum_of
 from cvm.lowering.windows import Axis, axes_of, reverse_axes_of
@@ -43,20 +44,14 @@ class Kernel:
     groups: int
 
     @staticmethod
-    def of(lowering: Lowering, operation: GraphOperation, known: Known, groups: int) -> Kernel:
-        """The weights of a filter, moved to the integers around zero.
-
-        Raises `Unsupported` where scales differ within an output channel and have no simple ratio.
-        """
+    def of(known: Known, groups: int) -> Kernel:
+        """The weights of a filter, moved to the integers around zero; of any width where scales differ."""
         if all(extent == 1 for items in (known.scale, known.offset) for extent in items.shape[1:]):
             codes, rest = known.centred()
             return Kernel(codes, known.scale, rest, groups)
         values = known.rationals()
         common = common_factors(values, range(1, len(known.shape)))
         codes = values.numerators // common.numerators
-        if codes.size and max(abs(int(codes.min())), abs(int(codes.max()))) > 2**31 - 1:
-            message = "the scales of the filter differ within an output channel and have no simple ratio"
-            raise lowering.unsupported(operation, message)
         return Kernel(codes, common.reduced(), Rationals.scalar(0, len(known.shape)), groups)
 
     @staticmethod
@@ -88,23 +83,32 @@ def correlated(
         for value, factor, channels in _parts(lowering, operation, term, kernel.groups):
             factor = _per_output(factor, kernel.groups, outputs)
             masked = [_masked(codes, channels) for codes in kernels]
-            totals = _sums(lowering, operation, value, masked, axes, kernel.groups)
-            if len(totals) > 1 and 1 < kernel.groups < outputs:
-                repeats = outputs // kernel.groups
-                totals[1] = lowering.emit(operation, "repeat", totals[1], repeats=repeats, axis=1)
-            terms += [Term(total, factor * scale) for total, scale in zip(totals, scales, strict=True)]
+            for total, which, weight in _sums(lowering, operation, value, masked, axes, kernel.groups):
+                if which and 1 < kernel.groups < outputs:
+                    repeats = outputs // kernel.groups
+                    total = lowering.emit(operation, "repeat", total, repeats=repeats, axis=1)
+                terms.append(Term(total, factor * scales[which] * Rationals.scalar(weight, form.rank)))
     return LinearForm(shape, tuple(terms), _constants(form, kernel, axes))
 
 
 def _sums(
     lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[Array], axes: Sequence[Axis],
     groups: int,
-) -> list[str]:  # fmt: skip
-    names = ("weights", "ones")
-    constants = [
-        lowering.tensor_constant(operation, kernel, what) for kernel, what in zip(kernels, names, strict=False)
-    ]
-    return convolved(lowering, operation, value, constants, axes, groups)
+) -> list[tuple[str, int, int]]:  # fmt: skip
+    """Convolutions of the value with each kernel: the sum, the number of the kernel, and a weight.
+
+    There is one sum per kernel, unless it would not fit 32 bits: then there are sums of digits.
+    """
+    convolutions: dict[str, list[tuple[str, int, int]]] = {}
+    for which, (kernel, what) in enumerate(zip(kernels, ("weights", "ones"), strict=False)):
+        for digit, part, weight in weighed_digits(lowering, operation, value, kernel, (0,)):
+            constant = lowering.tensor_constant(operation, part, what)
+            convolutions.setdefault(digit, []).append((constant, which, weight))
+    found = []
+    for digit, parts in convolutions.items():
+        totals = convolved(lowering, operation, digit, [constant for constant, _, _ in parts], axes, groups)
+        found += [(total, which, weight) for total, (_, which, weight) in zip(totals, parts, strict=True)]
+    return found
 
 
 def _parts(
@@ -177,13 +181,20 @@ def _computed_filter(
     kernel = _flipped_value(lowering, operation, w.value, flipped(axes))
     shape = lowering.builder.shape(kernel)
     ones = np.ones(shape, np.int64)
-    kernels = [kernel] if u.is_zero() else [kernel, lowering.tensor_constant(operation, ones, "ones")]
-    totals = convolved(lowering, operation, x.value, kernels, axes, groups)
-    terms = [Term(total, s * factor) for total, factor in zip(totals, (t, u), strict=False)]
+    items, parts = narrow_digits(lowering, operation, x.value, kernel, math.prod(shape[1:]))
+    kernels, coefficients = [part for part, _ in parts], [t * Rationals.scalar(p, form.rank) for _, p in parts]
+    if not u.is_zero():
+        kernels.append(lowering.tensor_constant(operation, ones, "ones"))
+    terms = []
+    for item, weight in items:
+        totals = convolved(lowering, operation, item, kernels, axes, groups)
+        factor = s * Rationals.scalar(weight, form.rank)
+        terms += [Term(total, factor * other) for total, other in zip(totals, [*coefficients, u], strict=False)]
     constant = Rationals.scalar(0, form.rank)
     if not b.is_zero():
         image = lowering.tensor_constant(operation, np.ones((1, *form.shape[1:]), dtype=object), "ones")
-        terms += [Term(total, b * t) for total in convolved(lowering, operation, image, [kernel], axes, groups)]
+        totals = convolved(lowering, operation, image, kernels[: len(parts)], axes, groups)
+        terms += [Term(total, b * other) for total, other in zip(totals, coefficients, strict=True)]
         counts = correlated_constants(ones, np.ones((1,) * form.rank, dtype=object), axes, groups)
         constant = Rationals(counts) * b * u
     return LinearForm((form.shape[0], shape[0], *(axis.outputs for axis in axes)), tuple(terms), constant)
@@ -270,7 +281,7 @@ def _filtered(
     if isinstance(weights, Known):
         if reverse:
             weights = _turned(weights, groups)
-        return correlated(lowering, operation, form, Kernel.of(lowering, operation, weights, groups), axes)
+        return correlated(lowering, operation, form, Kernel.of(weights, groups), axes)
     if not (_coded(lowering, form) and _coded(lowering, weights)):
         name = str(operation.inputs[parameter])
         message = f"the filter {name!r} is computed: it and the input must carry per-tensor quantisers"

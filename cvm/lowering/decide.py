@@ -23,13 +23,14 @@ import numpy.typing as npt
 from cvm.lowering.form import Shape
 from cvm.program.build import ProgramBuilder
 
-__all__ = ["Summand", "TooWide", "at_least_zero", "count_reached", "narrowed"]
+__all__ = ["Summand", "TooWide", "at_least_zero", "count_reached", "narrowed", "table_digits"]
 
 Array = npt.NDArray[Any]
 
 _INT32_MAX = 2**31 - 1
-_MOST_BITS = 28
-_LEAST_BITS = 12
+_BITS = (62, 28, 24, 20, 16, 12)
+"""Of a digit, tried in turn; with the first there is one column, whose coefficients are what they are."""
+_TABLE_DIGIT = 27
 _MOST_TERMS = 6
 """Of eight of a ``requantize``, one is the carry and one may be needed to give the shape."""
 
@@ -53,7 +54,7 @@ def at_least_zero(
 
     Raises `TooWide`.
     """
-    for bits in range(_MOST_BITS, _LEAST_BITS - 1, -4):
+    for bits in _BITS:
         columns = _columns(summands, constant, bits)
         if _fits(builder, summands, columns, bits):
             break
@@ -138,6 +139,20 @@ def _sum(
     attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
     (value,) = builder.add("requantize", (*(value for value, _ in ordered), *parameters), attributes, name=name)
     return value
+
+
+def table_digits(builder: ProgramBuilder, thresholds: Sequence[int], index: str, rank: int, name: str) -> list[Summand]:
+    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    items = np.array(thresholds, dtype=object)
+    found: list[Summand] = []
+    while items.any() or not found:
+        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
+        table = builder.constant(low.astype(np.int64), name=f"{name}.thresholds{len(found)}")
+        weight = np.full((1,) * rank, -(2 ** (_TABLE_DIGIT * len(found))), dtype=object)
+        (digit,) = builder.add("cvm_lut", (table, index), name=f"{name}.digit{len(found)}")
+        found.append(Summand(digit, weight))
+        items = (items - low) // 2**_TABLE_DIGIT
+    return found
 
 
 def narrowed(items: Array) -> Array:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.digits import product as products_of
 from cvm.lowering.form import Known, LinearForm, SurdForm, Term
 from cvm.lowering.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
 from cvm.lowering.ratio import quotient_of_forms
@@ -101,16 +102,15 @@ def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearFo
         return None
     x, y = around_zero(lowering, operation, x), around_zero(lowering, operation, y)
     (a,), (b,) = x.terms, y.terms
-    if lowering.builder.range(a.value).magnitude() * lowering.builder.range(b.value).magnitude() > 2**31 - 1:
-        return None
-    value = lowering.emit(operation, "broadcast_mul", a.value, b.value)
-    terms = [Term(value, a.factor * b.factor)]
+    rank = x.rank
+    products = products_of(lowering, operation, a.value, b.value)
+    terms = [Term(value, a.factor * b.factor * Rationals.scalar(weight, rank)) for value, weight in products]
     if not y.constant.is_zero():
         terms.append(Term(a.value, a.factor * y.constant))
     if not x.constant.is_zero():
         terms.append(Term(b.value, b.factor * x.constant))
     product = LinearForm(x.shape, (terms[0],), x.constant * y.constant)
-    zero = Rationals.scalar(0, x.rank)
+    zero = Rationals.scalar(0, rank)
     for term in terms[1:]:
         product = sum_of(product, LinearForm(x.shape, (term,), zero))
     return product
@@ -136,7 +136,7 @@ def _power(x: Real, y: Real) -> Real:
 def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(x, 0): a clamp, which the quantiser of the result takes in."""
     x = lowering.operand(operation, "x")
-    if isinstance(x, LinearForm):
+    if isinstance(x, LinearForm | SurdForm):
         return [x.at_least(Fraction(0))]
     return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
 
@@ -145,7 +145,7 @@ def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
     x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
-    if isinstance(x, LinearForm) and not x.clamped and _one_number(a) and _one_number(b):
+    if isinstance(x, LinearForm | SurdForm) and not x.clamped and _one_number(a) and _one_number(b):
         low, high = (_number(bound) for bound in (a, b))
         return [replace(x, lower=low, upper=max(low, high))]
     return [function(lowering, operation, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]

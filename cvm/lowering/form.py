@@ -3,12 +3,13 @@
 A `LinearForm` is sum_i factor_i * X_i + constant, clamped to [lower, upper] where given; X_i are values of the program,
 factors and constants exact rationals per tensor, channel or position. Everything linear only rewrites the form; nothing
 is emitted until a tensor that carries a quantiser is reached, and then it is one ``requantize``. A `SurdForm` is what
-batch normalisation makes of a form with one term, a `TableForm` what any other function makes of values with few
-codes. A `Known` tensor is constant.
+batch normalisation makes of a form, a `TableForm` what any other function makes of values with few codes, and what the
+codes of a logarithmic quantiser stand for. A `Known` tensor is constant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -69,20 +70,44 @@ class LinearForm:
         return self.lower is not None or self.upper is not None
 
     def at_least(self, bound: Fraction) -> LinearForm:
-        """The greater of this and ``bound``, for a form without an upper bound below it."""
-        return replace(self, lower=bound if self.lower is None else max(self.lower, bound))
+        """The greater of this and ``bound``."""
+        lower, upper = _raised(self.lower, self.upper, bound)
+        return replace(self, lower=lower, upper=upper)
+
+
+def _raised(lower: Fraction | None, upper: Fraction | None, bound: Fraction) -> tuple[Fraction, Fraction | None]:
+    """The clamp of the greater of a clamped number and ``bound``: the upper end is never below the lower one."""
+    lower = bound if lower is None else max(lower, bound)
+    return lower, None if upper is None else max(upper, lower)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SurdForm:
-    """offset + (slope * X + origin) / sqrt(radicand): one value of the program, exact rationals per channel."""
+    """min(max(offset + (sum of terms + origin) / sqrt(radicand), lower), upper): exact rationals per channel."""
 
     shape: Shape
-    value: str
-    slope: Rationals
+    terms: tuple[Term, ...]
     origin: Rationals
     offset: Rationals
     radicand: Rationals
+    lower: Fraction | None = None
+    upper: Fraction | None = None
+
+    @property
+    def clamped(self) -> bool:
+        """Whether a clamp is pending."""
+        return self.lower is not None or self.upper is not None
+
+    def at_least(self, bound: Fraction) -> SurdForm:
+        """The greater of this and ``bound``."""
+        lower, upper = _raised(self.lower, self.upper, bound)
+        return replace(self, lower=lower, upper=upper)
+
+    def moved(self, value: Callable[[str], str], items: Callable[[Rationals], Rationals], shape: Shape) -> SurdForm:
+        """The form after a movement, which ``value`` does to values of the program and ``items`` to coefficients."""
+        terms = tuple(Term(value(term.value), items(term.factor)) for term in self.terms)
+        origin, offset, radicand = (items(item) for item in (self.origin, self.offset, self.radicand))
+        return SurdForm(shape, terms, origin, offset, radicand, self.lower, self.upper)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -129,6 +154,9 @@ class Known:
         """
         zero = nearest_zero(self.scale, self.offset)
         rest = self.offset + self.scale * Rationals(zero)
+        narrow = self.codes.dtype.kind in "iu" and not (abs(zero) >= 2**31).any()
+        if narrow and max(abs(int(self.codes.min())), abs(int(self.codes.max()))) < 2**31:
+            return self.codes.astype(np.int64) - zero.astype(np.int64), rest.reduced()
         return self.codes.astype(object) - zero, rest.reduced()
 
 
@@ -138,6 +166,8 @@ Form: TypeAlias = LinearForm | SurdForm | TableForm
 
 def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
     """round(-offset / scale): the integer nearest to the code of zero, per item."""
+    if offset.is_zero():
+        return np.zeros(np.broadcast_shapes(offset.shape, scale.shape), dtype=object)
     quotient = -offset / scale
     items = [round_fraction(item, "half_up") for item in quotient.fractions()]
     return np.array(items, dtype=object).reshape(quotient.shape)

@@ -12,6 +12,7 @@ are less than half a step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.digits import narrow_digits, weighed_digits
 from cvm.lowering.form import Known, LinearForm, Shape, Term
 from cvm.lowering.operands import around_zero, full_value, linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
@@ -80,7 +82,9 @@ def _product(
 
     for x in a.factors:
         for y in b.factors:
-            add(_multiplied(lowering, operation, (x.items, a.shape), (y.items, b.shape)), x.factor * _crossed(y.factor))
+            factor = x.factor * _crossed(y.factor)
+            for items, weight in _products(lowering, operation, (x.items, a.shape), (y.items, b.shape)):
+                add(items, factor * Rationals.scalar(weight, len(shape)))
     if not b.constant.is_zero():
         for x in a.factors:
             add(_totals(lowering, operation, x.items), x.factor * _crossed(b.constant))
@@ -107,27 +111,47 @@ def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exc
         shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
         turned = tuple(_Factor(_turned(lowering, operation, x.items), _crossed(x.factor)) for x in found.factors)
         found = _Matrices(shape, turned, _crossed(found.constant))
-    if any(item.shape[-1] > 1 for item in (found.constant, *(x.factor for x in found.factors))):
-        raise lowering.unsupported(operation, f"{parameter} has several quantisers along the axis that is summed over")
-    return found
+    apart = [part for factor in found.factors for part in _apart(lowering, operation, found, factor, parameter)]
+    if found.constant.shape[-1] == 1:
+        return _Matrices(found.shape, tuple(apart), found.constant)
+    # A constant that varies along the sum is one more tensor of integers.
+    constant, rank = found.constant, len(found.shape)
+    items = np.broadcast_to(constant.numerators, found.shape)
+    apart.append(_Factor(items, Rationals.scalar(Fraction(1, constant.denominator), rank)))
+    return _Matrices(found.shape, tuple(apart), Rationals.scalar(0, rank))
+
+
+_MOST_PARTS = 16
+
+
+def _apart(
+    lowering: Lowering, operation: GraphOperation, matrices: _Matrices, factor: _Factor, parameter: str
+) -> list[_Factor]:
+    """A factor as several, whose coefficients do not vary along the axis that is summed over: each has some items."""
+    coefficients = factor.factor
+    if coefficients.shape[-1] == 1:
+        return [factor]
+    distinct = list(dict.fromkeys(coefficients.numerators.ravel().tolist()))
+    if len(distinct) > _MOST_PARTS or coefficients.numerators.size != coefficients.shape[-1]:
+        message = f"{parameter} has {len(distinct)} scales along the axis that is summed over: at most {_MOST_PARTS}"
+        raise lowering.unsupported(operation, message)
+    parts = []
+    for numerator in distinct:
+        mask = (coefficients.numerators == numerator).astype(object) * 1
+        if isinstance(factor.items, str):
+            mask_value = lowering.tensor_constant(operation, mask, "mask")
+            items: str | Array = lowering.emit(operation, "broadcast_mul", factor.items, mask_value)
+        else:
+            items = factor.items * mask
+        unit = Rationals.scalar(Fraction(numerator, coefficients.denominator), len(matrices.shape))
+        parts.append(_Factor(items, unit))
+    return parts
 
 
 def _known(known: Known) -> _Matrices:
-    """Constant integers around zero; integers of many bits as digits, each digit with a factor of its own."""
+    """Constant integers around zero."""
     codes, rest = known.centred()
-    factors = []
-    scale = known.scale
-    while max(abs(item) for item in codes.ravel().tolist()) >= 2**_DIGIT:
-        low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
-        factors.append(_Factor(low, scale))
-        codes = (codes - low) // 2**_DIGIT
-        scale = scale * Rationals.scalar(2**_DIGIT, scale.numerators.ndim)
-    factors.append(_Factor(codes, scale))
-    return _Matrices(known.shape, tuple(factors), rest)
-
-
-_DIGIT = 17
-"""Bits of a digit of a constant: products with 8-bit codes leave room for sums of a hundred items."""
+    return _Matrices(known.shape, (_Factor(codes, known.scale),), rest)
 
 
 def _crossed(items: Rationals) -> Rationals:
@@ -149,6 +173,29 @@ def _totals(lowering: Lowering, operation: GraphOperation, items: str | Array) -
         return np.asarray(items.sum(axis=-1, keepdims=True), dtype=object)
     rank = len(lowering.builder.shape(items))
     return lowering.emit(operation, "sum", items, axes=(rank - 1,), keepdims=True, exclude=False)
+
+
+def _products(
+    lowering: Lowering, operation: GraphOperation, left: tuple[str | Array, Shape], right: tuple[str | Array, Shape]
+) -> list[tuple[str | Array, int]]:
+    """X * transpose(Y) as products of their digits, and the weights of these."""
+    (x, x_shape), (y, y_shape) = left, right
+    if not isinstance(x, str) and not isinstance(y, str):
+        return [(_multiplied(lowering, operation, left, right), 1)]
+    if isinstance(x, str) and isinstance(y, str):
+        digits = narrow_digits(lowering, operation, x, y, x_shape[-1])
+        return [
+            (_multiplied(lowering, operation, (a, x_shape), (b, y_shape)), p * q)
+            for a, p in digits[0]
+            for b, q in digits[1]
+        ]
+    if isinstance(x, str):
+        assert not isinstance(y, str)
+        found = weighed_digits(lowering, operation, x, y, tuple(range(y.ndim - 1)))
+        return [(_multiplied(lowering, operation, (a, x_shape), (b, y_shape)), weight) for a, b, weight in found]
+    assert isinstance(y, str)
+    found = weighed_digits(lowering, operation, y, x, tuple(range(x.ndim - 1)))
+    return [(_multiplied(lowering, operation, (b, x_shape), (a, y_shape)), weight) for a, b, weight in found]
 
 
 def _multiplied(

@@ -23,7 +23,7 @@ from cvm.lowering.movement import valued
 from cvm.lowering.operands import codes_of
 from cvm.lowering.ordering import by_ranks, in_order
 from cvm.lowering.windows import Axis, Indices, axes_of, integers
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
 
@@ -103,11 +103,11 @@ def _zeros(axes: Sequence[Axis]) -> bool:
     return axes[0].border == "constant" and any((axis.sources() < 0).any() for axis in axes)
 
 
-def _codes_of_zero(quantizer: LinearQuantizer, rank: int) -> Array:
-    along = [1] * rank
-    if quantizer.axis is not None:
-        along[quantizer.axis] = len(quantizer.scale)
-    codes = [code(Fraction(0), quantizer, i) for i in range(len(quantizer.scale))]
+def _codes_of_zero(quantizer: Quantizer, rank: int) -> Array:
+    along, channels = [1] * rank, 1
+    if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
+        along[quantizer.axis] = channels = len(quantizer.scale)
+    codes = [code(Fraction(0), quantizer, i) for i in range(channels)]
     return np.array(codes, dtype=object).reshape(along)
 
 

@@ -19,7 +19,7 @@ from cvm.lowering.context import Coded, Lowering, Result
 from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
 from cvm.lowering.operands import codes_of, full_value
 from cvm.lowering.table import MOST_ENTRIES, Operand, tabulate
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import quantize_rationals
 from cvm.quantization.rationals import Rationals
 
@@ -51,8 +51,7 @@ def moved(
     if isinstance(operand, TableForm):
         return TableForm(shape, emitted(operand.value), operand.numbers)
     if isinstance(operand, SurdForm):
-        parts = (rearranged(item) for item in (operand.slope, operand.origin, operand.offset, operand.radicand))
-        return SurdForm(shape, emitted(operand.value), *parts)
+        return operand.moved(emitted, rearranged, shape)
     terms = tuple(Term(emitted(term.value), rearranged(term.factor)) for term in operand.terms)
     return replace(operand, shape=shape, terms=terms, constant=rearranged(operand.constant))
 
@@ -178,10 +177,10 @@ def _tables(lowering: Lowering, operation: GraphOperation, parts: Sequence[Opera
 
 
 def _codes(
-    lowering: Lowering, operation: GraphOperation, part: Operand, quantizer: LinearQuantizer, axis: int, start: int
+    lowering: Lowering, operation: GraphOperation, part: Operand, quantizer: Quantizer, axis: int, start: int
 ) -> str:
     """The codes of a part; a quantiser along ``axis`` is cut as the tensor is."""
-    if quantizer.axis == axis:
+    if isinstance(quantizer, LinearQuantizer) and quantizer.axis == axis:
         own = slice(start, start + part.shape[axis])
         quantizer = replace(quantizer, scale=quantizer.scale[own], offset=quantizer.offset[own])
     if isinstance(part, Known):

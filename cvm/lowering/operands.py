@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering
-from cvm.lowering.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
+from cvm.lowering.form import Form, Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.requantize import requantize
 from cvm.lowering.table import Operand, folded, tabulate
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real
@@ -49,13 +50,14 @@ def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, sh
             operand.scale.with_trailing_axes(len(tail)),
             operand.offset.with_trailing_axes(len(tail)),
         )
-    value = lowering.emit(operation, "reshape", operand.value, target_shape=operand.shape + tail)
+
+    def extended(value: str) -> str:
+        target = (*lowering.builder.shape(value), *tail)
+        return lowering.emit(operation, "reshape", value, target_shape=target)
+
     if isinstance(operand, TableForm):
-        return TableForm(operand.shape + tail, value, operand.numbers)
-    parts = (
-        item.with_trailing_axes(len(tail)) for item in (operand.slope, operand.origin, operand.offset, operand.radicand)
-    )
-    return SurdForm(operand.shape + tail, value, *parts)
+        return TableForm(operand.shape + tail, extended(operand.value), operand.numbers)
+    return operand.moved(extended, lambda items: items.with_trailing_axes(len(tail)), operand.shape + tail)
 
 
 def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearForm, shape: Shape) -> LinearForm:
@@ -111,7 +113,16 @@ def by_form(
         form = linear(lowering, operation)
         if form is not None:
             return form
-    return function(lowering, operation, ["x", "y"], real)
+    try:
+        return function(lowering, operation, ["x", "y"], real)
+    except Unsupported as error:
+        if error.code != "lowering.unquantized":
+            raise
+        # Too many combinations for a table, but the numbers of a table may be multiples of one unit.
+        form = linear(lowering, operation)
+        if form is None:
+            raise
+        return form
 
 
 def is_linear(operand: Operand) -> bool:
@@ -119,19 +130,20 @@ def is_linear(operand: Operand) -> bool:
     return isinstance(operand, LinearForm) and not operand.clamped
 
 
-def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantizer: LinearQuantizer) -> str:
+def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantizer: Quantizer) -> str:
     """An operand's codes under the quantiser of the result."""
     shape = lowering.output_shape(operation)
     operand = expanded(lowering, operation, lowering.operand(operation, parameter), shape)
     if isinstance(operand, Known):
-        codes = quantize_rationals(operand.rationals(), quantizer)
+        numbers = operand.rationals()
+        if quantizer.axis is not None:  # each channel has its own codes of the same numbers
+            numbers = numbers.broadcast(shape)
+        codes = quantize_rationals(numbers, quantizer)
         return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.{parameter}")
     return codes_of(lowering, operation, operand, quantizer, parameter)
 
 
-def codes_of(
-    lowering: Lowering, operation: GraphOperation, form: Form | Known, quantizer: LinearQuantizer, what: str
-) -> str:
+def codes_of(lowering: Lowering, operation: GraphOperation, form: Form | Known, quantizer: Quantizer, what: str) -> str:
     """The codes of a form on the way to a tensor of the document, ``what`` being what they are to it."""
     assert not isinstance(form, Known)
     reported = len(lowering.report)

@@ -9,8 +9,9 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphTensor
-from cvm.lowering.context import Lowering, linear_quantizer
+from cvm.lowering.context import Lowering
 from cvm.lowering.form import Known, LinearForm
+from cvm.lowering.logarithms import codes_of_known
 from cvm.lowering.operands import integer_value
 from cvm.program.model import Exactness, Output
 
@@ -24,7 +25,7 @@ def output(lowering: Lowering, name: str) -> Output:
     `Unsupported` (``lowering.unquantized``) for real numbers without one.
     """
     tensor = lowering.graph.tensors[name]
-    quantizer = linear_quantizer(tensor)
+    quantizer = tensor.quantizer
     if name in lowering.values:
         return Output(name, lowering.values[name], quantizer)
     if name in lowering.known and (quantizer is not None or tensor.dtype != "scalar"):
@@ -46,10 +47,11 @@ def output(lowering: Lowering, name: str) -> Output:
 
 
 def _constant(lowering: Lowering, tensor: GraphTensor, known: Known) -> str:
-    codes = known.codes
     if tensor.quantizer is None:
         values = known.rationals().broadcast(known.shape)
         codes = values.numerators // values.denominator
+    else:
+        codes = codes_of_known(known, tensor.quantizer)
     value = lowering.builder.constant(codes.astype(np.int64), name=tensor.name)
     lowering.values[tensor.name] = value
     lowering.report[:] = [item for item in lowering.report if item.tensor != tensor.name]

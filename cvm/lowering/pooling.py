@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from cvm.graph import GraphOperation
-from cvm.lowering.axis_sums import AxisSum, moved_to_zero, spread, summed
-from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.axis_sums import AxisSum, summed
+from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.convolution import Kernel, correlated
-from cvm.lowering.form import LinearForm, Term, constant_of
+from cvm.lowering.digits import narrowed, squared
+from cvm.lowering.form import LinearForm, constant_of
 from cvm.lowering.operands import scaled
-from cvm.lowering.staircase import quantized_function
+from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import folded, tabulate
 from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
+from cvm.quantization.steps import Step
+from cvm.quantization.surds import least_integer
 
 __all__ = ["boxed", "window_total", "window_volume"]
 
@@ -50,6 +54,7 @@ def boxed(
     lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis], normalize: bool
 ) -> LinearForm:
     """The sums of windows over all axes, or their means."""
+    form = narrowed(lowering, operation, form, math.prod(axis.size for axis in axes))
     plane = len(axes) == 4 and axes[0].identity and axes[1].identity and not any(axis.reverse for axis in axes)
     if plane and any(axis.size > 1 for axis in axes):
         kernel = Kernel.ones(form.shape[1], [axis.size for axis in axes[2:]])
@@ -102,26 +107,10 @@ def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     two codes of the result by way of t^2.
     """
     form = lowering.linear(operation, "input")
-    squares = _squared(lowering, operation, form)
+    squares = squared(lowering, operation, form, window_volume(operation))
     axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
     mean = boxed(lowering, operation, squares, axes, True)
     return [_root(lowering, operation, mean)]
-
-
-def _squared(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
-    """The square of a sum: the squares and products of its integers, moved to those around zero, and the integers."""
-    form = moved_to_zero(lowering, operation, spread(lowering, operation, form, range(form.rank)), ())
-    two = Rationals.scalar(2, form.rank)
-    terms = []
-    for i, first in enumerate(form.terms):
-        size = lowering.emit(operation, "abs", first.value)  # a square is proven not to be negative
-        terms.append(Term(lowering.emit(operation, "broadcast_mul", size, size), first.factor * first.factor))
-        for second in form.terms[i + 1 :]:
-            product = lowering.emit(operation, "broadcast_mul", first.value, second.value)
-            terms.append(Term(product, two * first.factor * second.factor))
-        if not form.constant.is_zero():
-            terms.append(Term(first.value, two * first.factor * form.constant))
-    return LinearForm(form.shape, tuple(terms), form.constant * form.constant)
 
 
 def _root_of_mean(mean: Real) -> Real:
@@ -136,4 +125,14 @@ def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Re
     entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
     if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
         return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
-    return quantized_function(lowering, operation, mean, quantizer, lambda t: None if t <= 0 else t * t)
+    name, location = operation.outputs[0], lowering.location(operation)
+    value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
+    return Coded(value, note=f"root of a mean: {note}")
+
+
+def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
+    """The least L for which sqrt(L * u + c) reaches a step: L * u + c reaches its square."""
+    if step.sign < 0 or (step.sign == 0 and not step.strict):
+        return None
+    (constant,) = constants
+    return least_integer((step.square - constant) / unit, [], step.strict)

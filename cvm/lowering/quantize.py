@@ -7,25 +7,22 @@ min + q * (max - min) / r, is linear in products of the code with the accumulato
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
-from cvm.errors import Invalid
+from cvm.errors import Invalid, Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.decide import TooWide, at_least_zero, count_reached
+from cvm.lowering.digits import product
 from cvm.lowering.form import Known, LinearForm, TableForm, Term, code_form, known_codes
-from cvm.lowering.logarithms import power_code
-from cvm.lowering.operands import codes_of, expanded, full_value, linear_operand, scaled, sum_of
-from cvm.lowering.ratio import at_least, least_value, ratio_codes, summands, table_digits
-from cvm.lowering.table import MOST_ENTRIES, tabulate
+from cvm.lowering.logarithms import decoded, known_powers
+from cvm.lowering.operands import codes_of, expanded, linear_operand, scaled, sum_of
+from cvm.lowering.ratio import at_least, least_value, ratio_codes
+from cvm.lowering.table import Operand, lattice
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import quantize_rationals
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import Real, rational
 
 __all__: list[str] = []
 
@@ -98,8 +95,9 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
     unit = Rationals.scalar(Fraction(1, levels), rank)
     zero = Rationals.scalar(0, rank)
     for term in extent.terms:
-        product = lowering.emit(operation, "broadcast_mul", codes, term.value)
-        result = sum_of(result, LinearForm(shape, (Term(product, term.factor * unit),), zero))
+        for value, weight in product(lowering, operation, codes, term.value):
+            part = Term(value, term.factor * unit * Rationals.scalar(weight, rank))
+            result = sum_of(result, LinearForm(shape, (part,), zero))
     if not extent.constant.is_zero():
         result = sum_of(result, LinearForm(shape, (Term(codes, extent.constant * unit),), zero))
     return result
@@ -110,79 +108,35 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
 
 @rule("logarithmic_quantize")
 def logarithmic_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """sign(x) * 2^round(log2 |x|), clamped: x has one of 2^(bits+1) + 1 values, decided by comparisons of squares."""
-    bound = lowering.constant(operation, "max").rationals()
-    if len(set(bound.fractions())) > 1:
-        raise lowering.unsupported(operation, "a range per channel is not lowered")
-    quantizer = LogarithmicQuantizer.of(bound.fractions()[0], _integer(operation, "bits"))
-    shape = lowering.output_shape(operation)
-    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
-    if isinstance(operand, Known):
-        values = operand.rationals()
-        items = [quantizer.value(power_code(item, quantizer)) for item in values.fractions()]
-        return [LinearForm(shape, (), Rationals.of(items, values.shape))]
-    if isinstance(operand, LinearForm) and not operand.clamped and not _few(lowering, operand):
-        return [_counted(lowering, operation, operand, quantizer)]
-    return [tabulate(lowering, operation, [operand], _nearest_power(quantizer), shape)]
+    """sign(x) * 2^round(log2 |x|), clamped: the number that the code of x stands for.
 
-
-def _few(lowering: Lowering, form: LinearForm) -> bool:
-    if len(form.terms) != 1:
-        return False
-    lo, hi = lowering.builder.range(form.terms[0].value).hull()
-    return (hi - lo + 1) * max(form.terms[0].factor.numerators.size, form.constant.numerators.size) <= MOST_ENTRIES // 4
-
-
-def _nearest_power(quantizer: LogarithmicQuantizer) -> Callable[[Real], Real]:
-    def nearest(x: Real) -> Real:
-        if x.exact is not None:
-            return rational(quantizer.value(power_code(x.exact, quantizer)))
-        doubled = x * x * rational(2)
-        # |x| reaches the exponent e at 2^(e - 1/2), where 2 * x^2 = 4^e.
-        exponents = range(quantizer.top - quantizer.hi + 2, quantizer.top + 1)
-        place = 1 + sum(doubled.compare(Fraction(4) ** e) >= 0 for e in exponents)
-        return rational(quantizer.value(place if x.sign > 0 else -place))
-
-    return nearest
-
-
-def _threshold(k: int, quantizer: LogarithmicQuantizer, unit: Fraction) -> int:
-    """The least integer N for which N * unit has the code k or more."""
-    if k in (0, 1):
-        return k
-    if k < 0:
-        return 1 - _threshold(1 - k, quantizer, unit)
-    square = Fraction(2) ** (2 * (quantizer.top - quantizer.hi + k) - 1) / (unit * unit)
-    return math.isqrt(math.ceil(square) - 1) + 1
-
-
-def _counted(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, quantizer: LogarithmicQuantizer
-) -> TableForm:
-    """The place of a wide sum among the steps of the codes.
-
-    With N the integers of the sum in units u, code k > 1 with the exponent e is reached where N * u >= 2^(e - 1/2),
-    code 1 where N > 0, code 0 where N >= 0, and code k < 0 where -N does not reach the code 1 - k.
+    With a range per channel, x and the result are scaled by the power of two of the channel.
     """
-    shape, rank = form.shape, form.rank
-    found, constant, unit = summands(form.terms, form.constant, whole=True)
-    rest = constant.numerators // constant.denominator
-    bound = int(abs(rest).max()) + sum(
-        int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found
-    )
-    steps = quantizer.hi - quantizer.lo
-    exact = [_threshold(k, quantizer, unit) for k in range(quantizer.lo + 1, quantizer.hi + 1)]
-    thresholds = [0, *(min(max(item, -bound), bound + 1) for item in exact)]
-    thresholds += [bound + 1] * (2 ** steps.bit_length() - len(thresholds))
-    name = f"{operation.outputs[0]}.power"
+    shape, bits = lowering.output_shape(operation), _integer(operation, "bits")
+    bound = lowering.constant(operation, "max").expanded(len(shape))
+    tops = [LogarithmicQuantizer.of(item, bits).top for item in bound.fractions()]
+    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
+    if len(set(tops)) == 1:
+        return [_powers(lowering, operation, operand, LogarithmicQuantizer(tops[0], bits))]
+    unit = Rationals.of((Fraction(2) ** top for top in tops), bound.shape)
+    if isinstance(operand, Known):
+        values = operand.rationals() / unit
+        return [Known.of(known_powers(values.broadcast(shape), LogarithmicQuantizer(0, bits)).rationals() * unit)]
+    form = linear_operand(lowering, operation, lowering.linear(operation, "x"), shape)
+    table = _powers(lowering, operation, scaled(form, lambda factor: factor / unit), LogarithmicQuantizer(0, bits))
+    found = lattice(lowering, table, f"{operation.outputs[0]}.powers") if isinstance(table, TableForm) else None
+    if found is None:
+        raise lowering.unsupported(operation, "a range per channel is lowered for powers of two that fit 32 bits")
+    return [scaled(found, lambda factor: factor * unit)]
 
-    def reached(trial: str) -> str:
-        digits = table_digits(lowering, operation, thresholds, trial, rank)
-        return at_least_zero(lowering.builder, shape, [*found, *digits], rest, name)
 
+def _powers(
+    lowering: Lowering, operation: GraphOperation, operand: Operand, quantizer: LogarithmicQuantizer
+) -> TableForm | Known:
+    if isinstance(operand, Known):
+        return known_powers(operand.rationals().broadcast(operand.shape), quantizer)
+    codes = codes_of(lowering, operation, operand, quantizer, "codes")
     try:
-        place = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
-    except TooWide:
-        raise lowering.needs_quantization(operation, str(operation.inputs["x"])) from None
-    numbers = tuple(rational(quantizer.value(quantizer.lo + i)) for i in range(steps + 1))
-    return TableForm(shape, full_value(lowering, operation, place, shape), numbers)
+        return decoded(lowering.builder, codes, operand.shape, quantizer, operation.outputs[0])
+    except Unsupported as error:
+        raise error.at(op=operation.name) from None

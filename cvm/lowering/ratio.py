@@ -13,22 +13,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.lowering.digits import array_digits, squared, value_digits
 from cvm.lowering.form import Known, LinearForm, Shape, Term, scale_and_offset
 from cvm.lowering.operands import codes_of, is_linear, linear_operand, scaled, sum_of
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
+from cvm.quantization.steps import step
 
-__all__ = ["at_least", "floor_of_form", "least_value", "quotient_of_forms", "ratio_codes", "summands", "table_digits"]
+__all__ = [
+    "at_least",
+    "bounded_below",
+    "floor_of_form",
+    "least_value",
+    "quotient_codes",
+    "quotient_of_forms",
+    "ratio_codes",
+    "root_codes",
+    "signed",
+    "summands",
+]
 
 _HALF = Fraction(1, 2)
-_DIGIT = 12
-_TABLE_DIGIT = 27
 
 
 def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
@@ -83,7 +96,11 @@ def ratio_codes(
     base = offset + scale * Rationals.scalar(quantizer.lo - _HALF, rank)
     rest = sum_of(numerator, scaled(denominator, lambda factor: -(factor * base)))
     steps = quantizer.hi - quantizer.lo
-    parts = _narrow_terms(lowering, operation, denominator.terms, steps)
+    parts = [
+        Term(value, term.factor * Rationals.scalar(weight, rank))
+        for term in denominator.terms
+        for value, weight in value_digits(lowering, operation, term.value, (2**31 - 1) >> steps.bit_length())
+    ]
 
     def reached(trial: str) -> str:
         products = [
@@ -101,31 +118,112 @@ def ratio_codes(
         found = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
     except TooWide:
         raise lowering.unsupported(operation, "the quotient does not fit 64 bits: quantise its operands") from None
-    if quantizer.lo:
-        least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "lo")
-        found = lowering.emit(operation, "broadcast_add", found, least)
-    return found
+    return _from_least(lowering, operation, found, quantizer)
 
 
-def _narrow_terms(lowering: Lowering, operation: GraphOperation, terms: Sequence[Term], steps: int) -> list[Term]:
-    """The terms, with values that are too wide for a product with a step cut into two digits."""
-    found = []
-    for term in terms:
-        if lowering.builder.range(term.value).magnitude() * 2 ** steps.bit_length() <= 2**31 - 1:
-            found.append(term)
-            continue
-        rank = len(lowering.builder.shape(term.value))
-        form = LinearForm(lowering.builder.shape(term.value), (Term(term.value, Rationals.scalar(1, rank)),),
-                          Rationals.scalar(0, rank))  # fmt: skip
-        high = floor_of_form(
-            lowering, operation, scaled(form, lambda f: f * Rationals.scalar(Fraction(1, 2**_DIGIT), f.numerators.ndim))
-        )
-        minus = Term(high, Rationals.scalar(-(2**_DIGIT), rank))
-        low = sum_of(form, LinearForm(form.shape, (minus,), Rationals.scalar(0, rank)))
-        digits = LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 2**_DIGIT - 1)
-        found.append(Term(high, term.factor * Rationals.scalar(2**_DIGIT, term.factor.numerators.ndim)))
-        found.append(Term(codes_of(lowering, operation, low, digits, "low"), term.factor))
-    return found
+def quotient_codes(
+    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer
+) -> str:
+    """As `ratio_codes`; under a logarithmic quantiser of the squares of both, whose steps are rational."""
+    if isinstance(quantizer, LinearQuantizer):
+        return ratio_codes(lowering, operation, numerator, denominator, quantizer)
+    squares = signed(lowering, operation, numerator, squared(lowering, operation, numerator, 1))
+    return root_codes(lowering, operation, squares, squared(lowering, operation, denominator, 1), quantizer)
+
+
+def root_codes(
+    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, square: LinearForm, quantizer: Quantizer
+) -> str:
+    """The codes of x / sqrt(square) from numerator = sign(x) * x^2; ``square`` is positive.
+
+    A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported`.
+    """
+    shape = lowering.output_shape(operation)
+    rank, name = len(shape), f"{operation.outputs[0]}.root"
+    steps = [step(quantizer, code) for code in range(quantizer.lo + 1, quantizer.hi + 1)]
+    signed_squares = [Fraction(0), *(item.sign * item.square for item in steps)]
+    signed_squares += [signed_squares[-1]] * (2 ** len(steps).bit_length() - len(signed_squares))
+    unit = Fraction(1, math.lcm(*(item.denominator for item in signed_squares)))
+    items = np.array([int(item / unit) for item in signed_squares], dtype=object)
+    tables = [(_table(lowering, operation, digit), unit * weight) for digit, weight in array_digits(items, _STEP_DIGIT)]
+    strict = np.array([0, *(int(item.strict) for item in steps)] + [0] * (len(items) - len(steps) - 1), dtype=object)
+    parts = [
+        Term(value, term.factor * Rationals.scalar(weight, rank))
+        for term in square.terms
+        for value, weight in value_digits(lowering, operation, term.value, _SQUARE_DIGIT)
+    ]
+
+    def reached(trial: str) -> str:
+        whole = numerator
+        for table, weight in tables:
+            digit = lowering.emit(operation, "cvm_lut", table, trial)
+            scale = Rationals.scalar(-weight, rank)
+            products = [
+                Term(lowering.emit(operation, "broadcast_mul", digit, t.value), t.factor * scale) for t in parts
+            ]
+            if not square.constant.is_zero():
+                products.append(Term(digit, square.constant * scale))
+            for product in products:
+                whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
+        found, constant, _ = summands(whole.terms, whole.constant, whole=True)
+        if strict.any():
+            table = _table(lowering, operation, strict)
+            one = np.ones((1,) * rank, dtype=object)
+            found = [*found, Summand(lowering.emit(operation, "cvm_lut", table, trial), -one)]
+        rest = constant.numerators // constant.denominator
+        return at_least_zero(lowering.builder, shape, found, rest, f"{name}.reached")
+
+    try:
+        count = count_reached(lowering.builder, shape, len(steps), reached, name, most=len(steps))
+    except TooWide:
+        raise lowering.unsupported(operation, "the root does not fit 64 bits: use fewer bits") from None
+    return _from_least(lowering, operation, count, quantizer)
+
+
+_STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
+
+
+def _table(lowering: Lowering, operation: GraphOperation, items: npt.NDArray[Any]) -> str:
+    return lowering.tensor_constant(operation, items, "steps")
+
+
+def _from_least(lowering: Lowering, operation: GraphOperation, count: str, quantizer: Quantizer) -> str:
+    if not quantizer.lo:
+        return count
+    least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "lo")
+    return lowering.emit(operation, "broadcast_add", count, least)
+
+
+def signed(lowering: Lowering, operation: GraphOperation, x: LinearForm, form: LinearForm) -> LinearForm:
+    """sign(x) * form, where the sign of 0 is 1."""
+    rank = x.rank
+    positive = at_least(lowering, operation, x.shape, x)
+    signs = lowering.emit(operation, "broadcast_add", positive, positive)
+    one = lowering.tensor_constant(operation, np.ones((1,) * rank, dtype=object), "one")
+    signs = lowering.emit(operation, "broadcast_sub", signs, one)
+    result = LinearForm(form.shape, (), Rationals.scalar(0, rank))
+    for term in form.terms:
+        value = lowering.emit(operation, "broadcast_mul", signs, term.value)
+        result = sum_of(result, LinearForm(form.shape, (Term(value, term.factor),), Rationals.scalar(0, rank)))
+    if form.constant.is_zero():
+        return result
+    return sum_of(result, LinearForm(form.shape, (Term(signs, form.constant),), Rationals.scalar(0, rank)))
+
+
+def bounded_below(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, bound: Fraction, least: Fraction
+) -> LinearForm:
+    """max(u, bound) = bound + [u >= bound] * (u - bound), for a form that is never below ``least``."""
+    if least >= bound:
+        return form
+    rank = form.rank
+    above = sum_of(form, LinearForm(form.shape, (), Rationals.scalar(-bound, rank)))
+    answer = at_least(lowering, operation, form.shape, above)
+    result = LinearForm(form.shape, (Term(answer, above.constant),), Rationals.scalar(bound, rank))
+    for term in above.terms:
+        product = lowering.emit(operation, "broadcast_mul", answer, term.value)
+        result = sum_of(result, LinearForm(form.shape, (Term(product, term.factor),), Rationals.scalar(0, rank)))
+    return result
 
 
 def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> str:
@@ -134,23 +232,8 @@ def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearFor
     return codes_of(lowering, operation, form, integers, "floor")
 
 
-def table_digits(
-    lowering: Lowering, operation: GraphOperation, thresholds: Sequence[int], index: str, rank: int
-) -> list[Summand]:
-    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
-    items = np.array(thresholds, dtype=object)
-    found: list[Summand] = []
-    while items.any() or not found:
-        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
-        table = lowering.tensor_constant(operation, low, f"thresholds{len(found)}")
-        weight = np.full((1,) * rank, -(2 ** (_TABLE_DIGIT * len(found))), dtype=object)
-        found.append(Summand(lowering.emit(operation, "cvm_lut", table, index), weight))
-        items = (items - low) // 2**_TABLE_DIGIT
-    return found
-
-
 def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
-    """X / y for tensors of many values, where y is proven positive and the result has a quantiser."""
+    """X / y for tensors of many values, where y is proven not to be zero and the result has a quantiser."""
     quantizer = lowering.quantizer(operation)
     operands = [lowering.operand(operation, name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
@@ -158,5 +241,8 @@ def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | 
     shape = lowering.output_shape(operation)
     x, y = (linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "y"))
     if least_value(lowering, y) <= 0:
-        return None
-    return Coded(ratio_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")
+        x, y = (scaled(form, lambda factor: -factor) for form in (x, y))
+    if least_value(lowering, y) <= 0:
+        divisor = operation.inputs["y"]
+        raise lowering.unsupported(operation, f"{divisor!r} is not proven to differ from zero: give it a quantiser")
+    return Coded(quotient_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.digits import narrowed
 from cvm.lowering.form import Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.logic import truth
 from cvm.lowering.operands import codes_of, full_value, sum_of
@@ -42,6 +43,7 @@ def total(
     """
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
     scale = Rationals.scalar(Fraction(1, divisor), form.rank)
+    form = narrowed(lowering, operation, form, math.prod(form.shape[axis] for axis in axes))
     whole = form.constant.broadcast([n if i in axes else m for i, (n, m) in enumerate(
         zip(form.shape, form.constant.shape, strict=True))])  # fmt: skip
     constant = whole.moved(lambda array: array.sum(axis=tuple(axes), keepdims=True)) * scale

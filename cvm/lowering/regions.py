@@ -21,7 +21,7 @@ from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import LinearForm, Shape, Term
 from cvm.lowering.operands import around_zero, codes_of, full_value, integers, scaled, sum_of
-from cvm.lowering.ratio import ratio_codes, summands
+from cvm.lowering.ratio import quotient_codes, summands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
 
@@ -200,8 +200,13 @@ def _divided(regions: _Regions, value: str, area: str) -> Result:
     area = regions.emit("reshape", area, target_shape=shape)
     one = Rationals.scalar(1, regions.form.rank)
     divisor = LinearForm(numerator.shape, (Term(area, one),), Rationals.scalar(0, regions.form.rank))
-    moved = replace(quantizer, offset=tuple(item - regions.form.constant.item() for item in quantizer.offset))
-    return Coded(ratio_codes(lowering, operation, numerator, divisor, moved), note="a quotient, bit by bit")
+    constant = regions.form.constant
+    if isinstance(quantizer, LinearQuantizer):
+        quantizer = replace(quantizer, offset=tuple(item - constant.item() for item in quantizer.offset))
+    else:
+        numerator = sum_of(numerator, scaled(divisor, lambda factor: factor * constant))
+    value = quotient_codes(lowering, operation, numerator, divisor, quantizer)
+    return Coded(value, note="a quotient, bit by bit")
 
 
 # Resampling

@@ -19,9 +19,10 @@ from cvm.errors import Location, Unsupported
 from cvm.lowering.context import Lowering
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.form import Form, LinearForm, SurdForm, TableForm
+from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import quantize_table
 from cvm.program.model import Exactness
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.fixed_point import (
     FixedPoint,
@@ -43,39 +44,70 @@ _MOST_TERMS = 7
 """Of eight of a ``requantize``, one may be needed to give the shape."""
 
 
-def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name: str, location: Location) -> str:
+def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, location: Location) -> str:
     """Emit the codes of ``form`` under ``quantizer`` as the value ``name``; returns the value that holds them.
 
-    Raises `Unsupported` (``lowering.unprovable``) where no exact fixed-point form fits 64 bits.
+    Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
     """
-    if quantizer.rounding != "half_up":
+    if isinstance(quantizer, LinearQuantizer) and quantizer.rounding != "half_up":
         raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
     if isinstance(form, TableForm):
         value = quantize_table(lowering, form, quantizer, name, location)
         lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
         return value
+    if isinstance(quantizer, LogarithmicQuantizer) or (isinstance(form, SurdForm) and len(form.terms) > 1):
+        return _by_staircase(lowering, form, quantizer, name, location)
+    if form.clamped and quantizer.axis is not None:
+        return _clamped_per_channel(lowering, form, quantizer, name, location)
     if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
         return form.terms[0].value
-    lo, hi = _code_bounds(form, quantizer, location)
+    lo, hi = _code_bounds(form, quantizer)
     values, rows, where = _rows(lowering, form, quantizer, lo, hi)
     try:
         values, rows = _without_idle_terms(values, rows)
         if len(values) > _MOST_TERMS:
             raise Unprovable(f"{len(values)} accumulators")
         forms = fit(rows)
-    except Unprovable as error:
+    except Unprovable:
         corrected = _corrected(lowering, form.shape, values, rows, where, (lo, hi), name)
         if corrected is None:
-            raise Unsupported(
-                "lowering.unprovable",
-                f"no exact 64-bit form of the requantisation exists ({error}): quantise the operands of this tensor",
-                location,
-            ) from None
+            return _by_staircase(lowering, form, quantizer, name, location)
         note = f"{len(values)} accumulators, estimated and corrected"
         lowering.report.append(Exactness(name, corrected, Fraction(0), note=note))
         return corrected
     value = _emit(lowering, form.shape, values, forms, where, (lo, hi), name)
     lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
+    return value
+
+
+def _by_staircase(
+    lowering: Lowering, form: LinearForm | SurdForm, quantizer: Quantizer, name: str, location: Location
+) -> str:
+    value, note = staircase_codes(lowering.builder, form, quantizer, name, location)
+    lowering.report.append(Exactness(name, value, Fraction(0), note=note))
+    return value
+
+
+def _clamped_per_channel(
+    lowering: Lowering, form: LinearForm | SurdForm, quantizer: LinearQuantizer, name: str, location: Location
+) -> str:
+    """The codes without the clamp, then their clamp: each channel has its own codes of the bounds."""
+    free, reported = replace(form, lower=None, upper=None), len(lowering.report)
+    value = requantize(lowering, free, quantizer, f"{name}.unclamped", location)
+    assert quantizer.axis is not None
+    extents = [len(quantizer.scale) if axis == quantizer.axis else 1 for axis in range(len(form.shape))]
+    builder = lowering.builder
+    # The least of two codes is the greatest of their negatives, negated.
+    for bound, sign in ((form.lower, 1), (form.upper, -1)):
+        if bound is None:
+            continue
+        codes = np.array([sign * code(bound, quantizer, i) for i in range(len(quantizer.scale))], np.int64)
+        limit = builder.constant(codes.reshape(extents), f"{name}.limit")
+        for op, others in (("negative", ()), ("broadcast_max", (limit,)), ("negative", ())):
+            if op == "broadcast_max" or sign < 0:
+                (value,) = builder.add(op, (value, *others), name=f"{name}.{op}")
+    del lowering.report[reported:]
+    lowering.report.append(Exactness(name, value, Fraction(0), note="clamped codes"))
     return value
 
 
@@ -91,18 +123,10 @@ def _same_codes(lowering: Lowering, form: LinearForm, quantizer: LinearQuantizer
     return same and quantizer.lo <= lo and hi <= quantizer.hi
 
 
-def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer, location: Location) -> tuple[int, int]:
+def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tuple[int, int]:
     """The codes of the form's bounds. A quantiser is monotone: the code of a clamped value is the clamped code."""
-    lo, hi = quantizer.lo, quantizer.hi
-    if isinstance(form, SurdForm) or not form.clamped:
-        return lo, hi
-    least, greatest = (
-        {default} if bound is None else {code(bound, quantizer, i) for i in range(len(quantizer.scale))}
-        for bound, default in ((form.lower, lo), (form.upper, hi))
-    )
-    if len(least) > 1 or len(greatest) > 1:
-        raise Unsupported("lowering.clamp", "a clamp under a per-channel quantiser is not lowered", location)
-    return least.pop(), greatest.pop()
+    lo = quantizer.lo if form.lower is None else code(form.lower, quantizer)
+    return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
 
 
 def _rows(
@@ -117,8 +141,9 @@ def _rows(
     offset = Rationals.of(quantizer.offset, extents)
     half = Rationals.scalar(_HALF, rank)
     if isinstance(form, SurdForm):
-        values = [form.value]
-        parts = [form.slope / scale, form.origin / scale, (form.offset - offset) / scale + half, form.radicand]
+        values = [term.value for term in form.terms]
+        slopes = [term.factor / scale for term in form.terms]
+        parts = [*slopes, form.origin / scale, (form.offset - offset) / scale + half, form.radicand]
     else:
         values = [term.value for term in form.terms]
         parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + half]

@@ -17,9 +17,9 @@ import numpy as np
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import AxisSum, summed
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.form import Known, LinearForm, SurdForm, TableForm
+from cvm.lowering.form import Known, LinearForm, TableForm
 from cvm.lowering.gather import gathered
-from cvm.lowering.operands import scaled
+from cvm.lowering.operands import full_value, scaled
 from cvm.lowering.pooling import boxed
 from cvm.lowering.windows import Axis, integers
 from cvm.quantization.rationals import Rationals
@@ -59,20 +59,24 @@ def _nearest(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]
     if isinstance(operand, LinearForm):
         plain = summed(lowering, operation, replace(operand, lower=None, upper=None), sums)
         return replace(plain, lower=operand.lower, upper=operand.upper)
-    value = operand.value
     shape = (*operand.shape[:2], *(axis.outputs for axis in axes))
-    for axis, along in enumerate(sums):
-        if along is not None:
-            value = gathered(lowering, operation, value, axis, along.sources[:, 0])
-    if isinstance(operand, TableForm):
-        return TableForm(shape, value, operand.numbers)
-    parts = []
-    for items in (operand.slope, operand.origin, operand.offset, operand.radicand):
+
+    def taken(value: str) -> str:
+        value = full_value(lowering, operation, value, operand.shape)
+        for axis, along in enumerate(sums):
+            if along is not None:
+                value = gathered(lowering, operation, value, axis, along.sources[:, 0])
+        return value
+
+    def items_taken(items: Rationals) -> Rationals:
         for axis, along in enumerate(sums):
             if along is not None and items.shape[axis] > 1:
                 items = along.of_items(items, axis, operand.shape[axis])
-        parts.append(items)
-    return SurdForm(shape, value, *parts)
+        return items
+
+    if isinstance(operand, TableForm):
+        return TableForm(shape, taken(operand.value), operand.numbers)
+    return operand.moved(taken, items_taken, shape)
 
 
 @rule("area_downsample")

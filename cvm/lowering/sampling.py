@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
-from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor
+from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor, with_constant_as_value
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
@@ -64,9 +64,7 @@ def _uniform(
     form = spread(lowering, operation, form, range(form.rank))
     if operation.name == "desample" or any((axis.sources() < 0).any() for axis in axes):
         form = moved_to_zero(lowering, operation, form, moving)
-    if any(form.constant.shape[axis] > 1 for axis in moving):
-        message = "items of one window stand for numbers on different lattices: give the input one quantiser for all"
-        raise lowering.unsupported(operation, message)
+    form = spread(lowering, operation, with_constant_as_value(lowering, operation, form, moving), range(form.rank))
     terms = tuple(
         Term(*with_common_factor(lowering, operation, term, moving)) if moving else term for term in form.terms
     )

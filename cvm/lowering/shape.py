@@ -275,7 +275,7 @@ def _coefficients(operand: Operand) -> list[Rationals]:
     if isinstance(operand, LinearForm):
         return [operand.constant, *(term.factor for term in operand.terms)]
     if isinstance(operand, SurdForm):
-        return [operand.slope, operand.origin, operand.offset, operand.radicand]
+        return [*(term.factor for term in operand.terms), operand.origin, operand.offset, operand.radicand]
     return []
 
 

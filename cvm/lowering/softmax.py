@@ -1,4 +1,4 @@
-"""softmax (NNEF 1.0.1 section 4.9.1): bounded, not exact.
+"""softmax (NNEF 1.0.1 section 4.9.1): bounded, not exact, for more items than `cvm.lowering.exact_softmax` proves.
 
 y_i = exp(x_i) / sum_j exp(x_j) over codes x = s*q + b. With d_j = max(q) - q_j and E_j = 2^W * exp(-s*d_j) + e_j, where
 |e_j| <= 1/2 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most
@@ -16,8 +16,11 @@ import numpy as np
 
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.exact_softmax import softmax_of_few, softmax_of_two
+from cvm.lowering.form import LinearForm
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
@@ -29,16 +32,25 @@ _TABLE = 65_536
 
 @rule("softmax")
 def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """exp(x) / sum(exp(x)) over ``axes``, from a table of the exponential and one integer division."""
-    quantizer = lowering.quantizer(operation)
-    if quantizer is None or not quantizer.per_tensor:
-        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
-    value, scale, _, form = lowering.coded(operation, "x")
+    """exp(x) / sum(exp(x)) over ``axes``: exact for few items, else from a table of the exponential and a division."""
     axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
-    count = math.prod(form.shape[axis] for axis in axes)
+    shape = lowering.output_shape(operation)
+    count = math.prod(shape[axis] for axis in axes)
+    if count == 1:
+        return [LinearForm(shape, (), Rationals.scalar(1, len(shape)))]
+    value, scale, _, _ = lowering.coded(operation, "x")
     lo, hi = lowering.builder.range(value).hull()
     if hi - lo >= _TABLE:
         raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+    if count == 2:
+        return [softmax_of_two(lowering, operation, value, scale, axes)]
+    quantizer = lowering.quantizer(operation)
+    exact = None if quantizer is None else softmax_of_few(lowering, operation, value, scale, axes, quantizer)
+    if exact is not None:
+        return [exact]
+    quantizer = lowering.linear_quantizer(operation)
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     width = _width(quantizer, count)
     if width < 1:
         raise lowering.unsupported(operation, f"{count} items leave no bits for the table of the exponential")
@@ -56,8 +68,6 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if quantizer.lo:
         least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "least")
         codes = lowering.emit(operation, "broadcast_add", codes, least)
-    if count == 1:
-        return [Coded(codes, note="softmax of one item")]
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
     bound = Fraction(math.ceil(steps))
     return [Coded(codes, bound, f"may differ only within {float(steps):.1e} steps of a rounding threshold")]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor
-from cvm.lowering.context import Lowering, Result, linear_quantizer, rule
-from cvm.lowering.form import Known, code_form
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.form import Known
+from cvm.lowering.logarithms import codes_of_known
 from cvm.lowering.operands import codes
 
 __all__ = ["introduce_state", "updated_variables"]
@@ -34,7 +35,7 @@ def updated_variables(lowering: Lowering) -> frozenset[str]:
 
 def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     """Enter a variable as state, with its contents as the initial value."""
-    quantizer = linear_quantizer(tensor)
+    quantizer = tensor.quantizer
     if quantizer is None:
         raise Unsupported(
             "lowering.unquantized",
@@ -43,10 +44,9 @@ def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
         )
     lowering.introduce(tensor)
     known: Known = lowering.known.pop(tensor.name)
-    initial = lowering.builder.constant(known.codes, name=f"{tensor.name}.initial")
+    initial = lowering.builder.constant(codes_of_known(known, quantizer), name=f"{tensor.name}.initial")
     lowering.builder.state(tensor.name, initial, quantizer.lo, quantizer.hi)
-    lowering.values[tensor.name] = tensor.name
-    lowering.forms[tensor.name] = code_form(tensor.name, known.shape, quantizer)
+    lowering.hold(tensor, tensor.name)
 
 
 def _at(tensor: GraphTensor) -> Location:
@@ -59,7 +59,7 @@ def update(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The value becomes the variable's in the next cycle; the result is the value itself."""
     name = operation.inputs["variable"]
     assert isinstance(name, str)
-    quantizer = linear_quantizer(lowering.graph.tensors[name])
+    quantizer = lowering.graph.tensors[name].quantizer
     assert quantizer is not None
     lowering.builder.update(name, codes(lowering, operation, "value", quantizer))
     return [lowering.operand(operation, "value")]

@@ -21,7 +21,8 @@ import numpy.typing as npt
 from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
-from cvm.quantization import LinearQuantizer
+from cvm.lowering.logarithms import known_power_codes
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
 
@@ -51,21 +52,24 @@ def _source(operand: Operand) -> _Source:
     if isinstance(operand, TableForm):
         numbers = operand.numbers
         return _Source((operand.value,), (), lambda xs, c: numbers[xs[0]])
-    if isinstance(operand, SurdForm):
-        return _Source(
-            (operand.value,),
-            (operand.slope, operand.origin, operand.offset, operand.radicand),
-            lambda xs, c: rational(c[2]) + rational(c[0] * xs[0] + c[1]) * power(rational(c[3]), Fraction(-1, 2)),
-        )
+    values, factors = tuple(term.value for term in operand.terms), tuple(term.factor for term in operand.terms)
     lower, upper = operand.lower, operand.upper
 
-    def clamped_sum(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
-        total = sum((factor * x for factor, x in zip(c[:-1], xs, strict=True)), c[-1])
-        total = total if upper is None else min(total, upper)
-        return rational(total if lower is None else max(total, lower))
+    def clamped(total: Real) -> Real:
+        total = total if upper is None or total.compare(upper) < 0 else rational(upper)
+        return total if lower is None or total.compare(lower) > 0 else rational(lower)
 
-    values = tuple(term.value for term in operand.terms)
-    return _Source(values, (*(term.factor for term in operand.terms), operand.constant), clamped_sum)
+    def linear(xs: Sequence[int], c: Sequence[Fraction]) -> Fraction:
+        return sum((factor * x for factor, x in zip(c, xs, strict=False)), c[len(xs)])
+
+    if isinstance(operand, SurdForm):
+
+        def surd(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
+            offset, radicand = c[-2:]
+            return clamped(rational(offset) + rational(linear(xs, c)) * power(rational(radicand), Fraction(-1, 2)))
+
+        return _Source(values, (*factors, operand.origin, operand.offset, operand.radicand), surd)
+    return _Source(values, (*factors, operand.constant), lambda xs, c: clamped(rational(linear(xs, c))))
 
 
 def tabulate(
@@ -105,11 +109,11 @@ def _entry(
     held: dict[str, int], function: Callable[..., Real],
 ) -> Real:  # fmt: skip
     rest = iter(key)
-    arguments = []
-    for source in sources:
-        coefficients = [next(rest) for _ in source.coefficients]
-        arguments.append(source.number([held[value] for value in source.values], coefficients))
     try:
+        arguments = []
+        for source in sources:
+            coefficients = [next(rest) for _ in source.coefficients]
+            arguments.append(source.number([held[value] for value in source.values], coefficients))
         return function(*arguments)
     except (Undefined, Undecided) as error:
         at = ", ".join(f"{value} = {item}" for value, item in held.items())
@@ -156,20 +160,19 @@ def _index(
     return lowering.emit(operation, "requantize", *terms, *parameters, rounding="half_up", lo=0, hi=last)
 
 
-def quantize_table(
-    lowering: Lowering, form: TableForm, quantizer: LinearQuantizer, name: str, location: Location
-) -> str:
+def quantize_table(lowering: Lowering, form: TableForm, quantizer: Quantizer, name: str, location: Location) -> str:
     """Emit the codes of a table's numbers under ``quantizer`` as the value ``name``."""
     try:
-        tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(len(quantizer.scale))]
+        channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
+        tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(channels)]
     except (Undefined, Undecided) as error:
         what = "undefined" if isinstance(error, Undefined) else "undecided"
         raise Unsupported(f"lowering.{what}", f"a code of {name!r} cannot be decided: {error}", location) from None
     builder, value = lowering.builder, form.value
     if quantizer.axis is not None:
         offsets = [1] * len(form.shape)
-        offsets[quantizer.axis] = len(quantizer.scale)
-        start = (np.arange(len(quantizer.scale)) * len(form.numbers)).reshape(offsets)
+        offsets[quantizer.axis] = channels
+        start = (np.arange(channels) * len(form.numbers)).reshape(offsets)
         (value,) = builder.add(
             "broadcast_add", (value, builder.constant(start, f"{name}.channel")), name=f"{name}.index"
         )
@@ -184,7 +187,7 @@ def folded(
     operands: Sequence[Known],
     function: Callable[..., Real],
     shape: Shape,
-    quantizer: LinearQuantizer | None,
+    quantizer: Quantizer | None,
 ) -> Known:
     """``function`` of constants. Without a quantiser its results must be rational.
 
@@ -198,6 +201,8 @@ def folded(
         channel = np.zeros(shape, np.int64) if quantizer.axis is None else np.indices(shape)[quantizer.axis]
         pairs = zip(where.ravel().tolist(), channel.ravel().tolist(), strict=True)
         codes = np.array([code(numbers[i], quantizer, c) for i, c in pairs], np.int64).reshape(shape)
+        if isinstance(quantizer, LogarithmicQuantizer):
+            return known_power_codes(codes, quantizer)
         return known_codes(codes, quantizer)
     exact = [number.exact for number in numbers if number.exact is not None]
     if len(exact) < len(numbers):
@@ -208,19 +213,51 @@ def folded(
 
 
 def lattice(lowering: Lowering, form: TableForm, name: str) -> LinearForm | None:
-    """The table as a linear form of one integer tensor, if its numbers are equally spaced rationals that fit int32."""
+    """The table as a linear form, if its numbers are equally spaced rationals, not too far apart.
+
+    There is one integer tensor where the integers fit 31 bits: multiples of a unit, counted from zero where they fit
+    so, else from the first number. Wider integers become up to `_MOST_DIGITS` tensors of digits of 16 bits and one sign
+    (so that a power of two stands in one of them), which leaves room for sums.
+    """
     numbers = [number.exact for number in form.numbers if number.exact is not None]
     if len(numbers) < len(form.numbers):
         return None
-    first = numbers[0]
     denominator = math.lcm(*(number.denominator for number in numbers))
-    steps = [int((number - first) * denominator) for number in numbers]
-    divisor = math.gcd(*steps) or 1
-    items = np.array([step // divisor for step in steps], dtype=object)
-    if max(abs(item) for item in items.tolist()) > 2**31 - 1:
+    if denominator.bit_length() > _MOST_UNIT_BITS:
         return None
-    table = lowering.builder.constant(items.astype(np.int64), name=f"{name}.table")
-    (value,) = lowering.builder.add("cvm_lut", (table, form.value), name=f"{name}.cvm_lut")
+    whole = [int(number * denominator) for number in numbers]
     rank = len(form.shape)
-    term = Term(value, Rationals.scalar(Fraction(divisor, denominator), rank))
-    return LinearForm(form.shape, (term,), Rationals.scalar(first, rank))
+    for first in (0, whole[0]):
+        steps = [item - first for item in whole]
+        divisor = math.gcd(*steps) or 1
+        items = np.array([step // divisor for step in steps], dtype=object)
+        if max(abs(item) for item in items.tolist()) <= 2**31 - 1:
+            digits = [items]
+            break
+    else:
+        divisor, first = math.gcd(*whole), 0
+        digits = _digits(np.array([item // divisor for item in whole], dtype=object))
+        if len(digits) > _MOST_DIGITS:
+            return None
+    terms = []
+    for place, items in enumerate(digits):
+        table = lowering.builder.constant(items.astype(np.int64), name=f"{name}.table")
+        (value,) = lowering.builder.add("cvm_lut", (table, form.value), name=f"{name}.cvm_lut")
+        unit = Fraction(divisor, denominator) * 2 ** (_DIGIT * place)
+        terms.append(Term(value, Rationals.scalar(unit, rank)))
+    return LinearForm(form.shape, tuple(terms), Rationals.scalar(Fraction(first, denominator), rank))
+
+
+_MOST_DIGITS = 8
+_DIGIT = 16
+_MOST_UNIT_BITS = 2**15
+
+
+def _digits(items: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Integers of any size as digits of 16 bits, each with the sign of the whole."""
+    signs = np.where(items < 0, -1, 1).astype(object)
+    rest, found = items * signs, []
+    while rest.any():
+        found.append(rest % 2**_DIGIT * signs)
+        rest = rest // 2**_DIGIT
+    return found

@@ -14,7 +14,7 @@ from cvm.ops import Range
 from cvm.program.checks import check_constants_fit
 from cvm.program.model import Constant, Input, Node, Output, Program, Provenance, Shape, State, Value
 from cvm.program.scope import Scope
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.quantizer import Quantizer
 
 __all__ = ["ProgramBuilder"]
 
@@ -55,7 +55,7 @@ class ProgramBuilder:
 
     def input(
         self, name: str, shape: Sequence[int], lo: int | None = None, hi: int | None = None,
-        quantizer: LinearQuantizer | None = None,
+        quantizer: Quantizer | None = None,
     ) -> str:  # fmt: skip
         """Add an input with elements in [lo, hi]; by default the codes of ``quantizer``. Returns ``name``."""
         if quantizer is not None:

@@ -16,7 +16,7 @@ from cvm.limits import Limits, elements, require
 from cvm.ops import AttributeModel, Range
 from cvm.ops.ranges import INT32_MAX, INT64_MAX
 from cvm.program.model import AttributeValue, Constant, Shape, Value
-from cvm.quantization.quantizer import LinearQuantizer, Rounding
+from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = [
     "attribute_values",
@@ -121,8 +121,10 @@ def check_constant_data(constant: Constant) -> None:
         raise Invalid("program.constant.width", message, location)
 
 
-def check_quantizer(quantizer: LinearQuantizer, shape: Shape, location: Location) -> None:
+def check_quantizer(quantizer: Quantizer, shape: Shape, location: Location) -> None:
     """A quantiser fits a tensor of that shape: a known rounding; per channel, one scale per index of its axis."""
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return  # what it may be is checked where it is made, and it fits any shape
     if quantizer.rounding not in get_args(Rounding):
         raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}", location)
     if quantizer.axis is None:

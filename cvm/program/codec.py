@@ -34,7 +34,7 @@ from cvm.program.model import (
     Value,
 )
 from cvm.program.wire import Reader, Tree, pack, rational_text
-from cvm.quantization.quantizer import LinearQuantizer, Rounding
+from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "value_numbers"]
 
@@ -131,9 +131,11 @@ def _node(node: Node, numbers: ValueNumbers) -> Tree:
     }
 
 
-def _optional_quantizer(quantizer: LinearQuantizer | None) -> Mapping[str, Tree]:
+def _optional_quantizer(quantizer: Quantizer | None) -> Mapping[str, Tree]:
     if quantizer is None:
         return {}
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return {"quantizer": {"bits": quantizer.bits, "top": quantizer.top}}
     fields: dict[str, Tree] = {
         "scale": [rational_text(scale) for scale in quantizer.scale],
         "offset": [rational_text(offset) for offset in quantizer.offset],
@@ -262,9 +264,9 @@ class _Decoder:
             raise self._reader.malformed("type", f"expected an attribute, found {kind}")
         return self._attribute_kinds[kind]()
 
-    def _quantizer(self) -> LinearQuantizer:
+    def _quantizer(self) -> Quantizer:
         reader = self._reader
-        fields: _Fields = {
+        linear: _Fields = {
             "axis": reader.integer,
             "hi": reader.integer,
             "lo": reader.integer,
@@ -272,7 +274,14 @@ class _Decoder:
             "rounding": lambda: reader.choice(get_args(Rounding)),
             "scale": lambda: reader.array(reader.rational),
         }
-        return LinearQuantizer(**reader.record(fields, ["axis"]))
+        logarithmic: _Fields = {"bits": reader.integer, "top": reader.integer}
+        found = reader.record({**linear, **logarithmic}, [*linear, *logarithmic])
+        make, expected = (LogarithmicQuantizer, logarithmic) if "bits" in found else (LinearQuantizer, linear)
+        for key in (*expected, *found):
+            if key not in expected or (key not in found and key != "axis"):
+                keys = ", ".join(expected)
+                raise reader.malformed("key", f"a quantiser has the keys {keys}; of these or of others, {key!r}")
+        return make(**found)
 
     def _provenance(self) -> Provenance:
         reader = self._reader

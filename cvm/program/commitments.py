@@ -20,7 +20,7 @@ from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 
 __all__ = [
     "ProgramClaim",
@@ -119,9 +119,11 @@ def _value(value: Value) -> bytes:
     return text(value.name) + shape(value.shape) + i64(value.lo) + i64(value.hi)
 
 
-def _quantizer(quantizer: LinearQuantizer | None) -> bytes:
+def _quantizer(quantizer: Quantizer | None) -> bytes:
     if quantizer is None:
         return u8(0)
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return u8(3) + i64(quantizer.top) + u8(quantizer.bits)
     if quantizer.rounding not in _ROUNDINGS:
         raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}")
     pairs = zip(quantizer.scale, quantizer.offset, strict=True)

@@ -19,17 +19,18 @@ from cvm.program.verifier import VerifiedProgram, verify
 __all__ = ["load", "load_verified", "read_bytes", "write_atomically"]
 
 
-def write_atomically(path: str | PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes, mode: int = 0o666) -> None:
     """Write ``data`` to ``path``: whatever happens, there is the old content or the new, never a part of it.
 
-    A file of its own in the same folder is written, flushed to the disk and renamed. Raises OSError.
+    A file of its own in the same folder is written, with ``mode`` as far as the process' mask allows, flushed to the
+    disk and renamed. Raises OSError.
     """
     target = Path(path)
     if not target.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
-    from cvm.quantization import LinearQuantizer
+    from cvm.quantization import Quantizer
 
 __all__ = [
     "OP_SET",
@@ -62,7 +62,7 @@ class Input:
     """A tensor that the caller provides; its interval is the contract. Without a quantiser it takes integers only."""
 
     value: Value
-    quantizer: LinearQuantizer | None = None
+    quantizer: Quantizer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Output:
 
     name: str
     value: str
-    quantizer: LinearQuantizer | None = None
+    quantizer: Quantizer | None = None
 
 
 @dataclass(frozen=True, slots=True)

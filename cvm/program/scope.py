@@ -72,6 +72,10 @@ class Scope:
         self._define(constant.name, constant.kind, constant.shape, Range.exactly(constant.array()))
         self.constants[constant.name] = constant
 
+    def adopt(self, name: str, kind: InputKind, shape: Shape, bounds: Range) -> None:
+        """Define a value of a verified program with what was proven of it there."""
+        self._define(name, kind, shape, bounds)
+
     def state(self, state: State) -> None:
         """Define the tensor that nodes see of a state; its declared interval is what an update must keep to."""
         location = self._declare(state.value)

@@ -33,6 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.modular import greatest_residue, least_residue
+from cvm.quantization.surds import ceil_surd
+from cvm.quantization.thresholds import blocks
 
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 
@@ -153,7 +155,7 @@ class SurdRow:
         rise = k - self.height
         square = rise * rise * self.radicand / (self.slope * self.slope)
         start = -self.origin / self.slope
-        return _ceil_surd(start, square, 1 if rise >= 0 else -1)
+        return ceil_surd(start, square, 1 if rise >= 0 else -1)
 
     def mirrored(self) -> SurdRow:
         """The same staircase in -x."""
@@ -167,21 +169,6 @@ Row: TypeAlias = LinearRow | SurdRow
 
 def _isqrt(value: Fraction) -> int:
     return math.isqrt(value.numerator // value.denominator)
-
-
-def _ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
-    """ceil(start + sign * sqrt(square)), exactly.
-
-    Over one denominator d it is ceil((a + sign * sqrt(n)) / d) with integers. Where n is no square, a + sqrt(n) is
-    irrational, so that its ceiling is one more than its floor, and floors nest.
-    """
-    d = start.denominator * square.denominator
-    a = start.numerator * square.denominator
-    n = start.denominator * start.denominator * square.numerator * square.denominator
-    root = math.isqrt(n)
-    if root * root == n:
-        return -(-(a + sign * root) // d)
-    return (a + root) // d + 1 if sign > 0 else -((root - a) // d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,19 +265,8 @@ class _Proof:
 
     def fixed_point(self, width: int) -> FixedPoint | None:
         """The form with multipliers of ``width`` bits, if it is exact and its sum fits 64 bits."""
-        codes = max(abs(self.row.lo), abs(self.row.hi)).bit_length()
-        shift = max(0, min(_MAX_SHIFT - codes, width - self.row.scale_bits()))
-        m = tuple(self.row.multiplier(term, shift) for term in range(len(self.row.bounds)))
-        least, greatest = self.offsets(m, shift)
-        if least is not None and greatest is not None:
-            if least > greatest:
-                return None
-            offset = (least + greatest) // 2
-        else:
-            # The staircase takes no step on one side: the offset nearest to zero keeps the sum small.
-            offset = max(0, least) if least is not None else min(0, greatest or 0)
-        form = FixedPoint(m, int(offset), shift)
-        return form if fits_int64(self.row, form) else None
+        m, shift = _multipliers(self.row, width)
+        return _form(self.row, m, shift, *self.offsets(m, shift))
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
         """The interval of exact offsets over all cases; empty when the first exceeds the second."""
@@ -307,6 +283,63 @@ class _Proof:
             if greatest is not None:
                 highs.append(greatest - moved)
         return max(lows, default=None), min(highs, default=None)
+
+
+def _multipliers(row: Row, width: int) -> tuple[tuple[int, ...], int]:
+    """The multipliers of at most ``width`` bits, and their shift."""
+    codes = max(abs(row.lo), abs(row.hi)).bit_length()
+    shift = max(0, min(_MAX_SHIFT - codes, width - row.scale_bits()))
+    return tuple(row.multiplier(term, shift) for term in range(len(row.bounds))), shift
+
+
+def _form(row: Row, m: tuple[int, ...], shift: int, least: int | None, greatest: int | None) -> FixedPoint | None:
+    """The form with an offset in the middle of the exact ones, if there is any and the sum fits 64 bits."""
+    if least is not None and greatest is not None:
+        if least > greatest:
+            return None
+        offset = (least + greatest) // 2
+    else:
+        # The staircase takes no step on one side: the offset nearest to zero keeps the sum small.
+        offset = max(0, least) if least is not None else min(0, greatest or 0)
+    form = FixedPoint(m, int(offset), shift)
+    return form if fits_int64(row, form) else None
+
+
+class _Proofs:
+    """The proofs of all rows of a tensor: those of one accumulator together, the others one by one."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.count = len(rows)
+        alone = [isinstance(row, LinearRow) and len(row.factors) == 1 and row.factors[0] != 0 for row in rows]
+        self.others = [(i, _Proof(row)) for i, row in enumerate(rows) if not alone[i]]
+        self.places = [i for i in range(len(rows)) if alone[i]]
+        self.rows = [rows[i] for i in self.places]
+        upward = [row if row.factors[0] > 0 else row.mirrored() for row in self.rows if isinstance(row, LinearRow)]
+        self.blocks = list(blocks(upward))
+
+    def fixed_points(self, width: int) -> list[FixedPoint] | None:
+        """The forms of all rows with multipliers of ``width`` bits, if all are exact."""
+        forms: dict[int, FixedPoint] = {}
+        for place, proof in self.others:
+            form = proof.fixed_point(width)
+            if form is None:
+                return None
+            forms[place] = form
+        start = 0
+        for upward, steps in self.blocks:
+            rows = self.rows[start : start + len(upward)]
+            wishes = [_multipliers(row, width) for row in rows]
+            slopes = [abs(m[0]) for m, _ in wishes]
+            offsets = steps and steps.offsets(slopes, [shift for _, shift in wishes])
+            for i, (row, (m, shift)) in enumerate(zip(rows, wishes, strict=True)):
+                # A multiplier that rounds to zero takes no step at all.
+                bounds = (offsets[i] if offsets else _Proof(row).offsets(m, shift)) if m[0] else (1, 0)
+                form = _form(row, m, shift, *bounds)
+                if form is None:
+                    return None
+                forms[self.places[start + i]] = form
+            start += len(upward)
+        return [forms[i] for i in range(self.count)]
 
 
 def _order(row: LinearRow) -> list[int]:
@@ -355,15 +388,10 @@ def fit(rows: Sequence[Row]) -> list[FixedPoint]:
     Raises `Unprovable` where none within 64 bits does.
     """
     constants = [_constant(row) for row in rows]
-    proofs = [_Proof(row) for row, form in zip(rows, constants, strict=True) if form is None]
+    proofs = _Proofs([row for row, form in zip(rows, constants, strict=True) if form is None])
     for width in WIDTHS:
-        forms = []
-        for proof in proofs:
-            form = proof.fixed_point(width)
-            if form is None:
-                break
-            forms.append(form)
-        else:
+        forms = proofs.fixed_points(width)
+        if forms is not None:
             varying = iter(forms)
             return [form or next(varying) for form in constants]
     raise Unprovable("no multiplier of up to 61 bits is exact")

@@ -50,6 +50,10 @@ class LinearQuantizer:
         """Whether one scale and one offset serve the whole tensor."""
         return self.axis is None
 
+    def value(self, code: int, index: int = 0) -> Fraction:
+        """The number that a code stands for, under the scale and offset number ``index``."""
+        return self.offset[index] + self.scale[index] * code
+
     @staticmethod
     def linear(minimum: Fraction, maximum: Fraction, bits: int) -> LinearQuantizer:
         """``linear_quantize(min, max, bits)``: codes 0 .. 2^bits - 1 from ``minimum`` to ``maximum``.
@@ -121,6 +125,10 @@ def _code_range(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
     return -(2 ** (bits - 1)) + symmetric, 2 ** (bits - 1) - 1
 
 
+_MOST_TOP = 2**14
+"""Numbers of documents have at most 4,096 bits; powers of two beyond this one are nobody's."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogarithmicQuantizer:
     """``logarithmic_quantize(max, bits)``: sign(x) * 2^q, q = round(clamp(log2(abs(x)), top - r, top)), r = 2^bits - 1.
@@ -135,6 +143,8 @@ class LogarithmicQuantizer:
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 16:
             raise Invalid("quantization.bits", f"bits of a logarithm must be in 1..16, found {self.bits}")
+        if abs(self.top) > _MOST_TOP:
+            raise Invalid("quantization.top", f"the exponent of max must be within +-{_MOST_TOP}, found {self.top}")
 
     @staticmethod
     def of(maximum: Fraction, bits: int) -> LogarithmicQuantizer:
@@ -144,6 +154,16 @@ class LogarithmicQuantizer:
         top = maximum.numerator.bit_length() - maximum.denominator.bit_length()
         top += maximum > Fraction(2) ** top
         return LogarithmicQuantizer(top, bits)
+
+    @property
+    def axis(self) -> None:
+        """There is one range for the whole tensor."""
+        return None
+
+    @property
+    def per_tensor(self) -> bool:
+        """Whether one range serves the whole tensor: always."""
+        return True
 
     @property
     def hi(self) -> int:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
 from cvm.quantization.enclosures import Arithmetic, Interval
-from cvm.quantization.exact import round_fraction
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.exact import code as exact_code
+from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 
 __all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "exp", "floor", "power", "rational", "rounded"]
 
@@ -46,6 +46,8 @@ class Real:
     exact: Fraction | None = None
     enclosure: Enclosure | None = None
     infinite: int = 0
+    square: Fraction | None = None
+    """The square of an irrational number, where that is known to be rational: a root may lie at a logarithmic tie."""
 
     def bounds(self, arithmetic: Arithmetic) -> Interval | None:
         """An enclosure at that precision; None where it is not precise enough for any."""
@@ -60,7 +62,7 @@ class Real:
             return Real(infinite=-self.infinite)
         if self.exact is not None:
             return Real(-self.exact)
-        return _function(lambda arithmetic, x: arithmetic.neg(x), self)
+        return replace(_function(lambda arithmetic, x: arithmetic.neg(x), self), square=self.square)
 
     def __add__(self, other: Real) -> Real:
         if self.exact is not None and other.exact is not None:
@@ -75,7 +77,11 @@ class Real:
             return Real(self.exact * other.exact)
         if self.exact == 0 or other.exact == 0:
             return Real(Fraction(0))
-        return _function(lambda arithmetic, x, y: arithmetic.mul(x, y), self, other)
+        product = _function(lambda arithmetic, x, y: arithmetic.mul(x, y), self, other)
+        squares = _known_square(self), _known_square(other)
+        if squares[0] is None or squares[1] is None or (self.exact is None and other.exact is None):
+            return product  # of two roots, whose product may be rational, nothing is claimed
+        return replace(product, square=squares[0] * squares[1])
 
     def __truediv__(self, other: Real) -> Real:
         if other.exact == 0:
@@ -84,7 +90,11 @@ class Real:
             return Real(self.exact / other.exact)
         if self.exact == 0:
             return self
-        return _function(lambda arithmetic, x, y: arithmetic.div(x, y), self, other)
+        quotient = _function(lambda arithmetic, x, y: arithmetic.div(x, y), self, other)
+        squares = _known_square(self), _known_square(other)
+        if squares[0] is None or not squares[1] or (self.exact is None and other.exact is None):
+            return quotient
+        return replace(quotient, square=squares[0] / squares[1])
 
     def compare(self, bound: Fraction) -> int:
         """-1, 0 or 1 as the number is less than, equal to or greater than ``bound``. Raises `Undecided`."""
@@ -112,6 +122,10 @@ class Real:
 def rational(x: Fraction | int) -> Real:
     """A rational number."""
     return Real(Fraction(x))
+
+
+def _known_square(x: Real) -> Fraction | None:
+    return x.square if x.exact is None else x.exact * x.exact
 
 
 def _function(function: Callable[..., Interval | None], *operands: Real) -> Real:
@@ -146,20 +160,35 @@ def floor(x: Real) -> int:
     raise Undecided("not known to differ from an integer")
 
 
-def code(x: Real, quantizer: LinearQuantizer, index: int = 0) -> int:
+def code(x: Real, quantizer: Quantizer, index: int = 0) -> int:
     """The code of a real number, rounded once, exactly. Infinite values have the code of the end of the range."""
     if x.infinite:
         return quantizer.hi if x.infinite > 0 else quantizer.lo
-    scale, offset = quantizer.scale[index], quantizer.offset[index]
     if x.exact is not None:
-        steps = round_fraction((x.exact - offset) / scale, quantizer.rounding)
+        return exact_code(x.exact, quantizer, index)
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return _power_code(x, quantizer)
+    scale, offset = quantizer.scale[index], quantizer.offset[index]
+    scaled = (x - rational(offset)) / rational(scale)
+    if quantizer.rounding == "toward_zero":
+        steps = floor(scaled) if scaled.sign > 0 else -floor(-scaled)
     else:
-        scaled = (x - rational(offset)) / rational(scale)
-        if quantizer.rounding == "toward_zero":
-            steps = floor(scaled) if scaled.sign > 0 else -floor(-scaled)
-        else:
-            steps = rounded(scaled)  # what is not rational is at no tie
+        steps = rounded(scaled)  # what is not rational is at no tie
     return min(max(steps, quantizer.lo), quantizer.hi)
+
+
+def _power_code(x: Real, quantizer: LogarithmicQuantizer) -> int:
+    """|x| reaches the code c > 1, of the exponent e, at 2^(e - 1/2), where 2 * x^2 = 4^e: found by halving."""
+    sign, square = x.sign, x * x if x.square is None else rational(x.square)
+    doubled = square * rational(2)
+    if sign == 0:
+        return 0
+    low, high = 1, quantizer.hi
+    while low < high:
+        middle = (low + high + 1) // 2
+        reached = doubled.compare(Fraction(4) ** (quantizer.top - quantizer.hi + middle)) >= 0
+        low, high = (middle, high) if reached else (low, middle - 1)
+    return sign * low
 
 
 # Functions of one number
@@ -225,10 +254,12 @@ def _rational_power(x: Fraction, exponent: Fraction) -> Real:
     roots = _root(x.numerator, b), _root(x.denominator, b)
     if roots[0] is not None and roots[1] is not None:
         return rational(Fraction(roots[0], roots[1]) ** a)
+    # x^(a/b) with an odd b is rational if its square is: then there is nothing to know.
+    square = None if b % 2 else _rational_power(x, 2 * exponent).exact
     if b == 2:
         root = _function(lambda arithmetic, v: arithmetic.sqrt(v), rational(x))
-        return power(root, Fraction(a)) if a != 1 else root
-    return exp(rational(exponent) * log(rational(x)))
+        return replace(power(root, Fraction(a)) if a != 1 else root, square=square)
+    return replace(exp(rational(exponent) * log(rational(x))), square=square)
 
 
 def _root(n: int, degree: int) -> int | None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.program import Output, Program, ProgramBuilder
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 
 UNIT = LinearQuantizer.linear(Fraction(0), Fraction(1), 8)
 """Codes 0..255 for [0, 1]."""
@@ -49,3 +49,11 @@ def counter() -> Program:
     (count,) = builder.add("clip", [raised], {"a_min": 0, "a_max": 1000}, name="count")
     builder.update(memory, count)
     return builder.build([Output("count", count)])
+
+
+def powers() -> Program:
+    """An input (1, 3) under powers of two from 1/4 to 2, and the same codes as an output under powers from 1 to 8."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 3), quantizer=LogarithmicQuantizer(1, 2))
+    (y,) = builder.add("negative", [x], {}, "y")
+    return builder.build([Output("y", y, LogarithmicQuantizer(3, 2))])

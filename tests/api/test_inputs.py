@@ -143,3 +143,17 @@ def test_cycles_need_state_and_a_cycle_axis():
     assert refused({"image": CODES[None]}, cycles=True).code == "input.cycles"
     error = refused({"step": np.zeros((1, 2), np.int32)}, small.counter(), cycles=True)
     assert "[T, 1, 2] (T cycles) or [N, T, 1, 2] (N samples)" in error.message
+
+
+def test_logarithmic_codes_of_reals_and_back():
+    session = cvm.Session(small.powers())
+    # 2^-(3/2) lies between the powers 1/4 and 1/2: just below it is the code 1, just above the code 2.
+    halves = np.array([[np.nextafter(2**-1.5, 0), -np.nextafter(2**-1.5, 1), 0.0]])
+    result = session.run({"x": halves})
+    assert result["y"].tolist() == [[-1, 2, 0]]
+    assert result.real("y").tolist() == [[-1.0, 2.0, 0.0]]
+    stacked = session.run({"x": np.stack([halves, -1000 * halves])})
+    assert stacked["y"].tolist() == [[[-1, 2, 0]], [[4, -4, 0]]]
+    assert stacked.real("y").tolist() == [[[-1.0, 2.0, 0.0]], [[8.0, -8.0, 0.0]]]
+    assert refused({"x": np.array([[5, 0, 0]])}, small.powers()).code == "input.code"
+    assert refused({"x": np.array([[np.nan, 0, 0]])}, small.powers()).code == "input.real"

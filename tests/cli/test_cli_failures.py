@@ -184,7 +184,7 @@ def test_a_limit_is_4(cvm, files):
     ],
 )
 def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch, raised, code, words):
-    def fail(path):
+    def fail(path, no_optimize):
         raise raised
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)
@@ -203,7 +203,7 @@ def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch
 def test_the_traceback_of_a_bug_is_for_those_who_ask(files, capfd, monkeypatch):
     from cvm.cli import main
 
-    def fail(path):
+    def fail(path, no_optimize):
         raise RuntimeError("here")
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
-from tools import generate_cli_page, generate_legalize_page, run_readme
+from tools import generate_cli_page, generate_legalize_page, generate_optimize_page, run_readme
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,3 +41,10 @@ def test_the_page_of_legalisation_has_the_counts_that_it_has_now():
     page = (ROOT / "docs" / "legalize.md").read_text(encoding="utf-8")
     assert page.startswith(generate_legalize_page.checked())
     assert not page.replace("half_up", "half_down", 1).startswith(generate_legalize_page.checked())
+
+
+def test_the_words_of_the_page_on_optimisation_are_those_of_the_passes() -> None:
+    page = (ROOT / "docs" / "optimize.md").read_text(encoding="utf-8")
+    assert page.startswith(generate_optimize_page.checked())
+    assert not page.replace("common", "uncommon", 1).startswith(generate_optimize_page.checked())
+    assert page.count(generate_optimize_page.TABLES) == 1

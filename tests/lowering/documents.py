@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,10 @@ from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
 from cvm.program import Program, verify
 from cvm.program.model import Exactness
+from cvm.program.optimize import optimize
+from tests.lowering.styles import Drawn, Style, current
 from tests.reference.exact import Model, model
+from tests.reference.reader import parse_quantisation
 
 __all__ = ["Document", "assert_exact"]
 
@@ -32,7 +36,9 @@ class Document:
     inputs: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The integers of inputs; codes of 8 bits where there is none."""
+    """The integers of inputs without quantisers; codes of 8 bits where there are none."""
+    drawn: dict[str, tuple[str, float, float, int]] = field(default_factory=dict)
+    """The quantisers that were not chosen by a test: text, range and bits."""
 
     def quantise(self, name: str, low: float = -1.0, high: float = 1.0, bits: int = 8) -> None:
         """Give a tensor a range near [low, high] whose zero is, at random, a code, no code, or outside."""
@@ -43,7 +49,9 @@ class Document:
         elif kind == "positive":
             low, high = 0.1 * abs(high), abs(high)
         low, high = (round(bound * self.random.uniform(0.7, 1.3), self.random.randint(2, 8)) for bound in (low, high))
-        self.quantisers[name] = f"linear_quantize(min = {low!r}, max = {max(high, low + 0.25)!r}, bits = {bits})"
+        high = max(high, low + 0.25)
+        self.quantisers[name] = f"linear_quantize(min = {low!r}, max = {high!r}, bits = {bits})"
+        self.drawn[name] = self.quantisers[name], low, high, bits
 
     def external(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> str:
         """Add an input."""
@@ -102,9 +110,27 @@ class Document:
         """The independent reading."""
         return model(self.text(output), self.quantisation(), lambda label: self.stored[label])
 
+    def restyle(self, folder: Path, output: str, style: Style) -> None:
+        """Give the tensors whose quantisers were drawn others of a style."""
+        shapes = {name: tensor.shape for name, tensor in self._plain(folder, output).tensors.items()}
+        for name, (text, low, high, bits) in self.drawn.items():
+            if self.quantisers.get(name) == text:
+                self.quantisers[name] = style(Drawn(self.random, low, high, bits, shapes[name]))
+
+    def _plain(self, folder: Path, output: str) -> QuantizedGraph:
+        """The graph without its quantisers."""
+        self.write(folder, output)
+        (folder / "graph.quant").unlink()
+        return nnef.load(folder)
+
     def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
         """Codes of all inputs: the two extremes, then random ones."""
+        quantisers = parse_quantisation(self.quantisation())
         bounds = {name: self.ranges.get(name, (0, 255)) for name in self.inputs}
+        for name in self.inputs:
+            if name in quantisers:
+                channel = quantisers[name].channels[0]
+                bounds[name] = channel.lo, channel.hi
         feeds = [
             {name: np.full(self.shapes[name], bounds[name][side], np.int32) for name in self.inputs} for side in (0, 1)
         ]
@@ -124,11 +150,17 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
 
     So has every output of integers or logical values. ``output`` may name several tensors, with commas.
     """
+    style = current()
+    if style is not None:
+        document.restyle(folder, output, style)
     document.write(folder, output)
     graph: QuantizedGraph = nnef.load(folder)
     program = lower(graph)
     executor = create("numpy", verify(program))
+    optimised = _Optimised(program)
     oracle = document.oracle(output)
+    # A tensor whose code is the same for every input is a constant of the program.
+    constants = {constant.name: constant.array() for constant in program.constants}
     compared = [item for item in program.provenance.exactness if item.value]
     reported = {item.tensor for item in compared}
     compared += [
@@ -136,7 +168,7 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
     ]
     assert {item.tensor for item in compared} >= {*output.split(", "), *document.inputs}
     for feed in document.feeds(count):
-        values = executor.run(feed, {}, "all").values
+        values = constants | executor.run(feed, {}, "all").values
         expected = oracle.run(feed)
         for item in compared:
             if item.tensor in expected.codes:
@@ -146,4 +178,23 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
             found = values[item.value].reshape(exact.shape)
             difference = np.abs(found.astype(np.int64) - exact)
             assert Fraction(int(difference.max())) <= item.bound, (item, document.text(output))
+        optimised.assert_same(feed, values)
     return program
+
+
+class _Optimised:
+    """The optimised program, which gives the same codes for every output and for every tensor that it still has."""
+
+    def __init__(self, program: Program) -> None:
+        after = optimize(program)
+        self.executor = create("numpy", verify(after))
+        reports = zip(program.provenance.exactness, after.provenance.exactness, strict=True)
+        outputs = zip(program.outputs, after.outputs, strict=True)
+        self.pairs = {(old.value, new.value) for old, new in (*reports, *outputs) if new.value}
+
+    def assert_same(self, feed: dict[str, npt.NDArray[np.int32]], values: Mapping[str, npt.NDArray[np.int32]]) -> None:
+        """Compare with the values of the program as it was. (Constants are captured as outputs only.)"""
+        found = self.executor.run(feed, {}, "all").values
+        for old, new in self.pairs:
+            if new in found:
+                np.testing.assert_array_equal(found[new], values[old], err_msg=old, strict=True)

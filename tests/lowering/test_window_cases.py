@@ -16,7 +16,7 @@ from cvm.errors import Unsupported
 from cvm.executors import create
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
-from cvm.lowering import lower
+from cvm.lowering import lower, staircase
 from cvm.program import Program, verify
 from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document, assert_exact
@@ -164,14 +164,41 @@ def test_an_index_outside_of_the_window_is_refused() -> None:
     assert "positions 0 to 1" in refusal(document, output).message
 
 
-def test_wide_sums_of_wide_sums_are_refused_naming_the_tensor() -> None:
+def test_sums_with_too_many_thresholds_are_refused_naming_the_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Normalised sums of two tensors have a threshold per code and channel; here more than 2^8 of them."""
+    monkeypatch.setattr(staircase, "_MOST_THRESHOLDS", 2**8)
     document = Document(Random(0))
-    x = document.external((1, 64, 8, 8))
-    first = document.apply(f"conv({x}, {document.variable((64, 64, 3, 3))}, 0.0)", quantised=False)
-    output = document.apply(f"conv({first}, {document.variable((64, 64, 3, 3))}, 0.0)")
+    x, y = document.external((1, 4, 2, 2)), document.external((1, 4, 2, 2))
+    total = document.apply(f"add({x}, {y})", quantised=False)
+    variance = document.variable((1, 4), 0.1, 1.0, quantised=False)
+    output = document.apply(f"batch_normalization({total}, 0.0, {variance}, 0.1, 1.0, epsilon = 0.0)")
     error = refusal(document, output)
-    assert error.code in ("lowering.range", "lowering.unprovable")
+    assert error.code == "lowering.unprovable"
     assert error.location.tensor == output
+    assert repr(output) in error.message
+
+
+def test_sums_of_integers_of_32_bits_are_exact(tmp_path: Path) -> None:
+    document = Document(Random(0))
+    numbers = []
+    for factor in ("0.3333333", "0.7777777", "0.1234567"):
+        integers = document.integers((1, 2), -(2**31) + 1, 2**31 - 1)
+        real = document.apply(f"cast<scalar>({integers})", quantised=False)
+        numbers.append(document.apply(f"mul({real}, {factor})", quantised=False))
+    output = document.apply(f"add_n([{', '.join(numbers)}])")
+    document.quantisers[output] = "linear_quantize(min = -1000000000.0, max = 2000000000.0, bits = 12)"
+    assert_exact(document, output, tmp_path, 20)
+
+
+def test_wide_sums_of_wide_sums_are_exact(tmp_path: Path) -> None:
+    """Products of 16-bit codes, summed, times 16-bit codes, summed: digits of digits."""
+    document = Document(Random(0))
+    x = document.external((1, 3, 4, 4))
+    weights = [document.variable((3, 3, 2, 2), quantised=False) for _ in range(2)]
+    for name in (x, *weights):
+        document.quantisers[name] = "linear_quantize(min = -1.0, max = 1.1, bits = 16)"
+    first = document.apply(f"conv({x}, {weights[0]}, 0.0)", quantised=False)
+    assert_exact(document, document.apply(f"conv({first}, {weights[1]}, 0.0)"), tmp_path, 1)
 
 
 def test_an_irrational_operand_is_refused_naming_it() -> None:

@@ -17,7 +17,7 @@ import cvm.program
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT, LARGE
 from cvm.program import Constant, Input, Node, Output, Program, State, Value, decode, encode, files, load, verify
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 from tests.program.examples import SHAPE, example, with_constant, with_node
 
 EXAMPLE = example()
@@ -62,7 +62,7 @@ def quantizer(count: int = 1, axis: int | None = None, lo: int = -128, hi: int =
     return LinearQuantizer((Fraction(1),) * count, (Fraction(0),) * count, lo, hi, axis, **others)
 
 
-def output(quantizer: LinearQuantizer) -> Program:
+def output(quantizer: LinearQuantizer | LogarithmicQuantizer) -> Program:
     return replace(EXAMPLE, outputs=(Output("y", "sum", quantizer),))
 
 
@@ -431,6 +431,21 @@ def axis_that_counts_from_the_end():
 @case("program.quantizer", Invalid, "2 scales for 3 indices of axis 2")
 def scales_that_do_not_fit_the_axis():
     verify(output(quantizer(2, axis=2)))
+
+
+@case("program.quantizer", Invalid, "'sum'", "[-100, 100]", "[-8, 8]")
+def output_beyond_the_logarithmic_codes():
+    verify(output(LogarithmicQuantizer(0, 3)))
+
+
+@case("quantization.bits", Invalid, "1..16", "17")
+def logarithm_of_17_bits():
+    LogarithmicQuantizer(0, 17)
+
+
+@case("quantization.top", Invalid, "16385")
+def logarithm_of_a_power_beyond_all():
+    LogarithmicQuantizer(2**14 + 1, 3)
 
 
 @case("program.quantizer", Invalid, "'stochastic'")

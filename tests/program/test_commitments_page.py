@@ -13,8 +13,9 @@ import pytest
 from cvm.audit import Claim, Recorder, Signature, Trace, signatures
 from cvm.audit.record import observed_trace
 from cvm.executors import create, initial_state
-from cvm.program import commitments, verify
+from cvm.program import Input, Program, Value, commitments, verify
 from cvm.program.merkle import Proof, Tree
+from cvm.quantization import LogarithmicQuantizer
 from tests.program.examples import example
 
 PAGE = Path(__file__).parents[2] / "docs" / "commitments.md"
@@ -144,6 +145,7 @@ def follow_the_page() -> dict[str, bytes]:
         **{f"{name}.list_root": root for name, root in roots.items()},
         "program.digest": H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())),
         "proof.op.2.0": merkle(ops[:2]),
+        "logarithmic.input": b"cvm1:input\0" + value("p", -8, 8) + b"\x03" + pack("<q", -1) + b"\x03",
     }
 
 
@@ -154,7 +156,7 @@ def claimed() -> tuple[Claim, Trace]:
     feed = {"x": np.arange(1, 7, dtype=np.int32).reshape(1, 2, 3)}
     result = create("formal", verified).run(feed, state, "all")
     recorder = Recorder(verified, trace=True)
-    recorder.saw(feed, state, result)
+    recorder.keep([recorder.look(feed, state, result)])
     return recorder.claim(), observed_trace(verified.program, result)
 
 
@@ -185,6 +187,7 @@ def compute() -> dict[str, bytes]:
     claims = {constant.name: commitments.constant_claim(constant) for constant in program.constants}
     records = commitments.records(program)
     claim = commitments.program_claim(program)
+    powers = Input(Value("p", (1, 2, 3), -8, 8), LogarithmicQuantizer(-1, 3))
     named = {"input": records.inputs, "constant": records.constants, "state": records.state, "op": records.nodes,
              "output": records.outputs}  # fmt: skip
     return compute_section_8() | {
@@ -204,6 +207,7 @@ def compute() -> dict[str, bytes]:
         "state.list_root": claim.state,
         "program.digest": claim.digest(),
         "proof.op.2.0": Tree.of(records.nodes).prove(2).path[0],
+        "logarithmic.input": commitments.records(Program((powers,), ())).inputs[0],
     }
 
 

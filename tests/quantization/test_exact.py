@@ -1,5 +1,6 @@
 """Codes of real arrays, against the definition in rational arithmetic."""
 
+import math
 from fractions import Fraction
 from math import floor
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvm.errors import Invalid
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import dequantize, quantize, quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 
@@ -110,3 +111,61 @@ def test_impossible_quantisers_are_refused(build: object, code: str) -> None:
     with pytest.raises(Invalid) as error:
         build()  # type: ignore[operator]
     assert error.value.code == code
+
+
+# Logarithmic quantisers (NNEF 1.0.1 section 4.9.5)
+
+
+def by_definition(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
+    """sign(x) * 2^round(clamp(log2 |x|)), the exponent by counting the halves that |x| reaches, squared."""
+    if x == 0:
+        return 0
+    exponents = range(quantizer.top - quantizer.hi + 2, quantizer.top + 1)
+    place = 1 + sum(x * x >= Fraction(2) ** (2 * e - 1) for e in exponents)
+    return place if x > 0 else -place
+
+
+POWERS = st.builds(LogarithmicQuantizer, st.integers(-40, 40), st.integers(1, 6))
+BESIDE_HALVES = st.builds(
+    lambda e, side, sign: sign * float(np.nextafter(2.0 ** (e - 0.5), side)),
+    st.integers(-60, 60), st.sampled_from([0.0, np.inf]), st.sampled_from([-1, 1]),
+)  # fmt: skip
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | BESIDE_HALVES, min_size=1), POWERS)
+def test_floats_get_the_logarithmic_codes_of_the_definition(items, quantizer):
+    found = quantize(np.array(items), quantizer)
+    assert found.tolist() == [by_definition(Fraction(item), quantizer) for item in items]
+
+
+@given(st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=1), POWERS)
+def test_halves_get_them_too(items, quantizer):
+    found = quantize(np.array(items, np.float16), quantizer)
+    assert found.tolist() == [by_definition(Fraction(item), quantizer) for item in items]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), POWERS)
+def test_integers_of_64_bits_get_them_too(items, quantizer):
+    assert quantize(np.array(items), quantizer).tolist() == [by_definition(Fraction(x), quantizer) for x in items]
+
+
+@given(POWERS)
+def test_logarithmic_codes_and_their_numbers_are_inverse(quantizer):
+    codes = np.arange(quantizer.lo, quantizer.hi + 1)
+    real = dequantize(codes, quantizer)
+    assert quantize(real, quantizer).tolist() == codes.tolist()
+    assert [Fraction(item) for item in real] == [quantizer.value(int(code)) for code in codes]
+
+
+def test_numbers_beyond_float64_become_infinite():
+    assert dequantize(np.array([-4, 0, 4]), LogarithmicQuantizer(2000, 2)).tolist() == [-math.inf, 0.0, math.inf]
+    huge = LinearQuantizer((Fraction(10**400),), (Fraction(0),), -1, 1)
+    assert dequantize(np.array([-1, 0, 1]), huge).tolist() == [-math.inf, 0.0, math.inf]
+    assert quantize(np.array([1e308, -1e308]), huge).tolist() == [0, 0]
+
+
+def test_a_vector_is_quantised_per_channel():
+    quantizer = LinearQuantizer((Fraction(1), Fraction(1, 2)), (Fraction(0), Fraction(0)), 0, 255, axis=0)
+    assert quantize(np.array([2.0, 2.0]), quantizer).tolist() == [2, 4]
+    # Beside a threshold, where the exact decision replaces the estimate.
+    assert quantize(np.array([2.5, 2.25]), quantizer).tolist() == [3, 5]

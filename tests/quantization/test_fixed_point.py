@@ -20,6 +20,7 @@ from cvm.quantization.fixed_point import (
     fits_int64,
     proves,
 )
+from cvm.quantization.surds import ceil_surd
 
 
 def clamped(value: int, row: Row) -> int:
@@ -224,6 +225,6 @@ def test_sums_with_a_square_root_are_rounded_up(start: Fraction, square: Fractio
             return rise >= 0 and rise * rise >= square
         return rise >= 0 or rise * rise <= square
 
-    found = fixed_point._ceil_surd(start, square, sign)
+    found = ceil_surd(start, square, sign)
     assert not_below(found)
     assert not not_below(found - 1)

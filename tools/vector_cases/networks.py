@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from cvm.program import Output, Program, ProgramBuilder
-from cvm.quantization.quantizer import LinearQuantizer
+from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 from vector_cases.answers import vector_tensor
 from vector_cases.case import Tensor, parameter, tensor
 from vector_cases.stream import MAX, Stream
@@ -294,12 +294,24 @@ def quantised(b: _Builder) -> Network:
     return b.network("quantisers", [Output("codes", y, channels), Output("raw", shifted)])
 
 
+def powers(b: _Builder) -> Network:
+    """Logarithmic quantisers of an input and an output; a table gives the numbers of the input's codes, times 2^7."""
+    source, result = LogarithmicQuantizer(0, 3), LogarithmicQuantizer(4, 2)
+    x = b.given("x", (2, 3), source.lo, source.hi, quantizer=source)
+    numbers = [int(128 * source.value(code)) for code in range(source.lo, source.hi + 1)]
+    place = b.one("broadcast_add", x, b.fixed(tensor((1,), [source.hi])))
+    number = b.one("cvm_lut", b.fixed(tensor((len(numbers),), numbers)), place)
+    total = b.one("sum", number, axes=(1,), keepdims=True, exclude=False)
+    y = b.one("clip", b.one("broadcast_div", total, b.fixed(tensor((1,), [64]))), a_min=result.lo, a_max=result.hi)
+    return b.network("logarithmic quantisers", [Output("y", y, result)])
+
+
 NETWORKS: dict[str, Callable[[_Builder], Network]] = {
     function.__name__: function
     for function in (
         accumulator, delay_line, exchanged_states, valid_rows, detection, several_terms, residual_block, depthwise,
         tiny_cnn, table, two_results, skip_connection, argmax, direct, constants_only, movements, selection_by_zero,
-        quantised,
+        quantised, powers,
     )
 }  # fmt: skip
 """Name -> the function that builds the network."""

@@ -35,7 +35,7 @@ def _receipt(case: ProgramCase) -> bytes:
         feed = {name: _array(tensor) for name, tensor in run.inputs.items()}
         values = feed | {name: _array(tensor) for name, tensor in run.values.items()}
         left = {kept.value.name: {**constants, **values}[kept.update] for kept in program.state}
-        recorder.saw(feed, state, RunResult(values, left))
+        recorder.keep([recorder.look(feed, state, RunResult(values, left))])
         state = left
     return encode_receipt(recorder.receipt())
 

@@ -163,6 +163,16 @@ def malformed() -> Iterator[Refusal]:
         "a rounding that is none",
         _changed(_put("inputs", 0, "quantizer", "rounding", "up")),
     )
+    for name, aim, quantizer in (
+        ("logarithm_without_top", "a logarithmic quantiser without its top", {"bits": 3}),
+        ("logarithm_without_bits", "a logarithmic quantiser without its bits", {"top": 3}),
+        ("logarithm_and_scale", "a logarithmic quantiser with a scale", {"bits": 3, "scale": ["1/2"], "top": 1}),
+        ("quantizer_without_codes", "a linear quantiser without a scale", {"hi": 3, "lo": 0, "offset": ["0/1"]}),
+        ("quantizer_of_nothing", "a quantiser without any key", {}),
+    ):
+        yield name, "program.key", aim, _changed(_put("inputs", 0, "quantizer", quantizer))
+    logarithmic = _put("inputs", 0, "quantizer", {"bits": "3", "top": 1})
+    yield "logarithm_bits_are_text", "program.type", "bits that are text", _changed(logarithmic)
     for place, text in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
         yield (
             f"rational_{place}",
@@ -310,6 +320,15 @@ def invalid() -> Iterator[Refusal]:
     )
     yield one("quantizer_scale", "quantization.scale", "scale 0", _put("inputs", 0, "quantizer", "scale", ["0/1"]))
     yield one("quantizer_range", "quantization.codes", "lo > hi", _put("inputs", 0, "quantizer", "lo", 256))
+    for name, aim, bits, top in (
+        ("logarithm_codes", "a logarithmic quantiser with codes beside the interval", 8, 0),
+        ("logarithm_no_bits", "a logarithmic quantiser of 0 bits", 0, 0),
+        ("logarithm_bits", "a logarithmic quantiser of 17 bits", 17, 0),
+        ("logarithm_top", "a logarithmic quantiser whose greatest number is 2^16385", 3, 2**14 + 1),
+        ("logarithm_bottom", "a logarithmic quantiser whose greatest number is 2^-16385", 3, -(2**14) - 1),
+    ):
+        code = "quantization.bits" if bits in (0, 17) else "quantization.top" if top else "program.quantizer"
+        yield one(name, code, aim, _put("inputs", 0, "quantizer", {"bits": bits, "top": top}))
 
 
 def limits() -> Iterator[Refusal]:

@@ -1,0 +1,5 @@
+"""The native executor: whole networks compiled to machine code."""
+
+from cvm.executors.native.executor import NativeExecutor
+
+__all__ = ["NativeExecutor"]

@@ -1,0 +1,350 @@
+"""Convolutions and matrix products: register tiles of dot products over constant, packed weights.
+
+A contraction computes, for every pixel and output channel, the sum over runs of elements that lie side by side in the
+input. A tile is a few pixels times a few vectors of output channels: for every step of a run it broadcasts one 32-bit
+word of each pixel (4, 2 or 1 elements) and multiplies it with packed weights. The accumulators begin with the bias and
+with what the input's format adds (stored = value + b, so -b * sum of weights), and end in the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
+from cvm.executors.native.formats import Format
+from cvm.executors.native.formula import Formula
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.machine import Machine, multiply_add
+
+__all__ = ["Contraction", "Segment", "emit_contraction", "segments"]
+
+UNROLLED = 2
+"""Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
+stack."""
+SHORT = 16
+"""Steps of a sum up to which the epilogue is written out for every pixel: there it is most of the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile."""
+
+    start: int
+    count: int
+    block: Block
+    tile: int
+
+    @property
+    def channels(self) -> int:
+        """Channels from one block to the next."""
+        return self.block.lane * self.block.vectors
+
+
+def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
+    """Blocks as large as the registers allow: sums for a tile of pixels, one vector of weights each, and two words.
+
+    Blocks of four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors at once.
+    """
+    lane = machine.width
+    for narrower in machine.narrower:
+        if channels <= narrower:
+            lane = narrower
+    most = machine.registers // 4 if pixels == 1 else 4 if packs else 2
+    found = []
+    done = 0
+    while done < channels:
+        left = channels - done
+        vectors = min(most, -(-left // lane))
+        count = max(1, left // (vectors * lane))
+        valid = min(left, vectors * lane)
+        tile = max(1, (machine.registers - vectors - 2) // vectors)
+        block = Block(lane, vectors, valid, packs and vectors == 4 == most and valid == 4 * lane)
+        found.append(Segment(done, count, block, min(tile, pixels)))
+        done += count * vectors * lane
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """One kernel.
+
+    ``images``, ``rows`` and ``columns`` are the output's; ``taps`` the loops (count, elements apart) around a run of
+    ``run`` elements. ``shifts``: one pass over all taps each; before the pass the sums are shifted left by so many
+    bits.
+    """
+
+    images: int
+    rows: int
+    columns: int
+    channels: int
+    per: Literal[1, 2, 4]
+    taps: tuple[tuple[int, int], ...]
+    run: int
+    shifts: tuple[int, ...]
+    input: Format
+    source: Pixels
+    output: Output
+    reads: tuple[Read, ...]
+    formula: Formula
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Steps of one run."""
+        return -(-self.run // self.per)
+
+    @property
+    def step_words(self) -> int:
+        """32-bit words of weights of one output channel: all steps of all taps in all passes."""
+        return self.steps * math.prod(count for count, _ in self.taps) * len(self.shifts)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of output channels."""
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all tiles of an image are written out, each with its own pixels: for small maps."""
+        return self.rows > 1 and self.rows * self.columns <= 4 * min(segment.tile for segment in self.segments)
+
+    @property
+    def shared(self) -> Literal["rows", "columns", "blocks"]:
+        """What threads share."""
+        if not self.fixed and self.rows >= max(8, self.blocks):
+            return "rows"
+        return "columns" if self.rows == 1 and self.columns >= 64 * self.blocks else "blocks"
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time."""
+        return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
+
+    def shape(self, tile: int) -> tuple[int, int]:
+        """Rows and columns of a tile of at most so many pixels; the last ones overlap their neighbours."""
+        best = (1, 1)
+        cost = math.inf
+        for rows in range(1, min(tile, self.rows) + 1):
+            columns = min(tile // rows, self.columns)
+            columns = -(-self.columns // -(-self.columns // columns))
+            tiles = -(-self.rows // rows) * -(-self.columns // columns)
+            found = tiles * (rows * columns + 1.5)
+            if found < cost:
+                best, cost = (rows, columns), found
+        return best
+
+
+def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
+    """The function of a contraction: (input, weights, start of sums, reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
+    target = V("ptr", "%output")
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, *reads, target, lo, hi])
+
+    def image(index: Scalar) -> None:
+        before = 0
+        for segment in kernel.segments:
+            emitter = _Emitter(code, kernel, machine, segment, pointers, reads, target)
+
+            def each(number: V, _: list[V], emitter: _Emitter = emitter) -> list[V]:
+                emitter.block(index, number, (lo, hi))
+                return []
+
+            if kernel.shared == "blocks":
+                low = code.intrinsic("smax", code.binary("sub", lo, before), 0)
+                high = code.intrinsic("smin", code.binary("sub", hi, before), segment.count)
+                code.loop(low, high, 1, each)
+            else:
+                code.loop(0, segment.count, 1, each)
+            before += segment.count
+
+    def each_image(index: V, _: list[V]) -> list[V]:
+        image(index)
+        return []
+
+    if kernel.images == 1:
+        image(0)
+    else:
+        code.loop(0, kernel.images, 1, each_image)
+    code.finish()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """The code of one segment."""
+
+    code: Code
+    kernel: Contraction
+    machine: Machine
+    segment: Segment
+    pointers: list[V]
+    reads: list[V]
+    target: V
+
+    def block(self, image: Scalar, number: Scalar, units: tuple[Scalar, Scalar]) -> None:
+        """All tiles of one image for one block of channels."""
+        code, kernel, tile = self.code, self.kernel, self.segment.tile
+        channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
+        if kernel.fixed:
+            pixels = [(y, x) for y in range(kernel.rows) for x in range(kernel.columns)]
+            count = -(-len(pixels) // tile)
+            for first, last in pairwise(len(pixels) * k // count for k in range(count + 1)):
+                self.tile(image, channel, 0, 0, pixels[first:last])
+            return
+        rows, columns = kernel.shape(tile)
+        offsets = [(y, x) for y in range(rows) for x in range(columns)]
+
+        def row(index: V, _: list[V]) -> list[V]:
+            y = _start(code, index, rows, kernel.rows)
+
+            def column(index: V, _: list[V]) -> list[V]:
+                self.tile(image, channel, y, _start(code, index, columns, kernel.columns), offsets)
+                return []
+
+            code.loop(*self._tiles(units, "columns", columns, kernel.columns), 1, column)
+            return []
+
+        code.loop(*self._tiles(units, "rows", rows, kernel.rows), 1, row)
+
+    def _tiles(self, units: tuple[Scalar, Scalar], what: str, size: int, extent: int) -> tuple[Scalar, Scalar]:
+        """The tiles that begin among the units, where threads share these; else all of them."""
+        if self.kernel.shared != what:
+            return 0, -(-extent // size)
+        first, end = (
+            self.code.binary("udiv", self.code.binary("add", bound, size - 1), size)
+            for bound in units
+            if isinstance(bound, V)
+        )
+        return first, end
+
+    def tile(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]) -> None:
+        """The pixels at (y, x) + offsets."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        size = kernel.input.bytes
+        source = self.pointers[0]
+        strides = (kernel.source.image, kernel.source.row, kernel.source.column)
+        for index, stride in zip((image, y, x), strides, strict=True):
+            source = code.at(source, code.mul(index, stride * size))
+        weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
+        start = code.at(self.pointers[2], code.mul(channel, 4))
+        kind = vector(32, block.lane)
+        first = [code.load(kind, code.at(start, 4 * block.lane * v)) for v in range(block.vectors)] * len(offsets)
+        last_shift = max((place for place, shift in enumerate(kernel.shifts) if shift), default=0)
+        sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
+        pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
+        pass_bytes = 4 * kernel.step_words // len(kernel.shifts) * self.segment.channels
+        for number, shift in enumerate(kernel.shifts):
+            if shift:
+                sums = [code.binary("shl", total, shift) for total in sums]
+                if number == last_shift:
+                    sums = [code.binary("add", total, begin) for total, begin in zip(sums, first, strict=True)]
+            sums = self.taps(0, source, code.at(weights, number * pass_bytes), sums, pixels)
+        self.finish(sums, image, channel, y, x, offsets)
+
+    def taps(self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+        """The loops over the taps, then the run."""
+        code, kernel = self.code, self.kernel
+        if depth == len(kernel.taps):
+            return self.run(source, weights, sums, pixels)
+        count, apart = kernel.taps[depth]
+        inner = math.prod(n for n, _ in kernel.taps[depth + 1 :])
+        size = inner * kernel.steps * 4 * self.segment.channels
+
+        def body(index: V, values: list[V]) -> Sequence[V]:
+            at = code.at(source, code.mul(index, apart * kernel.input.bytes))
+            return self.taps(depth + 1, at, code.at(weights, code.mul(index, size)), values, pixels)
+
+        return code.loop(0, count, 1, body, sums)
+
+    def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+        """One run, unrolled a little."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        step = 4 * self.segment.channels
+        unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
+        move = kernel.per * kernel.input.bytes
+        kind = vector(32, block.lane)
+
+        def some(at: V, packed: V, values: Sequence[V]) -> list[V]:
+            current = list(values)
+            for k in range(unrolled):
+                row = [code.load(kind, code.at(packed, k * step + 4 * block.lane * v)) for v in range(block.vectors)]
+                for number, pixel in enumerate(pixels):
+                    word = self.word(code.at(at, pixel + k * move))
+                    for v in range(block.vectors):
+                        place = number * block.vectors + v
+                        current[place] = self.dot(current[place], word, row[v])
+            return current
+
+        if kernel.steps == unrolled:
+            return some(source, weights, sums)
+
+        def body(index: V, values: list[V]) -> Sequence[V]:
+            return some(code.at(source, code.mul(index, move)), code.at(weights, code.mul(index, step)), values)
+
+        return code.loop(0, kernel.steps, unrolled, body, sums)
+
+    def word(self, pointer: V) -> V:
+        """One word of a pixel in all lanes."""
+        lane = self.segment.block.lane
+        if self.kernel.per == 1:
+            return self.code.splat(self.kernel.input.load(self.code, pointer, 1), lane)
+        return self.code.splat(self.code.load("i32", pointer), lane)
+
+    def dot(self, total: V, word: V, weights: V) -> V:
+        """Products of a word's elements, added."""
+        dot = {4: self.machine.dot4, 2: self.machine.dot2, 1: multiply_add}[self.kernel.per]
+        return dot(self.code, total, word, weights)
+
+    def finish(
+        self, sums: list[V], image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]
+    ) -> None:
+        """The epilogue of every pixel."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine.packs
+        )
+        every = epilogue.places(image, y, x, self.target)
+        lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
+        if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
+            for number, (row, column) in enumerate(offsets):
+                places = [code.at(at, (row * pixels.row + column * pixels.column) * size) for pixels, size, at in every]
+                epilogue.pixel(sums[number * block.vectors : (number + 1) * block.vectors], places)
+            return
+        kind = vector(32, block.lane)
+        room = code.alloca(kind, len(sums))
+        for number, total in enumerate(sums):
+            code.store(total, code.at(room, number * 4 * block.lane), 4 * block.lane)
+
+        def each(index: V, _: list[V]) -> list[V]:
+            at = code.at(room, code.mul(index, 4 * block.lane * block.vectors))
+            totals = [code.load(kind, code.at(at, 4 * block.lane * v), 4 * block.lane) for v in range(block.vectors)]
+            places = [
+                code.at(code.at(base, first * size), code.mul(index, step * size))
+                for (_, size, base), (first, step) in zip(every, lines, strict=True)
+            ]
+            epilogue.pixel(totals, places)
+            return []
+
+        code.loop(0, len(offsets), 1, each)
+
+
+def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
+    """The first pixel's place and the distance from each to the next, in elements, if it is always the same."""
+    places = [y * pixels.row + x * pixels.column for y, x in offsets]
+    apart = {b - a for a, b in pairwise(places)}
+    return (places[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
+
+
+def _start(code: Code, index: V, size: int, extent: int) -> Scalar:
+    """Where a tile starts: the last one where it still fits."""
+    if extent == size:
+        return 0
+    start = code.mul(index, size)
+    if extent % size == 0 or isinstance(start, int):
+        return start
+    return code.intrinsic("smin", start, extent - size)

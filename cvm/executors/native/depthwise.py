@@ -1,0 +1,306 @@
+"""Depthwise convolutions: every channel by itself, many channels side by side.
+
+Up to four rows of a window are interleaved into the bytes of 32-bit lanes, so that one dot product adds a column of the
+window for as many channels as there are lanes. A column that is interleaved once serves all outputs of a strip whose
+windows contain it. Interleaving works within 128 bits, so the four vectors of a chunk hold the channels 16 b + 4 q + e
+(b the block of 128 bits, q the vector, e the lane in it); weights and parameters are packed in that order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.contraction import Segment
+from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read, unpacked
+from cvm.executors.native.formats import INT32, Format
+from cvm.executors.native.formula import Formula
+from cvm.executors.native.ir import Code, Module, Scalar, V, vector
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
+from cvm.executors.native.pointwise import Build
+from cvm.executors.native.steps import Buffer, Home
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.executors.native.plan import Planner
+
+__all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
+
+Integers = npt.NDArray[np.int64]
+TAPS = 64
+"""Windows of more taps are left to the general contraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depthwise:
+    """One kernel. ``window`` and ``dilation`` are (rows, columns); strides of the output's step are in ``source``."""
+
+    images: int
+    rows: int
+    columns: int
+    channels: int
+    window: tuple[int, int]
+    taps: tuple[int, int]
+    step: int
+    dilation: int
+    parts: int
+    source: Pixels
+    output: Output
+    reads: tuple[Read, ...]
+    formula: Formula
+    segments: tuple[Segment, ...]
+
+    @property
+    def strip(self) -> int:
+        """Outputs of one strip; the last strip of a row overlaps its neighbour."""
+        count = -(-self.columns // 8)
+        return -(-self.columns // count)
+
+    @property
+    def groups(self) -> int:
+        """Dot products of one column of a window."""
+        return -(-self.window[0] // ROWS)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of channels."""
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether threads share the rows, else the blocks."""
+        return self.rows >= min(8, self.blocks)
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time."""
+        return self.rows if self.by_rows else self.blocks
+
+
+def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
+    """Whether a convolution has one input and one output channel per group, bytes on both sides, and a small window."""
+    OC, IC, KH, KW = shape
+    narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
+    return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
+
+
+def segments(channels: int, machine: Machine) -> tuple[Segment, ...]:
+    """The channels in blocks of four interleaved vectors, the widest first; the last one may not be full."""
+    found: list[Segment] = []
+    done = 0
+    for lane in (machine.width, *machine.narrower):
+        count = (channels - done) // (4 * lane)
+        if count:
+            found.append(Segment(done, count, Block(lane, 4, 4 * lane, True), 1))
+            done += count * 4 * lane
+    if done < channels:
+        lane = min((machine.width, *machine.narrower), key=lambda n: (4 * n < channels - done, n))
+        found.append(Segment(done, 1, Block(lane, 4, channels - done, True), 1))
+    return tuple(found)
+
+
+def plan_depthwise(
+    planner: Planner,
+    root: Node,
+    node: Node,
+    home: Home,
+    weights: Integers,
+    bias: Integers,
+    built: Build,
+    operands: Sequence[tuple[Format, Pixels | None, Home | npt.NDArray[Any]]],
+    target: Home,
+) -> None:
+    """The call of a depthwise convolution whose input ``home`` has the border that its padding wants."""
+    machine = planner.machine
+    a = planner.call_of(node).attributes
+    images, _, rows, columns = node.outputs[0].shape
+    strides = home.map_strides()
+    places = [target.view.stride(axis) or 0 for axis in range(4)]
+    channels, _, KH, KW = weights.shape
+    flat = weights[:, 0]
+    parts = [part for part, _ in passes(flat, machine, 4, 255)]
+    kernel = Depthwise(
+        images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
+        a.stride[1], a.dilation[1], len(parts),
+        Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
+        Output(target.format, Pixels(places[0], places[2], places[3], places[1]), built.clamp),
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, segments(channels, machine),
+    )  # fmt: skip
+    function = planner.kernel(
+        ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
+    )
+    start = bias - home.format.bias * flat.sum(axis=(1, 2))
+    moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
+    arguments: list[tuple[Buffer, int]] = [
+        home.at(moved),
+        planner.constants.add(packed_taps(parts, kernel.segments)),
+        planner.constants.add(packed_channels(start, kernel.segments, INT32)),
+    ]
+    for format_, _, what in operands:
+        arguments.append(
+            what.at()
+            if isinstance(what, Home)
+            else planner.constants.add(packed_channels(what, kernel.segments, format_))
+        )
+    arguments.append(target.at())
+    note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
+    note += f"; sums + {built.note}" if built.note != "sums" else ""
+    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
+    planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
+
+
+def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
+    """The function: (input, weights, start of sums, reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
+    target = V("ptr", "%output")
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, *reads, target, lo, hi])
+    first = 0
+    for segment in kernel.segments:
+        emitter = _Emitter(code, kernel, machine, segment, pointers, reads, target)
+
+        def each(number: V, _: list[V], emitter: _Emitter = emitter) -> list[V]:
+            emitter.block_rows(number, (lo, hi) if kernel.by_rows else (0, kernel.rows))
+            return []
+
+        if kernel.by_rows:
+            code.loop(0, segment.count, 1, each)
+        else:
+            low = code.intrinsic("smax", code.binary("sub", lo, first), 0)
+            high = code.intrinsic("smin", code.binary("sub", hi, first), segment.count)
+            code.loop(low, high, 1, each)
+        first += segment.count
+    code.finish()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """The code of one segment."""
+
+    code: Code
+    kernel: Depthwise
+    machine: Machine
+    segment: Segment
+    pointers: list[V]
+    reads: list[V]
+    target: V
+
+    @property
+    def lane(self) -> int:
+        """Lanes of a vector."""
+        return self.segment.block.lane
+
+    def block_rows(self, number: V, bounds: tuple[Scalar, Scalar]) -> None:
+        """All images and the given rows of one block."""
+        code, kernel = self.code, self.kernel
+        channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
+        weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
+        start = code.at(self.pointers[2], code.mul(channel, 4))
+
+        def image(index: V, _: list[V]) -> list[V]:
+            def row(y: V, _: list[V]) -> list[V]:
+                def strip(x: V, _: list[V]) -> list[V]:
+                    self.strip(index, channel, y, _overlapping(code, x, kernel), weights, start)
+                    return []
+
+                code.loop(0, -(-kernel.columns // kernel.strip), 1, strip)
+                return []
+
+            code.loop(*bounds, 1, row)
+            return []
+
+        code.loop(0, kernel.images, 1, image)
+
+    def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V, start: V) -> None:
+        """One strip of outputs: their sums, column after column of the input, then their epilogues."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        source = self.pointers[0]
+        for index, stride in ((image, kernel.source.image), (y, kernel.source.row)):
+            source = code.at(source, code.mul(index, stride))
+        source = code.at(source, code.mul(x, kernel.step * kernel.source.column))
+        source = code.at(source, channel)
+        kind = vector(32, lane)
+        room = code.alloca(kind, 4 * kernel.strip)
+        sums: dict[int, list[V]] = {}
+        columns = (kernel.strip - 1) * kernel.step + (kernel.window[1] - 1) * kernel.dilation + 1
+        for column in range(columns):
+            uses = self._uses(column)
+            if not uses:
+                continue
+            at = code.at(source, column * kernel.source.column)
+            words = [self._interleaved(at, group) for group in range(kernel.groups)]
+            for place, tap in uses:
+                if place not in sums:
+                    sums[place] = [code.load(kind, code.at(start, 4 * lane * q)) for q in range(4)]
+                sums[place] = self._added(sums[place], words, weights, tap)
+                if tap == kernel.window[1] - 1:
+                    for q, total in enumerate(sums.pop(place)):
+                        code.store(total, code.at(room, (4 * place + q) * 4 * lane), 4 * lane)
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel,
+            self.machine.packs,
+        )  # fmt: skip
+        every = epilogue.places(image, y, x, self.target)
+
+        def each(place: V, _: list[V]) -> list[V]:
+            at = code.at(room, code.mul(place, 16 * lane))
+            totals = [code.load(kind, code.at(at, q * 4 * lane), 4 * lane) for q in range(4)]
+            epilogue.pixel(
+                totals, [code.at(base, code.mul(place, pixels.column * size)) for pixels, size, base in every]
+            )
+            return []
+
+        code.loop(0, kernel.strip, 1, each)
+
+    def _uses(self, column: int) -> list[tuple[int, int]]:
+        """The outputs of a strip whose windows contain a column, and as which column."""
+        kernel = self.kernel
+        uses = []
+        for tap in range(kernel.window[1]):
+            place, rest = divmod(column - tap * kernel.dilation, kernel.step)
+            if rest == 0 and 0 <= place < kernel.strip:
+                uses.append((place, tap))
+        return uses
+
+    def _added(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
+        """One column of the window, for all four vectors."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        size = 4 * lane
+        for part in range(kernel.parts):
+            for group in range(kernel.groups):
+                place = ((tap * kernel.parts + part) * kernel.groups + group) * 4
+                at = code.at(weights, place * size)
+                taps = [code.load(vector(32, lane), code.at(at, q * size)) for q in range(4)]
+                sums = [self.machine.dot4(code, sums[q], words[group][q], taps[q]) for q in range(4)]
+        return sums
+
+    def _interleaved(self, at: V, group: int) -> list[V]:
+        """Up to four rows as the bytes of lanes: four vectors."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        kind = vector(8, 4 * lane)
+        zero = V(kind, "zeroinitializer")
+        rows = [
+            code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
+            for row in range(group * ROWS, group * ROWS + ROWS)
+        ]
+        pairs = [[unpacked(code, rows[k], rows[k + 1], 16, half) for half in (0, 1)] for k in (0, 2)]
+        words = vector(16, 2 * lane)
+        found = []
+        for half in (0, 1):
+            low, high = (code.bitcast(pairs[k][half], words) for k in (0, 1))
+            found += [code.bitcast(unpacked(code, low, high, 8, end), vector(32, lane)) for end in (0, 1)]
+        return found
+
+
+def _overlapping(code: Code, index: V, kernel: Depthwise) -> Scalar:
+    start = code.mul(index, kernel.strip)
+    if kernel.columns % kernel.strip == 0 or isinstance(start, int):
+        return start
+    return code.intrinsic("smin", start, kernel.columns - kernel.strip)

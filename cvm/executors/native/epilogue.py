@@ -1,0 +1,273 @@
+"""Epilogues: from finished sums in registers to codes in memory.
+
+The sums of one pixel are vectors of output channels. They go through the formula of the ops that follow the contraction
+and are stored; what the formula reads besides them is either one value per channel, packed in the order of the lanes,
+or a tensor with a place for every pixel.
+
+Channels lie in the lanes in their order, or interleaved: the four vectors of a block hold the channels 16 b + 4 q + e
+(b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within 128 bits, then give
+all the bytes in order, and cut them to [0, 255] on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.formats import Format
+from cvm.executors.native.formula import Formula, evaluate
+from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
+
+__all__ = ["Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Elements that a tensor moves by per image, row, column and channel of the output."""
+
+    image: int
+    row: int
+    column: int
+    channel: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A tensor that the formula reads besides the sums: per channel in packed order (``pixels`` None), or anywhere."""
+
+    format: Format
+    pixels: Pixels | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How results are stored. With ``clamp`` the formula gives stored integers that must still be cut to it."""
+
+    format: Format
+    pixels: Pixels
+    clamp: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``vectors`` of ``lane`` lanes of channels, of which the first ``valid`` exist."""
+
+    lane: int
+    vectors: int
+    valid: int
+    interleaved: bool
+
+    def channels(self, q: int) -> list[int]:
+        """The channels in the lanes of vector ``q``."""
+        if not self.interleaved:
+            return list(range(q * self.lane, (q + 1) * self.lane))
+        return [16 * block + 4 * q + e for block in range(self.lane // 4) for e in range(4)]
+
+
+def interleaved(lane: int) -> npt.NDArray[np.intp]:
+    """The channels of an interleaved block, vector by vector."""
+    return np.arange(4 * lane).reshape(lane // 4, 4, 4).transpose(1, 0, 2).reshape(-1)
+
+
+@dataclass(slots=True)
+class Epilogue:
+    """The code after the sums of one block; ``channel`` is its first channel, ``pointers`` are those of ``reads``."""
+
+    code: Code
+    formula: Formula
+    reads: Sequence[Read]
+    output: Output
+    block: Block
+    pointers: Sequence[V]
+    channel: Scalar
+    packs: bool
+    _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
+
+    def places(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
+        """The addresses of the block's first channel at a pixel: in the output, then in every tensor that is read."""
+        found = [(self.output.pixels, self.output.format.bytes, target)]
+        for read, pointer in zip(self.reads, self.pointers, strict=True):
+            if read.pixels is not None:
+                found.append((read.pixels, read.format.bytes, pointer))
+        moved = []
+        for pixels, size, pointer in found:
+            strides = (pixels.image, pixels.row, pixels.column, pixels.channel)
+            for index, stride in zip((image, y, x, self.channel), strides, strict=True):
+                pointer = self.code.at(pointer, self.code.mul(index, stride * size))
+            moved.append((pixels, size, pointer))
+        return moved
+
+    def pixel(self, totals: Sequence[V], places: Sequence[V]) -> None:
+        """Codes of one pixel's sums, stored; ``places`` are the addresses that `places` gave, for this pixel."""
+        self._parameters.clear()
+        target, *others = places
+        numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
+        tensors = dict(zip(numbers, others, strict=True))
+        expanded: dict[int, list[V]] = {}
+        values = [
+            evaluate(self.code, self.formula, _Sums(self, total, q, tensors, expanded), self.block.lane)
+            for q, total in enumerate(totals)
+        ]
+        if self.block.interleaved:
+            self._store_interleaved(values, target)
+            return
+        for q, value in enumerate(values):
+            count = min(self.block.lane, self.block.valid - q * self.block.lane)
+            apart = q * self.block.lane * self.output.pixels.channel * self.output.format.bytes
+            self._store(value, self.code.at(target, apart), count)
+
+    def parameter(self, number: int, q: int, part: int, type_: str) -> V:
+        """The ``part``-th half (or the whole) of a packed parameter for vector ``q``."""
+        key = (number, q, part)
+        if key not in self._parameters:
+            size = self.reads[number - 1].format.bytes
+            base = self.code.at(self.pointers[number - 1], self.code.mul(self.channel, size))
+            offset = (q * self.block.lane + part * self.block.lane // 2) * size
+            self._parameters[key] = self.code.load(type_, self.code.at(base, offset))
+        return self._parameters[key]
+
+    def _encoded(self, value: V) -> V:
+        """Values as stored integers."""
+        if self.output.clamp is None:
+            return self.output.format.encoded(self.code, value)
+        lo, hi = self.output.clamp
+        cut = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
+        return self.code.cast("trunc", cut, self.output.format.bits)
+
+    def _store(self, value: V, pointer: V, count: int) -> None:
+        """The first ``count`` lanes, in pieces of powers of two."""
+        code, format_, stride = self.code, self.output.format, self.output.pixels.channel
+        raw = self._encoded(value)
+        if stride != 1:
+            for lane in range(count):
+                code.store(code.extract(raw, lane), code.at(pointer, lane * stride * format_.bytes))
+            return
+        done = 0
+        while done < count:
+            piece = min(1 << ((count - done).bit_length() - 1), self.block.lane)
+            part = raw if piece == self.block.lane else code.shuffle(raw, raw, range(done, done + piece))
+            code.store(part, code.at(pointer, done * format_.bytes))
+            done += piece
+
+    def _store_interleaved(self, values: list[V], pointer: V) -> None:
+        """The four vectors in the order of the channels."""
+        code, block, format_ = self.code, self.block, self.output.format
+        stride = self.output.pixels.channel
+        bytes_ = format_.bits == 8 and not format_.signed and stride == 1
+        if self.packs and bytes_ and block.valid == 4 * block.lane:
+            code.store(self._packed(values), pointer)
+            return
+        for q, value in enumerate(values):
+            raw = self._encoded(value)
+            for first in range(0, block.lane, 4):
+                channel = 4 * first + 4 * q
+                count = min(4, block.valid - channel)
+                if count == 4 and stride == 1:
+                    piece = code.shuffle(raw, raw, range(first, first + 4))
+                    code.store(piece, code.at(pointer, channel * format_.bytes))
+                    continue
+                for e in range(count):
+                    at = code.at(pointer, (channel + e) * stride * format_.bytes)
+                    code.store(code.extract(raw, first + e), at)
+
+    def _packed(self, values: list[V]) -> V:
+        """Four vectors as bytes: saturated to 16 bits, then to [0, 255], then cut to the clamp."""
+        code, lane, format_ = self.code, self.block.lane, self.output.format
+        if self.output.clamp is None and format_.bias:
+            values = [code.binary("add", value, format_.bias) for value in values]
+        words, codes = _PACKS[lane]
+        halves = [code.call(vector(16, 2 * lane), words, values[k], values[k + 1]) for k in (0, 2)]
+        packed = code.call(vector(8, 4 * lane), codes, *halves)
+        lo, hi = self.output.clamp or (0, 255)
+        if lo > 0:
+            packed = code.intrinsic("umax", packed, lo)
+        return code.intrinsic("umin", packed, hi) if hi < 255 else packed
+
+
+_PACKS = {
+    16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
+    8: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
+    4: ("llvm.x86.sse2.packssdw.128", "llvm.x86.sse2.packuswb.128"),
+}
+"""By lanes: 32 to 16 bits and 16 to 8 bits, within every 128 bits."""
+
+
+def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
+    """The lower (0) or upper (1) halves of every ``per`` elements of a and b, element by element in turn."""
+    count = lanes(a.type)
+    indices = []
+    for block in range(0, count, per):
+        for k in range(per // 2):
+            place = block + k + half * per // 2
+            indices += [place, place + count]
+    return code.shuffle(a, b, indices)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """One vector of finished sums, as a `Reader`: value 0 is the sum itself."""
+
+    epilogue: Epilogue
+    total: V
+    q: int
+    tensors: dict[int, V]
+    expanded: dict[int, list[V]]
+
+    def value(self, number: int) -> V:
+        """See `Reader.value`."""
+        if number == 0:
+            return self.total
+        epilogue, block = self.epilogue, self.epilogue.block
+        code, read = epilogue.code, epilogue.reads[number - 1]
+        if read.pixels is None:
+            raw = epilogue.parameter(number, self.q, 0, vector(read.format.bits, block.lane))
+            return read.format.decoded(code, raw)
+        pointer, stride, size = self.tensors[number], read.pixels.channel, read.format.bytes
+        if stride == 0:
+            return read.format.load(code, pointer, 1)
+        first = self.q * block.lane
+        if not block.interleaved and stride == 1 and block.valid - first >= block.lane:
+            return read.format.load(code, code.at(pointer, first * size), block.lane)
+        if block.interleaved and stride == 1 and size == 1 and block.valid == 4 * block.lane:
+            if number not in self.expanded:
+                self.expanded[number] = self._expanded(pointer)
+            return read.format.decoded(code, self.expanded[number][self.q])
+        kind = vector(read.format.bits, 1)
+        channels = [min(channel, block.valid - 1) for channel in block.channels(self.q)]
+        raws = [code.load(kind, code.at(pointer, channel * stride * size)) for channel in channels]
+        return read.format.decoded(code, code.gathered(raws))
+
+    def _expanded(self, pointer: V) -> list[V]:
+        """All bytes of a block at a pixel, as the four interleaved vectors of i32 (with zeros for the upper bytes)."""
+        code, lane = self.epilogue.code, self.epilogue.block.lane
+        row = code.load(vector(8, 4 * lane), pointer)
+        found = []
+        for half in (0, 1):
+            words = code.bitcast(unpacked(code, row, typed(row.type, 0), 16, half), vector(16, 2 * lane))
+            for end in (0, 1):
+                longs = unpacked(code, words, typed(words.type, 0), 8, end)
+                found.append(code.bitcast(longs, vector(32, lane)))
+        return found
+
+    def halves(self, number: int) -> tuple[V, V]:
+        """See `Reader.halves`."""
+        epilogue, lane = self.epilogue, self.epilogue.block.lane
+        if epilogue.reads[number - 1].pixels is None:
+            type_ = vector(64, lane // 2)
+            return epilogue.parameter(number, self.q, 0, type_), epilogue.parameter(number, self.q, 1, type_)
+        value, code = self.value(number), epilogue.code
+        if lanes(value.type) == 1:
+            half = code.splat(value, lane // 2)
+            return half, half
+        even = code.shuffle(value, value, range(0, lane, 2))
+        return even, code.shuffle(value, value, range(1, lane, 2))
+
+    def places(self, number: int) -> tuple[V, list[int]]:
+        """See `Reader.places`."""
+        read, block = self.epilogue.reads[number - 1], self.epilogue.block
+        assert read.pixels is not None
+        apart = read.pixels.channel * read.format.bytes
+        return self.tensors[number], [min(channel, block.valid - 1) * apart for channel in block.channels(self.q)]

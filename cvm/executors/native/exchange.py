@@ -1,0 +1,163 @@
+"""Exchanges: copies between tensors whose neighbours are different axes, such as channels first and channels last.
+
+A block is as many elements as a vector has lanes along the axis that is dense on the side of wide numbers, times four
+along the one that is dense on the side of bytes. Four vectors become one of 32-bit words, each of which holds four
+bytes side by side, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cvm.executors.native.formats import Format
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.nest import Loop
+
+__all__ = ["Exchange", "emit_exchange", "exchange"]
+
+WORD = 4
+"""Bytes of one word."""
+LEAST = 8
+"""Elements along the wide side from which on an exchange pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """``outer`` loops around ``along`` (dense among the wide numbers) and ``across`` (dense among the bytes).
+
+    Strides are those of the source, then of the target; ``packs`` says that the target is the one of bytes.
+    """
+
+    outer: tuple[Loop, ...]
+    along: Loop
+    across: Loop
+    source: Format
+    target: Format
+    packs: bool
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time."""
+        return self.outer[0].extent if self.outer else 1
+
+
+def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
+    """The loops of a copy as an exchange, if they are one."""
+    for packs, bytes_ in ((True, target), (False, source)):
+        if bytes_.bits != 8 or bytes_.signed:
+            continue
+        wide, narrow = (0, 1) if packs else (1, 0)
+        along = [loop for loop in loops if loop.strides[wide] == 1 and loop.strides[narrow] != 1]
+        across = [loop for loop in loops if loop.strides[narrow] == 1 and loop.strides[wide] != 1]
+        if len(along) == len(across) == 1 and along[0].extent >= LEAST and across[0].extent > 1:
+            outer = tuple(
+                sorted(
+                    (loop for loop in loops if loop not in (along[0], across[0])),
+                    key=lambda loop: -abs(loop.strides[1]),
+                )
+            )
+            return Exchange(outer, along[0], across[0], source, target, packs)
+    return None
+
+
+def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> None:
+    """The function of an exchange: (source, target, first unit, end of units)."""
+    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+
+    def run(depth: int, read: V, write: V) -> None:
+        if depth == len(kernel.outer):
+            _plane(code, kernel, read, write, width)
+            return
+        loop = kernel.outer[depth]
+        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, loop.extent)
+
+        def body(index: V, _: list[V]) -> list[V]:
+            run(depth + 1, *_moved(code, kernel, read, write, loop, index))
+            return []
+
+        code.loop(*bounds, 1, body)
+
+    if kernel.outer:
+        run(0, source, target)
+    else:
+        code.when(code.compare("slt", lo, hi), lambda: run(0, source, target))
+    code.finish()
+
+
+def _moved(code: Code, kernel: Exchange, read: V, write: V, loop: Loop, index: Scalar) -> tuple[V, V]:
+    return (
+        code.at(read, code.mul(index, loop.strides[0] * kernel.source.bytes)),
+        code.at(write, code.mul(index, loop.strides[1] * kernel.target.bytes)),
+    )
+
+
+def _plane(code: Code, kernel: Exchange, read: V, write: V, width: int) -> None:
+    """All blocks of the two inner loops."""
+    convert = _pack if kernel.packs else _unpack
+    whole_words = kernel.across.extent // WORD * WORD
+
+    def strip(index: Scalar, size: int) -> None:
+        """``size`` elements along, everything across."""
+        start = _moved(code, kernel, read, write, kernel.along, index)
+
+        def word(place: V, _: list[V]) -> list[V]:
+            convert(code, kernel, *_moved(code, kernel, *start, kernel.across, place), WORD, size)
+            return []
+
+        code.loop(0, whole_words, WORD, word)
+        if whole_words < kernel.across.extent:
+            rest = _moved(code, kernel, *start, kernel.across, whole_words)
+            convert(code, kernel, *rest, kernel.across.extent - whole_words, size)
+
+    def strips(index: V, _: list[V]) -> list[V]:
+        strip(index, width)
+        return []
+
+    done = kernel.along.extent // width * width
+    code.loop(0, done, width, strips)
+    while done < kernel.along.extent:
+        size = 1 << ((kernel.along.extent - done).bit_length() - 1)
+        strip(done, size)
+        done += size
+
+
+def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
+    """``count`` vectors of ``size`` numbers as words of ``count`` bytes."""
+    words = typed(vector(32, size), 0)
+    for place in range(count):
+        values = kernel.source.load(code, code.at(read, place * kernel.across.strides[0] * kernel.source.bytes), size)
+        if kernel.target.bias:
+            values = code.binary("add", values, kernel.target.bias)
+        byte = code.binary("shl", code.binary("and", values, 255), 8 * place)
+        words = code.binary("or", words, byte)
+    apart = kernel.along.strides[1]
+    for lane in range(size):
+        word, done = code.extract(words, lane), 0
+        while done < count:
+            piece = 1 << ((count - done).bit_length() - 1)
+            part = code.cast("trunc", code.binary("lshr", word, 8 * done) if done else word, 8 * piece)
+            code.store(part, code.at(write, lane * apart + done))
+            done += piece
+
+
+def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
+    """Words of ``count`` bytes as ``count`` vectors of ``size`` numbers."""
+    apart = kernel.along.strides[0]
+    words = []
+    for lane in range(size):
+        word, done = V("i32", "0"), 0
+        while done < count:
+            piece = 1 << ((count - done).bit_length() - 1)
+            part = code.cast("zext", code.load(vector(8 * piece, 1), code.at(read, lane * apart + done)), 32)
+            word = part if not done else code.binary("or", word, code.binary("shl", part, 8 * done))
+            done += piece
+        words.append(word)
+    whole = code.gathered(words)
+    for place in range(count):
+        byte = code.binary("and", code.binary("lshr", whole, 8 * place), 255)
+        if kernel.source.bias:
+            byte = code.binary("sub", byte, kernel.source.bias)
+        at = code.at(write, place * kernel.across.strides[1] * kernel.target.bytes)
+        kernel.target.store(code, byte, at)

@@ -1,0 +1,88 @@
+"""How the elements of a tensor are stored, chosen by proven intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.ir import Code, V, lanes, vector
+
+__all__ = ["INT32", "INT64", "Format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Integers of ``bits`` bits that stand for themselves minus ``bias``; ``raw`` ones are only moved."""
+
+    bits: int
+    signed: bool = True
+    bias: int = 0
+    raw: bool = False
+
+    @staticmethod
+    def of(lo: int, hi: int) -> Format:
+        """The narrowest format for [lo, hi] and for 0, which borders and padding hold.
+
+        Eight bits are unsigned, since that is what the dot products of x86 take on one side: an interval around zero is
+        stored with a bias.
+        """
+        lo, hi = min(lo, 0), max(hi, 0)
+        if lo == 0 and hi <= 255:
+            return Format(8, False)
+        if lo >= -128 and hi <= 127:
+            return Format(8, False, 128)
+        if hi - lo <= 255:
+            return Format(8, False, -lo)
+        if lo >= -(2**15) and hi < 2**15:
+            return Format(16)
+        if lo == 0 and hi < 2**16:
+            return Format(16, False)
+        return INT32
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return self.bits // 8
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The NumPy type of the stored integers."""
+        return np.dtype(f"{'i' if self.signed else 'u'}{self.bytes}")
+
+    def stored(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Values as they are stored."""
+        wide: npt.NDArray[np.generic] = values.astype(np.int64) + self.bias
+        return wide.astype(self.dtype)
+
+    def load(self, code: Code, pointer: V, count: int) -> V:
+        """``count`` values that lie side by side, in i32 (in i64 where they are stored so)."""
+        raw = code.load(vector(self.bits, count), pointer)
+        return self.decoded(code, raw)
+
+    def decoded(self, code: Code, raw: V) -> V:
+        """Stored integers as values."""
+        if self.raw:
+            return raw
+        wide = code.cast("sext" if self.signed else "zext", raw, max(32, self.bits))
+        return code.binary("sub", wide, self.bias) if self.bias else wide
+
+    def encoded(self, code: Code, value: V) -> V:
+        """Values as they are stored."""
+        if self.raw:
+            return value
+        moved = code.binary("add", value, self.bias) if self.bias else value
+        return code.cast("trunc", moved, self.bits)
+
+    def store(self, code: Code, value: V, pointer: V) -> None:
+        """Put values side by side."""
+        code.store(self.encoded(code, value), pointer)
+
+    def raw_type(self, value: V) -> str:
+        """The type of as many stored integers as ``value`` has lanes."""
+        return vector(self.bits, lanes(value.type))
+
+
+INT32 = Format(32)
+INT64 = Format(64)

@@ -1,0 +1,62 @@
+"""The order of axes in memory: channels last where convolutions and pools are near, else the document's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cvm.executors.native.groups import POINTWISE
+from cvm.program.model import Node, Program
+
+__all__ = ["orders"]
+
+CHANNELS_LAST = (0, 2, 3, 1)
+_MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
+
+
+def orders(program: Program) -> dict[str, tuple[int, ...]]:
+    """The order of the axes, outermost first, of every value for which one is wished; the others are row-major.
+
+    Maps of convolutions and pools wish theirs; ops by element pass wishes on in both directions, transposes with
+    their axes exchanged, until nothing changes.
+    """
+    shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
+    fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
+    shapes |= {value.name: value.shape for value in fed}
+    found: dict[str, tuple[int, ...]] = {}
+    for node in program.nodes:
+        if node.op in _MAPS:
+            for name in (node.inputs[0], node.outputs[0].name):
+                if name in shapes:
+                    found.setdefault(name, CHANNELS_LAST)
+    while True:
+        before = len(found)
+        for node in (*program.nodes, *reversed(program.nodes)):
+            _pass_on(node, shapes, found)
+        if len(found) == before:
+            return found
+
+
+def _pass_on(node: Node, shapes: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
+    result = node.outputs[0]
+    if node.op == "transpose":
+        axes = node.attributes.get("axes") or tuple(reversed(range(len(result.shape))))
+        assert isinstance(axes, tuple)
+        source = node.inputs[0]
+        rank = len(result.shape)
+        axes = tuple(axis % rank for axis in axes)
+        if source in found:
+            found.setdefault(result.name, tuple(axes.index(axis) for axis in found[source]))
+        elif result.name in found and source in shapes:
+            found[source] = tuple(axes[axis] for axis in found[result.name])
+    elif node.op in POINTWISE or node.op == "concatenate":
+        alike = [name for name in (result.name, *node.inputs) if _same(shapes.get(name), result.shape, node.op)]
+        known = next((found[name] for name in alike if name in found), None)
+        if known is not None:
+            for name in alike:
+                found.setdefault(name, known)
+
+
+def _same(shape: tuple[int, ...] | None, result: Iterable[int], op: str) -> bool:
+    if shape is None:
+        return False
+    return len(shape) == len(tuple(result)) if op == "concatenate" else shape == result

@@ -1,0 +1,113 @@
+"""Machines: what differs between instruction sets, as one table.
+
+A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations and signed ones on that of the weights;
+with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of 32-bit lanes in all
+cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact whatever happens on the way, but
+for AVX2's byte product, which saturates pairs at 16 bits: there the weights must prove that no pair gets so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cvm.executors.native.ir import Code, V, lanes, typed, vector
+
+__all__ = ["MACHINES", "Machine", "multiply_add"]
+
+Dot = Callable[[Code, V, V, V], V]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One instruction set: its name, what it needs, and its primitives.
+
+    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers. ``needs`` are the
+    features of the processor (LLVM's names), ``features`` what the code generator is told; None: the processor's own.
+    ``saturates``: dot4 is exact only where no pair of products leaves 16 bits.
+    """
+
+    name: str
+    width: int
+    registers: int
+    dot4: Dot
+    dot2: Dot
+    needs: frozenset[str]
+    cpu: str | None = None
+    features: str | None = None
+    saturates: bool = False
+    narrower: tuple[int, ...] = ()
+    """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
+    pause: str | None = None
+    """The intrinsic of a short rest in a waiting loop."""
+    packs: bool = False
+    """Whether there are x86's instructions that narrow lanes within 128 bits."""
+
+
+def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
+    return code.call(total.type, f"llvm.x86.avx512.vpdpbusd.{32 * lanes(total.type)}", total, a, w)
+
+
+def _vpdpwssd(code: Code, total: V, a: V, w: V) -> V:
+    return code.call(total.type, f"llvm.x86.avx512.vpdpwssd.{32 * lanes(total.type)}", total, a, w)
+
+
+_PAIRS = {
+    8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+    4: ("llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd"),
+}
+
+
+def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:
+    """Pairs of products in 16 bits, then pairs of these in 32."""
+    count = lanes(total.type)
+    byte, short = vector(8, 4 * count), vector(16, 2 * count)
+    pairs = code.call(short, _PAIRS[count][0], code.bitcast(a, byte), code.bitcast(w, byte))
+    return code.binary("add", total, code.call(total.type, _PAIRS[count][1], pairs, typed(short, 1)))
+
+
+def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
+    count = lanes(total.type)
+    short = vector(16, 2 * count)
+    sums = code.call(total.type, _PAIRS[count][1], code.bitcast(a, short), code.bitcast(w, short))
+    return code.binary("add", total, sums)
+
+
+def _generic4(code: Code, total: V, a: V, w: V) -> V:
+    """Four multiply-adds on the bytes of each lane."""
+    for place in range(4):
+        byte = code.binary("and", code.binary("lshr", a, 8 * place), 255)
+        weight = code.binary("ashr", code.binary("shl", w, 24 - 8 * place), 24)
+        total = code.binary("add", total, code.binary("mul", byte, weight))
+    return total
+
+
+def _generic2(code: Code, total: V, a: V, w: V) -> V:
+    """Two multiply-adds on the halves of each lane."""
+    for place in range(2):
+        x = code.binary("ashr", code.binary("shl", a, 16 - 16 * place), 16)
+        weight = code.binary("ashr", code.binary("shl", w, 16 - 16 * place), 16)
+        total = code.binary("add", total, code.binary("mul", x, weight))
+    return total
+
+
+_PAUSE = "llvm.x86.sse2.pause"
+_AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
+
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
+
+MACHINES: tuple[Machine, ...] = (
+    Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
+    Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
+    Machine(
+        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
+        pause=_PAUSE, packs=True,
+    ),
+    Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
+)  # fmt: skip
+"""All machines, the fastest first; the last one runs on every processor that LLVM knows."""
+
+
+def multiply_add(code: Code, total: V, a: V, w: V) -> V:
+    """The dot product of one element."""
+    return code.binary("add", total, code.binary("mul", a, w))

@@ -1,0 +1,192 @@
+"""Nests: one formula at every place of a loop nest.
+
+All ops that compute each element from a few others, and all copies, are nests: the loops run over the elements written,
+and every tensor is followed by one stride per loop. The innermost loop is done in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from cvm.executors.native.formats import Format
+from cvm.executors.native.formula import Formula, evaluate
+from cvm.executors.native.ir import Code, Module, Scalar, V, lanes, vector
+
+__all__ = ["Loop", "Nest", "emit_nest", "loops_in_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """An extent, and by how many elements every tensor moves: those read in order, then the one written."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops from the outermost to the innermost, the formats of the tensors read and written, and the formula."""
+
+    loops: tuple[Loop, ...]
+    formats: tuple[Format, ...]
+    formula: Formula
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time: the outermost loop where it is not the vectors'."""
+        return self.loops[0].extent if len(self.loops) > 1 else 1
+
+    @property
+    def copies(self) -> bool:
+        """Whether stored integers are copied as they are."""
+        return not self.formula.steps and self.formats[0] == self.formats[1]
+
+
+CHUNK = 8192
+"""A single loop longer than this is cut in two, so that several threads can share it."""
+
+
+def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """The loops in an order that writes and reads neighbours one after the other, with those that are one joined."""
+    real = [loop for loop in loops if loop.extent > 1]
+    if not real:
+        width = len(loops[0].strides) if loops else 1
+        return (Loop(1, (0,) * width),)
+
+    def contiguous(loop: Loop) -> tuple[int, int]:
+        return (sum(abs(stride) <= 1 for stride in loop.strides), loop.extent)
+
+    written = [loop for loop in real if abs(loop.strides[-1]) == 1 and loop.extent >= 4]
+    innermost = written[0] if written else max(real, key=contiguous)
+    rest = sorted((loop for loop in real if loop is not innermost), key=lambda loop: -abs(loop.strides[-1]))
+    joined: list[Loop] = []
+    for loop in [*rest, innermost]:
+        if joined and all(a == b * loop.extent for a, b in zip(joined[-1].strides, loop.strides, strict=True)):
+            joined[-1] = Loop(joined[-1].extent * loop.extent, loop.strides)
+        else:
+            joined.append(loop)
+    if len(joined) == 1 and joined[0].extent > CHUNK:
+        extent, strides = joined[0].extent, joined[0].strides
+        chunk = next((n for n in range(CHUNK, CHUNK // 8, -1) if extent % n == 0), None)
+        if chunk is not None:
+            outer = Loop(extent // chunk, tuple(stride * chunk for stride in strides))
+            return (outer, Loop(chunk, strides))
+    return tuple(joined)
+
+
+@dataclass(slots=True)
+class _Place:
+    """The addresses of all tensors at one place of the innermost loop, as a `Reader` of ``count`` lanes."""
+
+    code: Code
+    nest: Nest
+    pointers: list[V]
+    count: int
+    loaded: dict[int, V] = field(default_factory=dict)
+
+    def value(self, number: int) -> V:
+        """See `Reader.value`."""
+        if number not in self.loaded:
+            self.loaded[number] = self._load(number)
+        return self.loaded[number]
+
+    def _load(self, number: int) -> V:
+        format_, stride, pointer = self._tensor(number)
+        if self.count == 1 or stride == 0:
+            return format_.load(self.code, pointer, 1)
+        if stride == 1:
+            return format_.load(self.code, pointer, self.count)
+        lane_type = vector(format_.bits, 1)
+        apart = stride * format_.bytes
+        raw = [self.code.load(lane_type, self.code.at(pointer, lane * apart)) for lane in range(self.count)]
+        return format_.decoded(self.code, self.code.gathered(raw))
+
+    def halves(self, number: int) -> tuple[V, V]:
+        """See `Reader.halves`."""
+        value = self.value(number)
+        if lanes(value.type) == 1:
+            half = self.code.splat(value, self.count // 2)
+            return half, half
+        even = self.code.shuffle(value, value, range(0, self.count, 2))
+        return even, self.code.shuffle(value, value, range(1, self.count, 2))
+
+    def places(self, number: int) -> tuple[V, list[int]]:
+        """See `Reader.places`."""
+        format_, stride, pointer = self._tensor(number)
+        return pointer, [lane * stride * format_.bytes for lane in range(self.count)]
+
+    def write(self, value: V) -> None:
+        """Store the result."""
+        format_, stride, pointer = self._tensor(len(self.pointers) - 1)
+        if self.count == 1 or stride == 1:
+            format_.store(self.code, value, pointer)
+            return
+        raw = format_.encoded(self.code, value)
+        for lane in range(self.count):
+            target = self.code.at(pointer, lane * stride * format_.bytes)
+            self.code.store(self.code.extract(raw, lane), target)
+
+    def _tensor(self, number: int) -> tuple[Format, int, V]:
+        return self.nest.formats[number], self.nest.loops[-1].strides[number], self.pointers[number]
+
+
+def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
+    """The function of a nest: (pointer of every tensor, first unit, end of units); vectors of ``width`` lanes."""
+    if nest.copies:
+        nest = replace(nest, formats=(Format(nest.formats[0].bits, raw=True),) * 2)
+        width = width * 32 // nest.formats[0].bits
+    names = [V("ptr", f"%a{number}") for number in range(len(nest.formats))]
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*names, lo, hi])
+    *outer, inner = nest.loops
+
+    def run(depth: int, pointers: list[V]) -> None:
+        if depth == len(outer):
+            _innermost(code, nest, inner, pointers, width)
+            return
+        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, outer[depth].extent)
+        strides = outer[depth].strides
+
+        def body(index: V, _: list[V]) -> list[V]:
+            run(depth + 1, _moved(code, nest, pointers, strides, index))
+            return []
+
+        code.loop(*bounds, 1, body)
+
+    if outer:
+        run(0, names)
+    else:
+        code.when(code.compare("slt", lo, hi), lambda: run(0, names))
+    code.finish()
+
+
+def _innermost(code: Code, nest: Nest, loop: Loop, pointers: list[V], width: int) -> None:
+    """Whole vectors, then one of the rest."""
+    whole, rest = divmod(loop.extent, width)
+
+    def at(index: Scalar, count: int) -> None:
+        place = _Place(code, nest, _moved(code, nest, pointers, loop.strides, index), count)
+        place.write(evaluate(code, nest.formula, place, count))
+
+    def body(index: V, _: list[V]) -> list[V]:
+        at(index, width)
+        return []
+
+    if whole == 1:
+        at(0, width)
+    else:
+        code.loop(0, whole * width, width, body)
+    done = whole * width
+    # A rest of a power of two at a time: odd vectors become slow code.
+    while rest:
+        count = 1 << (rest.bit_length() - 1)
+        at(done, count)
+        done, rest = done + count, rest - count
+
+
+def _moved(code: Code, nest: Nest, pointers: list[V], strides: Sequence[int], index: Scalar) -> list[V]:
+    return [
+        code.at(pointer, code.mul(index, stride * format_.bytes))
+        for pointer, stride, format_ in zip(pointers, strides, nest.formats, strict=True)
+    ]

@@ -1,0 +1,100 @@
+"""Packing: constants in the order in which kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.epilogue import interleaved
+from cvm.executors.native.formats import Format
+from cvm.executors.native.machine import Machine
+
+if TYPE_CHECKING:
+    from cvm.executors.native.contraction import Contraction, Segment
+
+__all__ = ["ROWS", "packed_channels", "packed_taps", "packed_weights", "passes"]
+
+Integers = npt.NDArray[np.int64]
+ROWS = 4
+"""Rows of a depthwise window in one dot product."""
+
+
+def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[tuple[Integers, int]]:
+    """Weights as digits that the dot product takes, each with the shift before its pass: w = sum of w_i * 2^(..).
+
+    With bytes: digits to the base 256 in [-128, 127]. Where the product saturates pairs at 16 bits, and ``highest``
+    times a pair of weights could get there, every digit is the sum of two halves in [-64, 64] (highest <= 255).
+    """
+    if per != 4:
+        return [(weights, 0)]
+    digits = [weights]
+    while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
+        low = ((digits[0] + 128) & 255) - 128
+        digits[:1] = [(digits[0] - low) >> 8, low]
+    result: list[tuple[Integers, int]] = []
+    for place, digit in enumerate(digits):
+        shift = 8 if place else 0
+        if machine.saturates and highest * 2 * int(np.abs(digit).max()) > 32767:
+            half = digit >> 1
+            result += [(half, shift), (digit - half, 0)]
+        else:
+            result.append((digit, shift))
+    return result
+
+
+def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
+    """Digits (channels, taps, run) each, as [block][pass][tap][step][vector][lane][element of the step]."""
+    dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
+    _, taps, run = digits[0].shape
+    pieces = []
+    for segment in kernel.segments:
+        size, block = segment.channels, segment.block
+        part = slice(segment.start, segment.start + segment.count * size)
+        whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
+        for place, digit in enumerate(digits):
+            whole[: digit[part].shape[0], place, :, :run] = digit[part]
+        shape = (len(digits), taps, kernel.steps, kernel.per)
+        ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
+        split = ordered.reshape(segment.count, block.vectors, block.lane, *shape)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes())
+    return b"".join(pieces)
+
+
+def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment], format_: Format) -> bytes:
+    """One value per channel in the order of the lanes; 64-bit ones with the even lanes of each vector first."""
+    pieces = []
+    for segment in segments:
+        size, lane = segment.channels, segment.block.lane
+        whole = np.zeros(segment.count * size, np.int64)
+        given = values[segment.start : segment.start + whole.size]
+        whole[: given.size] = given
+        ordered = whole.reshape(segment.count, size)[:, _order(segment)].reshape(-1, lane)
+        if format_.bits == 64 and lane > 1:
+            ordered = ordered[:, [*range(0, lane, 2), *range(1, lane, 2)]]
+        pieces.append(format_.stored(ordered).tobytes())
+    return b"".join(pieces)
+
+
+def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes:
+    """Weights (channels, KH, KW) of every part as [block][column][part][group of rows][vector][lane][row]."""
+    _, KH, KW = parts[0].shape
+    groups = -(-KH // ROWS)
+    pieces = []
+    for segment in segments:
+        size, block = segment.channels, segment.block
+        whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), np.int8)
+        for place, part in enumerate(parts):
+            given = part[segment.start : segment.start + whole.shape[0]]
+            whole[: given.shape[0], place, :KH] = given
+        ordered = whole.reshape(segment.count, size, len(parts), groups, ROWS, KW)[:, _order(segment)]
+        split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS, KW)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 6, 3, 4, 1, 2, 5)).tobytes())
+    return b"".join(pieces)
+
+
+def _order(segment: Segment) -> npt.NDArray[np.intp]:
+    """The channels of a block in the order of the lanes of its vectors."""
+    return interleaved(segment.block.lane) if segment.block.interleaved else np.arange(segment.channels)

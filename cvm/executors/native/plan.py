@@ -1,0 +1,343 @@
+"""Planning: from a verified program to kernels, calls and memory.
+
+The planner walks through the roots of the groups in order. Every tensor gets a home - buffer, view, format - when it is
+first needed; ops that only move elements give their result another view of the same home. What a kernel cannot read
+where it lies is copied once into a home that it can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
+from cvm.executors.native.exchange import Exchange, emit_exchange, exchange
+from cvm.executors.native.formats import INT32, INT64, Format
+from cvm.executors.native.formula import Formula, Step
+from cvm.executors.native.groups import Groups, group
+from cvm.executors.native.layout import orders
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.nest import Loop, Nest, emit_nest, loops_in_order
+from cvm.executors.native.pointwise import Build, build
+from cvm.executors.native.steps import Buffer, Call, Constants, Emit, Home, Plan
+from cvm.executors.native.view import View, refined
+from cvm.ops.declaration import Call as OpCall
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Planner", "plan"]
+
+Array = npt.NDArray[Any]
+
+
+def plan(verified: VerifiedProgram, machine: Machine, returned: frozenset[str]) -> Plan:
+    """Plan a program for a machine; ``returned`` values are given to the caller."""
+    return Planner(verified, machine, returned).plan()
+
+
+class Planner:
+    """The state of planning one program."""
+
+    def __init__(self, verified: VerifiedProgram, machine: Machine, returned: frozenset[str]) -> None:
+        self.verified, self.machine = verified, machine
+        self.program = verified.program
+        self.constants = Constants()
+        self.homes: dict[str, Home] = {}
+        self.borders: dict[str, tuple[int, int]] = contractions.borders(verified)
+        self.orders = orders(self.program)
+        self.calls: list[Call] = []
+        self.functions: dict[str, Emit] = {}
+        self.arrays_by_name = {constant.name: constant for constant in self.program.constants}
+        self._names: dict[object, str] = {}
+        self._copies: dict[object, Home] = {}
+        self._buffers: list[Buffer] = []
+        fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
+        self._fed = tuple(value.name for value in fed)
+        self._returned = tuple(sorted(returned))
+        self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
+        kept = returned | set(self._fed)
+        self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
+        self._parts = self._destinations()
+        for place, value in enumerate(fed):
+            buffer = Buffer("array", place=place)
+            self.homes[value.name] = Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32)
+
+    # The walk -------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """All calls, then the places of all buffers."""
+        for name in self._fed:
+            self._give(name)
+        for constant in self.arrays_by_name:
+            self._give(constant)
+        for node in self.program.nodes:
+            if node.outputs[0].name in self.groups.joined:
+                continue
+            _PLANS.get(node.op, pointwise)(self, node)
+            for value in node.outputs:
+                self._give(value.name)
+        offsets, size = arena.place(buffer for buffer in self._buffers if buffer.last >= 0)
+        return Plan(
+            self.functions,
+            tuple(self.calls),
+            offsets,
+            size,
+            self.constants.bytes(),
+            (*self._fed, *self._returned),
+            len(self._fed),
+            self._roots(),
+        )
+
+    def _roots(self) -> dict[str, str]:
+        """The root of the group of every joined value."""
+        roots: dict[str, str] = {}
+        for node in reversed(self.program.nodes):
+            result = node.outputs[0].name
+            for name in node.inputs:
+                if name in self.groups.joined:
+                    roots[name] = roots.get(result, result)
+        return roots
+
+    def _give(self, name: str) -> None:
+        """Copy a value that the caller wants into the caller's array."""
+        if name in self._returned:
+            home = self.home(name)
+            place = len(self._fed) + self._returned.index(name)
+            shape = home.view.shape
+            target = Home(Buffer("array", place=place), View.ordered(shape, range(len(shape))), INT32)
+            self.copy(home, target, f"{name} to the caller")
+
+    # Homes ----------------------------------------------------------------------------------------------------------
+
+    def call_of(self, node: Node) -> OpCall:
+        """The verified call of a node."""
+        return self._op_calls[node.outputs[0].name]
+
+    def hull(self, name: str) -> tuple[int, int]:
+        """The proven interval of a value."""
+        return self.verified.ranges[name].hull()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
+        return self.verified.shapes[name]
+
+    def constant(self, name: str) -> Array | None:
+        """The elements of a constant, else None."""
+        known = self.arrays_by_name.get(name)
+        return None if known is None else known.array()
+
+    def home(self, name: str) -> Home:
+        """Where a value lies; constants are put in their place when first asked for."""
+        if name not in self.homes:
+            values = self.constant(name)
+            assert values is not None, name
+            lo, hi = int(values.min()), int(values.max())
+            self.homes[name] = self.constants.home(values, Format.of(lo, hi) if abs(lo) < 2**31 > hi else INT64)
+        return self.homes[name]
+
+    def result(self, name: str) -> Home:
+        """A home for a value about to be computed: a part of a concatenation, or memory of its own."""
+        if name not in self.homes:
+            part = self._parts.get(name)
+            if part is None:
+                border = self.borders.get(name, (0, 0))
+                self.homes[name] = self.fresh(
+                    self.shape(name), Format.of(*self.hull(name)), self.orders.get(name), border
+                )
+            else:
+                whole, axis, start = part
+                view = self.result(whole).view.sliced(axis, start, 1, self.shape(name)[axis])
+                assert view is not None
+                self.homes[name] = replace(self.homes[whole], view=view, border=(0, 0))
+        return self.homes[name]
+
+    def fresh(
+        self,
+        shape: Sequence[int],
+        format_: Format,
+        order: Sequence[int] | None = None,
+        border: tuple[int, int] = (0, 0),
+    ) -> Home:
+        """New memory for a tensor; a border of rows and columns of zeros is filled in."""
+        order = tuple(order or range(len(shape)))
+        outer = list(shape)
+        if border != (0, 0):
+            outer[2] += 2 * border[0]
+            outer[3] += 2 * border[1]
+        whole = View.ordered(outer, order)
+        # A dot product may read a few elements behind the last one.
+        buffer = Buffer("arena", (math.prod(outer) + 64) * format_.bytes)
+        self._buffers.append(buffer)
+        home = Home(buffer, whole, format_)
+        if border == (0, 0):
+            return home
+        view, strides = whole, [whole.stride(axis) or 0 for axis in range(4)]
+        for axis, edge in ((2, border[0]), (3, border[1])):
+            inner = view.sliced(axis, edge, 1, shape[axis])
+            assert inner is not None
+            view = inner
+        self._fill_border(home, outer, border)
+        return Home(buffer, view, format_, border, (strides[2], strides[3]))
+
+    def scratch(self, size: int) -> Buffer:
+        """Memory that one call uses for itself."""
+        buffer = Buffer("arena", size)
+        self._buffers.append(buffer)
+        return buffer
+
+    def laid_out(self, name: str, format_: Format, order: Sequence[int], border: tuple[int, int]) -> Home:
+        """A copy of a value in another format and order, made once."""
+        key = (name, format_, tuple(order), border)
+        if key not in self._copies:
+            target = self.fresh(self.shape(name), format_, order, border)
+            self.copy(self.home(name), target, f"{name}, laid out")
+            self._copies[key] = target
+        return self._copies[key]
+
+    def _fill_border(self, home: Home, outer: Sequence[int], border: tuple[int, int]) -> None:
+        rows, columns = border
+        strips = [(2, 0, rows), (2, outer[2] - rows, rows), (3, 0, columns), (3, outer[3] - columns, columns)]
+        for axis, start, count in strips:
+            if not count:
+                continue
+            view = home.view.sliced(axis, start, 1, count)
+            assert view is not None
+            if axis == 3:
+                inner = view.sliced(2, rows, 1, outer[2] - 2 * rows)
+                assert inner is not None
+                view = inner
+            self.fill(Home(home.buffer, view, home.format), 0, "border")
+
+    def destination(self, name: str) -> tuple[str, int, int] | None:
+        """The concatenation, axis and start that a value is computed in, if it is."""
+        return self._parts.get(name)
+
+    def _destinations(self) -> dict[str, tuple[str, int, int]]:
+        """Values that can be computed in their place in a concatenation: the concatenation, the axis, the start."""
+        parts: dict[str, tuple[str, int, int]] = {}
+        for node in self.program.nodes:
+            if node.op != "concatenate":
+                continue
+            axis = int(node.attributes["axis"]) % len(node.outputs[0].shape)  # type: ignore[arg-type]
+            start = 0
+            for name in node.inputs:
+                producer = self.groups.producer.get(name)
+                movable = producer is not None and producer.op not in movement.VIEWS and producer.op not in vision.OPS
+                if movable and name not in self.borders and name not in parts and node.inputs.count(name) == 1:
+                    parts[name] = (node.outputs[0].name, axis, start)
+                start += self.shape(name)[axis]
+        return parts
+
+    # Kernels --------------------------------------------------------------------------------------------------------
+
+    def kernel(self, key: object, prefix: str, emit: Emit) -> str:
+        """The name of the function of a kernel, the same for equal keys."""
+        if key not in self._names:
+            self._names[key] = f"{prefix}_{len(self._names)}"
+            self.functions[self._names[key]] = emit
+        return self._names[key]
+
+    def call(
+        self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
+    ) -> None:
+        """Add a call; ``cost`` in nanoseconds (see `Call`)."""
+        for buffer, _ in arguments:
+            buffer.used(len(self.calls))
+        self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
+
+    def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str) -> None:
+        """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they
+        repeat).
+        """
+        homes = [*reads, target]
+        loops: list[Loop] = []
+        for axis in range(len(target.view.axes)):
+            cut = refined([_spread(home.view, target.view, axis) for home in homes])
+            if cut is None:
+                self.nest(self._alike(reads, target), target, formula, what, note)
+                return
+            loops += [Loop(extent, strides) for extent, strides in cut]
+        if not loops:
+            loops = [Loop(1, (0,) * len(homes))]
+        if not formula.steps:
+            turned = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
+            if turned is not None:
+                self._exchange(turned, homes, what)
+                return
+        nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
+        width = self.machine.width
+        name = self.kernel(("nest", nest, width), "nest", lambda module, name: emit_nest(module, name, nest, width))
+        self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
+
+    def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
+        width = self.machine.width
+        name = self.kernel(
+            ("exchange", kernel, width), "exchange", lambda module, name: emit_exchange(module, name, kernel, width)
+        )
+        cost = 0.2 * math.prod(homes[-1].view.shape)
+        self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
+
+    def copy(self, source: Home, target: Home, what: str) -> None:
+        """The elements of one home in another."""
+        self.nest([source], target, Formula(1), what, "copy")
+
+    def fill(self, target: Home, value: int, what: str) -> None:
+        """One number everywhere."""
+        self.nest([], target, Formula(0, (Step("immediate", (), (value,)),)), what, f"filled with {value}")
+
+    def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
+        """The reads, those copied through a table of places whose axes are cut where the others' are not."""
+        alike = [target]
+        for home in reads:
+            views = [one.view for one in (*alike, home)]
+            axes = range(len(target.view.axes))
+            fits = all(refined([_spread(view, target.view, axis) for view in views]) is not None for axis in axes)
+            alike.append(home if fits else self.rearranged(home))
+        return alike[1:]
+
+    def rearranged(self, home: Home, like: View | None = None) -> Home:
+        """A row-major copy of any view, whose places are a table."""
+        shape = home.view.shape
+        places = np.asarray(home.view.positions(), np.int64)
+        first = int(places.min())  # before the view's offset where strides are negative
+        extent = int(places.max()) - first + 1
+        table = self.constants.home((places - first).reshape(shape), Format.of(0, extent - 1))
+        fresh = self.fresh(shape, home.format)
+        base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
+        step = Step("gather", (0, 1), (extent, 1, home.format))
+        self.nest([base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places")
+        return fresh
+
+
+def _spread(view: View, target: View, axis: int) -> tuple[tuple[int, int], ...]:
+    """The factors of an axis; one of extent 1 repeats over the target's."""
+    factors = view.axes[axis]
+    return factors or tuple((n, 0) for n, _ in target.axes[axis])
+
+
+def pointwise(planner: Planner, node: Node) -> None:
+    """A group without a contraction, or one with it."""
+    name = node.outputs[0].name
+    if name in planner.groups.sums:
+        contractions.plan_contraction(planner, node)
+        return
+    target = planner.result(name)
+    built: Build = build(planner, node, None)
+    reads = [read.over(planner, target) for read in built.reads]
+    planner.nest(reads, target, built.formula, name, f"{built.note}, {planner.machine.width} lanes")
+
+
+_PLANS: dict[str, Callable[[Planner, Node], None]] = {
+    **movement.PLANS,
+    **reductions.PLANS,
+    **windows.PLANS,
+    **contractions.PLANS,
+    **vision.PLANS,
+}

@@ -1,0 +1,278 @@
+"""Formulas of nodes that compute each element from a few others, joined nodes included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy.typing as npt
+
+from cvm.executors.native.formats import INT32, INT64, Format
+from cvm.executors.native.formula import Formula, Static, Step
+from cvm.executors.native.requantize import Terms, biased, terms
+from cvm.executors.native.steps import Home
+from cvm.executors.native.view import View
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.executors.native.plan import Planner
+
+__all__ = ["Build", "Read", "build"]
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Read:
+    """A tensor that a formula reads, of a shape that broadcasts to the result's: a home, or constant elements."""
+
+    home: Home | None
+    array: Array | None
+    format: Format
+
+    def over(self, planner: Planner, target: Home) -> Home:
+        """Its home, with the shape of the target."""
+        home = self.home
+        if home is None:
+            assert self.array is not None
+            home = planner.constants.home(self.array, self.format)
+        return replace(home, view=home.view.broadcast(target.view.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A formula and what it reads, after the sums of a contraction if there is one (value 0).
+
+    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be cut to it.
+    """
+
+    formula: Formula
+    reads: tuple[Read, ...]
+    note: str
+    clamp: tuple[int, int] | None = None
+
+
+def build(planner: Planner, root: Node, sums: Node | None, folds: bool = False) -> Build:
+    """The formula of a group with the contraction ``sums``. ``folds``: a last requantize leaves its cut to stores."""
+    builder = _Builder(planner, sums, root if folds else None)
+    builder.node(root)
+    first = 1 if sums is not None else 0
+    count = first + len(builder.reads)
+
+    def number(reference: tuple[str, int]) -> int:
+        kind, place = reference
+        return place + {"sum": 0, "read": first, "step": count}[kind]
+
+    steps = tuple(Step(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
+    last = number(builder.node(root))
+    if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
+        steps = (*steps, Step("same", (last,)))
+    note = " + ".join(builder.ops) or "sums"
+    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp)
+
+
+Reference: TypeAlias = "tuple[str, int]"
+
+
+@dataclass(slots=True)
+class _Builder:
+    planner: Planner
+    sums: Node | None
+    last: Node | None
+    clamp: tuple[int, int] | None = None
+    reads: list[Read] = field(default_factory=list)
+    steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+    done: dict[str, Reference] = field(default_factory=dict)
+
+    def node(self, node: Node) -> Reference:
+        """The value of a node."""
+        name = node.outputs[0].name
+        if name not in self.done:
+            if node is self.sums:
+                self.done[name] = ("sum", 0)
+            else:
+                self.done[name] = _BUILDERS[node.op](self, node)
+                self.ops.append(node.op)
+        return self.done[name]
+
+    def value(self, name: str) -> Reference:
+        """The value of a tensor: a joined node's, or one that is read."""
+        if name in self.planner.groups.joined:
+            return self.node(self.planner.groups.producer[name])
+        array = self.planner.constant(name)
+        if array is not None:
+            return self.array(array, Format.of(int(array.min()), int(array.max())))
+        home = self.planner.home(name)
+        return self.read(Read(home, None, home.format))
+
+    def read(self, read: Read) -> Reference:
+        """A tensor that is read."""
+        for place, known in enumerate(self.reads):
+            if read.home is not None and known.home == read.home:
+                return ("read", place)
+        self.reads.append(read)
+        return ("read", len(self.reads) - 1)
+
+    def array(self, array: Array, format_: Format) -> Reference:
+        """Constant elements: a number where they are all the same."""
+        first = int(array.flat[0])
+        if bool((array == first).all()):
+            return self.step("immediate", (), (first,))
+        return self.read(Read(None, array, format_))
+
+    def step(self, op: str, arguments: tuple[Reference, ...], static: tuple[Static, ...] = ()) -> Reference:
+        """One step."""
+        self.steps.append((op, arguments, static))
+        return ("step", len(self.steps) - 1)
+
+    def operands(self, node: Node) -> tuple[Reference, ...]:
+        """The values of all inputs."""
+        return tuple(self.value(name) for name in node.inputs)
+
+    def attribute(self, node: Node, name: str) -> int:
+        """An integer attribute."""
+        value = node.attributes[name]
+        assert isinstance(value, int)
+        return value
+
+
+def _plain(op: str) -> Callable[[_Builder, Node], Reference]:
+    return lambda builder, node: builder.step(op, builder.operands(node))
+
+
+def _relu(builder: _Builder, node: Node) -> Reference:
+    return _cut(builder, builder.value(node.inputs[0]), node, 0, 2**31 - 1)
+
+
+def _clip(builder: _Builder, node: Node) -> Reference:
+    lo, hi = builder.attribute(node, "a_min"), builder.attribute(node, "a_max")
+    return _cut(builder, builder.value(node.inputs[0]), node, lo, hi)
+
+
+def _cvm_clip(builder: _Builder, node: Node) -> Reference:
+    alpha = 2 ** (builder.attribute(node, "precision") - 1) - 1
+    return _cut(builder, builder.value(node.inputs[0]), node, -alpha, alpha)
+
+
+def _cut(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
+    """The value in [lo, hi]; itself where it is proven to lie there."""
+    least, largest = builder.planner.hull(node.inputs[0])
+    return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
+
+
+def _right_shift(builder: _Builder, node: Node) -> Reference:
+    shift, alpha = builder.attribute(node, "shift_bit"), 2 ** (builder.attribute(node, "precision") - 1) - 1
+    shifted = builder.step("right_shift", (builder.value(node.inputs[0]),), (shift,))
+    return builder.step("clip", (shifted,), (-alpha, alpha))
+
+
+def _left_shift(builder: _Builder, node: Node) -> Reference:
+    shift, alpha = builder.attribute(node, "shift_bit"), 2 ** (builder.attribute(node, "precision") - 1) - 1
+    return builder.step("left_shift", (builder.value(node.inputs[0]),), (shift, alpha))
+
+
+def _where(builder: _Builder, node: Node) -> Reference:
+    """A condition of rank 1 decides about whole rows."""
+    name, a, b = node.inputs
+    rank = len(builder.planner.shape(a))
+    if len(builder.planner.shape(name)) == rank:
+        condition = builder.value(name)
+    else:
+        home = builder.planner.home(name)
+        view = View(home.view.offset, (home.view.axes[0], *((),) * (rank - 1)))
+        condition = builder.read(Read(replace(home, view=view), None, home.format))
+    return builder.step("where", (condition, builder.value(a), builder.value(b)))
+
+
+def _requantize(builder: _Builder, node: Node) -> Reference:
+    call = builder.planner.call_of(node)
+    count = (len(node.inputs) - 2) // 2
+    arrays = []
+    for name in node.inputs[count:]:
+        array = builder.planner.constant(name)
+        assert array is not None, "a parameter is a constant"
+        arrays.append(array)
+    *multipliers, offset, shift = arrays
+    magnitudes = [bounds.magnitude() for bounds in call.ranges[:count]]
+    rounding = str(node.attributes["rounding"])
+    chosen = terms(
+        magnitudes, multipliers, offset, shift, rounding, builder.attribute(node, "lo"), builder.attribute(node, "hi")
+    )
+    if node is builder.last:
+        chosen = _folded(builder, node, chosen, magnitudes)
+    wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
+    places = INT64 if chosen.rule.arithmetic == "wide" else INT32
+    xs = [builder.value(name) for name in node.inputs[:count]]
+    ms = [builder.array(m, wide) for m in chosen.multipliers]
+    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, places))
+    return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
+    """The bias of the result's format joins c, and the cut is left to the store: where it keeps to the arithmetic."""
+    format_ = builder.planner.result(node.outputs[0].name).format
+    if format_.bits != 8 or format_.signed:
+        return chosen
+    moved = biased(chosen, magnitudes, format_.bias)
+    if moved is None:
+        return chosen
+    builder.clamp = (chosen.rule.lo + format_.bias, chosen.rule.hi + format_.bias)
+    return moved
+
+
+def _take(builder: _Builder, node: Node) -> Reference:
+    """Elements, or slices along an axis, at clamped indices."""
+    source, indices = node.inputs
+    axis = node.attributes.get("axis")
+    home = builder.planner.home(source)
+    if axis is None or node.op == "cvm_lut":
+        flat = home.view.reshaped((math.prod(home.view.shape),))
+        if flat is None or flat.stride(0) is None:
+            home = builder.planner.rearranged(home)
+            flat = home.view.reshaped((math.prod(home.view.shape),))
+        assert flat is not None
+        home, axis = replace(home, view=flat), 0
+    assert isinstance(axis, int)
+    axis %= len(home.view.axes)
+    if home.view.stride(axis) is None:
+        home = builder.planner.rearranged(home)
+    stride, extent = home.view.stride(axis), home.view.shape[axis]
+    assert stride is not None
+    rank = len(builder.planner.shape(indices))
+    before, after = home.view.axes[:axis], home.view.axes[axis + 1 :]
+    base = View(home.view.offset, (*before, *((),) * rank, *after))
+    place = builder.read(Read(replace(home, view=base), None, home.format))
+    if before or after:
+        where = builder.planner.home(indices)
+        spread = View(where.view.offset, (*((),) * len(before), *where.view.axes, *((),) * len(after)))
+        index = builder.read(Read(replace(where, view=spread), None, where.format))
+    else:
+        index = builder.value(indices)
+    return builder.step("gather", (place, index), (extent, stride, home.format))
+
+
+_BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
+    "broadcast_add": _plain("add"),
+    "broadcast_sub": _plain("sub"),
+    "broadcast_mul": _plain("mul"),
+    "broadcast_div": _plain("div"),
+    "broadcast_max": _plain("max"),
+    "broadcast_greater": _plain("greater"),
+    "elemwise_add": _plain("add"),
+    "elemwise_sub": _plain("sub"),
+    "negative": _plain("negative"),
+    "abs": _plain("abs"),
+    "cvm_precision": _plain("precision"),
+    "relu": _relu,
+    "clip": _clip,
+    "cvm_clip": _cvm_clip,
+    "cvm_right_shift": _right_shift,
+    "cvm_left_shift": _left_shift,
+    "where": _where,
+    "requantize": _requantize,
+    "take": _take,
+    "cvm_lut": _take,
+}

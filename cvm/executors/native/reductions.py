@@ -1,0 +1,192 @@
+"""Sums and maxima over axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cvm.executors.native.formats import Format
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.nest import Loop
+from cvm.executors.native.steps import Home
+from cvm.executors.native.view import refined
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.executors.native.plan import Planner
+
+__all__ = ["PLANS"]
+
+Kind = Literal["sum", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Loops (strides of what is read, then of what is written) over results and over what each result takes in."""
+
+    kind: Kind
+    kept: tuple[Loop, ...]
+    taken: tuple[Loop, ...]
+    source: Format
+    target: Format
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time."""
+        return self.kept[0].extent if self.kept else 1
+
+
+def plan_reduction(planner: Planner, node: Node) -> None:
+    """`sum` and `max` over axes."""
+    name, source = node.outputs[0].name, planner.home(node.inputs[0])
+    shape = source.view.shape
+    a = planner.call_of(node).attributes
+    listed = {axis % len(shape) for axis in a.axes}
+    reduced = {axis for axis in range(len(shape)) if (axis in listed) != a.exclude}
+    if not listed:
+        reduced = set(range(len(shape)))
+    target = planner.result(name)
+    kept_shape = tuple(1 if axis in reduced else n for axis, n in enumerate(shape))
+    view = target.view.reshaped(kept_shape)
+    assert view is not None, "axes of extent 1 are put in or left out"
+    kept: list[Loop] = []
+    taken: list[Loop] = []
+    for axis in range(len(shape)):
+        if axis in reduced:
+            taken += [Loop(n, (stride, 0)) for n, stride in source.view.axes[axis]]
+            continue
+        cut = refined([source.view.axes[axis], view.axes[axis]])
+        if cut is None:
+            planner.homes[node.inputs[0]] = planner.rearranged(source)
+            plan_reduction(planner, node)
+            return
+        kept += [Loop(extent, strides) for extent, strides in cut]
+    kept.sort(key=lambda loop: -abs(loop.strides[1]))
+    taken.sort(key=lambda loop: -abs(loop.strides[0]))
+    kind: Kind = "sum" if node.op == "sum" else "max"
+    reduction = Reduction(kind, tuple(kept), tuple(taken), source.format, target.format)
+    width = planner.machine.width
+    function = planner.kernel(
+        ("reduction", reduction), kind, lambda module, name: emit_reduction(module, name, reduction, width)
+    )
+    place = Home(target.buffer, view, target.format)
+    planner.call(
+        function,
+        [source.at(), place.at()],
+        reduction.units,
+        name,
+        f"{kind}, modulo 2^32, {width} lanes",
+        0.2 * math.prod(shape),
+    )
+
+
+def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) -> None:
+    """The function of a reduction: (source, target, first unit, end of units)."""
+    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+    kept = reduction.kept
+    beside = bool(kept) and len(kept) > 1 and kept[-1].strides[0] == 1
+    beside = beside or (len(kept) == 1 and kept[0].strides[0] == 1 and kept[0].extent >= 4)
+    outer = kept[:-1] if beside else kept
+
+    def run(depth: int, read: V, write: V) -> None:
+        if depth == len(outer):
+            if beside:
+                _beside(code, reduction, kept[-1], read, write, width)
+            else:
+                total = _taken(code, reduction, read, width)
+                reduction.target.store(code, total, write)
+            return
+        loop = outer[depth]
+
+        def body(index: V, _: list[V]) -> list[V]:
+            run(
+                depth + 1,
+                code.at(read, code.mul(index, loop.strides[0] * reduction.source.bytes)),
+                code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes)),
+            )
+            return []
+
+        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, loop.extent)
+        code.loop(*bounds, 1, body)
+
+    if kept and not (beside and not outer):
+        run(0, source, target)
+    elif kept:
+        code.when(code.compare("eq", lo, 0), lambda: run(0, source, target))
+    else:
+        code.when(code.compare("slt", lo, hi), lambda: run(0, source, target))
+    code.finish()
+
+
+def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
+    """Results that lie side by side in what is read, a vector of them at a time."""
+
+    def at(index: Scalar, count: int) -> None:
+        start = code.at(read, code.mul(index, reduction.source.bytes))
+        first = typed(vector(32, count), _neutral(reduction.kind))
+        total = _loops(code, reduction, list(reduction.taken), start, first, count)
+        place = code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes))
+        if loop.strides[1] == 1 or count == 1:
+            reduction.target.store(code, total, place)
+            return
+        raw = reduction.target.encoded(code, total)
+        for lane in range(count):
+            code.store(code.extract(raw, lane), code.at(place, lane * loop.strides[1] * reduction.target.bytes))
+
+    whole, rest = divmod(loop.extent, width)
+
+    def body(index: V, values: list[V]) -> list[V]:
+        at(index, width)
+        return []
+
+    code.loop(0, whole * width, width, body)
+    done = whole * width
+    while rest:
+        count = 1 << (rest.bit_length() - 1)
+        at(done, count)
+        done, rest = done + count, rest - count
+
+
+def _taken(code: Code, reduction: Reduction, read: V, width: int) -> V:
+    """One result: a vector of partial results where the elements lie side by side, folded in the end."""
+    taken = list(reduction.taken)
+    neutral = _neutral(reduction.kind)
+    if not taken or taken[-1].strides[0] != 1 or taken[-1].extent < width:
+        return _loops(code, reduction, taken, read, typed("i32", neutral), 1)
+    inner = taken.pop()
+    whole, rest = divmod(inner.extent, width)
+    parts = [*taken, Loop(whole, (width, 0))]
+    partial = _loops(code, reduction, parts, read, typed(vector(32, width), neutral), width)
+    fold = "add" if reduction.kind == "sum" else "smax"
+    total = code.call("i32", f"llvm.vector.reduce.{fold}.v{width}i32", partial)
+    if rest:
+        start = code.at(read, whole * width * reduction.source.bytes)
+        total = _loops(code, reduction, [*taken, Loop(rest, (1, 0))], start, total, 1)
+    return total
+
+
+def _loops(code: Code, reduction: Reduction, loops: Sequence[Loop], read: V, total: V, count: int) -> V:
+    """Fold everything under the loops into ``total``."""
+    if not loops:
+        return _folded(code, reduction.kind, total, reduction.source.load(code, read, count))
+    loop, rest = loops[0], loops[1:]
+
+    def body(index: V, values: list[V]) -> list[V]:
+        at = code.at(read, code.mul(index, loop.strides[0] * reduction.source.bytes))
+        return [_loops(code, reduction, rest, at, values[0], count)]
+
+    return code.loop(0, loop.extent, 1, body, [total])[0]
+
+
+def _folded(code: Code, kind: Kind, total: V, value: V) -> V:
+    return code.binary("add", total, value) if kind == "sum" else code.intrinsic("smax", total, value)
+
+
+def _neutral(kind: Kind) -> int:
+    return 0 if kind == "sum" else -(2**31)
+
+
+PLANS: dict[str, Callable[[Planner, Node], None]] = {"sum": plan_reduction, "max": plan_reduction}

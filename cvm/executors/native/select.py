@@ -1,0 +1,56 @@
+"""Which machine to compile for: the best one of this computer that passes its trial."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from cvm.errors import Invalid
+from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.trial import failure
+
+__all__ = ["Choice", "available", "choice", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The machine to use (None: there is none), and why not a faster one."""
+
+    machine: Machine | None
+    reason: str
+
+
+@cache
+def available() -> tuple[Machine, ...]:
+    """The machines that this processor can be, the fastest first."""
+    features = llvm.get_host_cpu_features()
+    return tuple(machine for machine in MACHINES if all(features.get(feature, False) for feature in machine.needs))
+
+
+def named(name: str) -> Machine:
+    """A machine by name. Raises `Invalid` (``executors.machine``) for one that this processor is not."""
+    for machine in available():
+        if machine.name == name:
+            return machine
+    names = ", ".join(machine.name for machine in available())
+    raise Invalid("executors.machine", f"this processor is no {name!r}; it can be {names}")
+
+
+@cache
+def _tried(candidates: tuple[Machine, ...]) -> Choice:
+    complaints: list[str] = []
+    for machine in candidates:
+        wrong = failure(machine)
+        if wrong is None:
+            return Choice(machine, "; ".join((*complaints, f"{machine.name} passed its trial")))
+        complaints.append(f"{machine.name} FAILED its trial ({wrong})")
+    return Choice(None, "; ".join(complaints))
+
+
+def choice() -> Choice:
+    """The machine that ``CVM_MACHINE`` names, or the fastest that passes its trial."""
+    wish = os.environ.get("CVM_MACHINE")
+    return _tried((named(wish),) if wish else available())

@@ -1,0 +1,302 @@
+"""Windows: maxima over them, and contractions whose weights are computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cvm.executors.native.formats import Format
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.machine import multiply_add
+from cvm.executors.native.nest import Loop
+from cvm.executors.native.steps import Home
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.executors.native.plan import Planner
+
+__all__ = ["PLANS", "plan_products"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows of one axis: extent, outputs, taps, stride, padding, dilation; the strides of source and target."""
+
+    extent: int
+    outputs: int
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A maximum over windows: (images, strides), (channels, strides), rows, columns and the formats."""
+
+    images: Loop
+    channels: Loop
+    rows: Window
+    columns: Window
+    source: Format
+    target: Format
+
+
+def plan_pool(planner: Planner, node: Node) -> None:
+    """`max_pool2d`: what lies outside the map takes no part."""
+    name = node.outputs[0].name
+    source, target = planner.home(node.inputs[0]), planner.result(name)
+    a = planner.call_of(node).attributes
+    if any(source.view.stride(axis) is None for axis in range(4)):
+        source = planner.rearranged(source)
+    strides = [(source.view.stride(axis) or 0, target.view.stride(axis) or 0) for axis in range(4)]
+    shape, out = source.view.shape, target.view.shape
+    windows = [
+        Window(shape[2 + k], out[2 + k], a.pool_size[k], a.strides[k], a.padding[k], 1, *strides[2 + k]) for k in (0, 1)
+    ]
+    pool = Pool(
+        Loop(shape[0], strides[0]), Loop(shape[1], strides[1]), windows[0], windows[1], source.format, target.format
+    )
+    width = planner.machine.width
+    function = planner.kernel(("pool", pool), "pool", lambda module, name: emit_pool(module, name, pool, width))
+    planner.call(
+        function,
+        [source.at(), target.at()],
+        pool.rows.outputs,
+        name,
+        "maxima of windows",
+        0.1 * math.prod(out) * math.prod(a.pool_size),
+    )
+
+
+def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
+    """The function of a pool: (source, target, first row, end of rows)."""
+    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+    size = pool.source.bytes
+    same = pool.source == pool.target
+    beside = pool.channels.strides == (1, 1)
+    count = width * 4 // size if beside and same else width if beside else 1
+    kind = "umax" if not pool.source.signed else "smax"
+
+    def result(read: V, write: V, rows: tuple[Scalar, Scalar], columns: tuple[Scalar, Scalar], count: int) -> None:
+        raw = vector(pool.source.bits, count)
+        least = 0 if not pool.source.signed else -(2 ** (pool.source.bits - 1))
+
+        def row(k: V, values: list[V]) -> list[V]:
+            at = code.at(read, code.mul(k, pool.rows.source * size))
+
+            def column(j: V, values: list[V]) -> list[V]:
+                value = code.load(raw, code.at(at, code.mul(j, pool.columns.source * size)))
+                return [code.intrinsic(kind, values[0], value)]
+
+            return code.loop(*columns, 1, column, values)
+
+        largest = code.loop(*rows, 1, row, [typed(raw, least)])[0]
+        if same:
+            code.store(largest, write)
+        else:
+            pool.target.store(code, pool.source.decoded(code, largest), write)
+
+    def place(p: Scalar, q: Scalar, read: V, write: V) -> None:
+        rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
+        corner = code.at(read, code.mul(p, pool.rows.stride * pool.rows.source * size))
+        corner = code.at(corner, code.mul(q, pool.columns.stride * pool.columns.source * size))
+        corner = code.at(
+            corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
+        )
+        out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
+        out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
+        done = 0
+        while done < pool.channels.extent:
+            left = pool.channels.extent - done
+            lanes = min(count, 1 << (left.bit_length() - 1))
+            whole = left // lanes * lanes if lanes == count else lanes
+
+            def some(c: V, _: list[V], lanes: int = lanes) -> list[V]:
+                at = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
+                result(
+                    at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes
+                )
+                return []
+
+            code.loop(done, done + whole, lanes, some)
+            done += whole
+
+    def image(n: V, _: list[V]) -> list[V]:
+        read = code.at(source, code.mul(n, pool.images.strides[0] * size))
+        write = code.at(target, code.mul(n, pool.images.strides[1] * pool.target.bytes))
+
+        def row(p: V, _: list[V]) -> list[V]:
+            def column(q: V, _: list[V]) -> list[V]:
+                place(p, q, read, write)
+                return []
+
+            code.loop(0, pool.columns.outputs, 1, column)
+            return []
+
+        code.loop(lo, hi, 1, row)
+        return []
+
+    code.loop(0, pool.images.extent, 1, image)
+    code.finish()
+
+
+def _bounds(code: Code, window: Window, place: Scalar) -> tuple[Scalar, Scalar]:
+    """The taps k of an output with 0 <= place * stride + k * dilation - padding < extent."""
+    last = (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation - window.padding
+    first: Scalar = 0
+    end: Scalar = window.taps
+    start = code.mul(place, window.stride)
+    d = window.dilation
+    if window.padding:
+        below = code.binary("sub", typed("i64", window.padding + d - 1), _known(start))
+        first = code.intrinsic("smax", code.binary("sdiv", below, d) if d > 1 else below, 0)
+    if last >= window.extent:
+        above = code.binary("sub", typed("i64", window.extent + window.padding + d - 1), _known(start))
+        end = code.intrinsic("smin", code.binary("sdiv", above, d) if d > 1 else above, window.taps)
+        end = code.intrinsic("smax", end, 0)
+    return first, end
+
+
+def _known(value: Scalar) -> V:
+    return typed("i64", value) if isinstance(value, int) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """A contraction with weights that are computed: loops and windows, all in one element at a time.
+
+    ``loops``: images, groups and channels of a group (strides of input, weights, bias, output); ``inner``: the
+    channels of a sum.
+    """
+
+    loops: tuple[Loop, ...]
+    inner: Loop
+    rows: Window
+    columns: Window
+    taps: tuple[int, int]
+    formats: tuple[Format, ...]
+    biased: bool
+
+
+def plan_products(planner: Planner, node: Node) -> None:
+    """`conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
+    name = node.outputs[0].name
+    homes = [planner.home(source) for source in node.inputs]
+    target = planner.result(name)
+    for place, home in enumerate(homes):
+        if any(home.view.stride(axis) is None for axis in range(len(home.view.axes))):
+            homes[place] = planner.rearranged(home)
+
+    def strides(home: Home) -> list[int]:
+        return [home.view.stride(axis) or 0 for axis in range(len(home.view.axes))]
+
+    x, w, y = strides(homes[0]), strides(homes[1]), strides(target)
+    b = strides(homes[2])[0] if len(homes) == 3 else 0
+    if node.op == "dense":
+        (M, K), (N, _) = homes[0].view.shape, homes[1].view.shape
+        one = Window(1, 1, 1, 1, 0, 1, 0, 0)
+        loops: tuple[Loop, ...] = (Loop(M, (x[0], 0, 0, y[0])), Loop(N, (0, w[0], b, y[1])))
+        products = Products(loops, Loop(K, (x[1], w[1])), one, one, (0, 0), (), len(homes) == 3)
+    else:
+        a = planner.call_of(node).attributes
+        (batch, _, H, W), (OC, IC, KH, KW) = homes[0].view.shape, homes[1].view.shape
+        OPG = OC // a.groups
+        loops = (
+            Loop(batch, (x[0], 0, 0, y[0])),
+            Loop(a.groups, (x[1] * IC, w[0] * OPG, b * OPG, y[1] * OPG)),
+            Loop(OPG, (0, w[0], b, y[1])),
+        )
+        out = target.view.shape
+        rows = Window(H, out[2], KH, a.stride[0], a.padding[0], a.dilation[0], x[2], y[2])
+        columns = Window(W, out[3], KW, a.stride[1], a.padding[1], a.dilation[1], x[3], y[3])
+        products = Products(loops, Loop(IC, (x[1], w[1])), rows, columns, (w[2], w[3]), (), len(homes) == 3)
+    products = Products(
+        products.loops, products.inner, products.rows, products.columns, products.taps,
+        (*(home.format for home in homes), target.format), products.biased,
+    )  # fmt: skip
+    function = planner.kernel(
+        ("products", products), "products", lambda module, name: emit_products(module, name, products)
+    )
+    arguments = [home.at() for home in (*homes, target)]
+    planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
+
+
+def emit_products(module: Module, name: str, products: Products) -> None:
+    """The function: (input, weights, [bias,] output, first unit, end of units)."""
+    count = len(products.formats)
+    pointers = [V("ptr", f"%a{k}") for k in range(count)]
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, lo, hi])
+    rows, columns = products.rows, products.columns
+    sizes = [format_.bytes for format_ in products.formats]
+    places = (0, 1, 2, 3) if products.biased else (0, 1, 3)
+
+    def run(depth: int, at: list[V]) -> None:
+        if depth < len(products.loops):
+            loop = products.loops[depth]
+
+            def body(index: V, _: list[V]) -> list[V]:
+                moved = [
+                    code.at(pointer, code.mul(index, loop.strides[place] * size))
+                    for pointer, place, size in zip(at, places, sizes, strict=True)
+                ]
+                run(depth + 1, moved)
+                return []
+
+            code.loop(0, loop.extent, 1, body)
+            return
+
+        def row(p: V, _: list[V]) -> list[V]:
+            def column(q: V, _: list[V]) -> list[V]:
+                _product(code, products, at, p, q)
+                return []
+
+            code.loop(0, columns.outputs, 1, column)
+            return []
+
+        code.loop(0, rows.outputs, 1, row)
+
+    code.when(code.compare("slt", lo, hi), lambda: run(0, pointers))
+    code.finish()
+
+
+def _product(code: Code, products: Products, at: list[V], p: V, q: V) -> None:
+    """One output element."""
+    x, w, *bias, y = at
+    formats, rows, columns = products.formats, products.rows, products.columns
+    size, weight_size = formats[0].bytes, formats[1].bytes
+    corner = code.at(x, code.mul(p, rows.stride * rows.source * size))
+    corner = code.at(corner, code.mul(q, columns.stride * columns.source * size))
+    corner = code.at(corner, -(rows.padding * rows.source + columns.padding * columns.source) * size)
+    column_bounds = _bounds(code, columns, q)
+    start = formats[2].load(code, bias[0], 1) if bias else typed("i32", 0)
+
+    def row(k: V, values: list[V]) -> list[V]:
+        x_row = code.at(corner, code.mul(k, rows.dilation * rows.source * size))
+        w_row = code.at(w, code.mul(k, products.taps[0] * weight_size))
+
+        def column(j: V, values: list[V]) -> list[V]:
+            x_at = code.at(x_row, code.mul(j, columns.dilation * columns.source * size))
+            w_at = code.at(w_row, code.mul(j, products.taps[1] * weight_size))
+
+            def channel(c: V, values: list[V]) -> list[V]:
+                a = formats[0].load(code, code.at(x_at, code.mul(c, products.inner.strides[0] * size)), 1)
+                b = formats[1].load(code, code.at(w_at, code.mul(c, products.inner.strides[1] * weight_size)), 1)
+                return [multiply_add(code, values[0], a, b)]
+
+            return code.loop(0, products.inner.extent, 1, channel, values)
+
+        return code.loop(*column_bounds, 1, column, values)
+
+    total = code.loop(*_bounds(code, rows, p), 1, row, [start])[0]
+    place = code.at(y, code.mul(p, rows.target * formats[-1].bytes))
+    formats[-1].store(code, total, code.at(place, code.mul(q, columns.target * formats[-1].bytes)))
+
+
+PLANS: dict[str, Callable[[Planner, Node], None]] = {"max_pool2d": plan_pool}

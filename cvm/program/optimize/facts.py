@@ -1,0 +1,79 @@
+"""What the passes ask about a verified program: who computes a value, who reads it, and whether it has to stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from cvm import ops
+from cvm.program.model import Constant, Node
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["PERMUTATIONS", "Facts"]
+
+PERMUTATIONS = frozenset({"transpose", "reshape", "flatten", "squeeze", "expand_dims"})
+"""The ops whose result has the elements of the operand, each once, in some order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """A verified program, read backwards as well as forwards."""
+
+    verified: VerifiedProgram
+
+    @cached_property
+    def constants(self) -> Mapping[str, Constant]:
+        """The constants by name."""
+        return {constant.name: constant for constant in self.verified.program.constants}
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The place, among the nodes, of the one that computes a value."""
+        return {value.name: place for place, node in enumerate(self.verified.program.nodes) for value in node.outputs}
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[int, ...]]:
+        """The places of the nodes that read a value, in order, each once."""
+        found: dict[str, list[int]] = {}
+        for place, node in enumerate(self.verified.program.nodes):
+            for name in dict.fromkeys(node.inputs):
+                found.setdefault(name, []).append(place)
+        return {name: tuple(places) for name, places in found.items()}
+
+    @cached_property
+    def public(self) -> frozenset[str]:
+        """The values that are outputs of the program, or what a state begins with or becomes."""
+        program = self.verified.program
+        states = (name for state in program.state for name in (state.initial, state.update))
+        return frozenset({*(output.value for output in program.outputs), *states})
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The values that are public, or hold the codes of a tensor of the document."""
+        tensors = (item.value for item in self.verified.program.provenance.exactness)
+        return self.public | (frozenset(tensors) & self.verified.shapes.keys())
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """The values that stay whether or not a node reads them: public ones, and the tensors of the document.
+
+        Of a tensor that only has the elements of another value in another order, nothing is lost with it.
+        """
+        nodes = self.verified.program.nodes
+        moved = {node.outputs[0].name for node in nodes if node.op in PERMUTATIONS}
+        return self.public | (self.named - moved)
+
+    def node(self, name: str) -> Node | None:
+        """The node that computes a value, if one does."""
+        place = self.places.get(name)
+        return None if place is None else self.verified.program.nodes[place]
+
+    def gas(self, name: str) -> int:
+        """The gas of the node that computes a value."""
+        place = self.places[name]
+        return ops.get(self.verified.program.nodes[place].op).gas(self.verified.calls[place])
+
+    def dies_with(self, name: str, readers: frozenset[int]) -> bool:
+        """Whether nothing needs the value once the nodes at these places no longer read it."""
+        return name in self.places and name not in self.kept and readers.issuperset(self.readers.get(name, ()))

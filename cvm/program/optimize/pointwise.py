@@ -1,0 +1,79 @@
+"""Ops that treat each element by itself, tried on every integer of an interval.
+
+The range rule of such an op is the op where each operand's interval is one number: what it then proves is one number
+too, the result. So a whole table is proven at once, by the rules that the verifier uses, and no kernel is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm import ops
+from cvm.errors import Invalid
+from cvm.ops import Call, Range
+from cvm.ops.ranges import BOUNDS
+from cvm.program.model import AttributeValue
+
+__all__ = ["CODES", "POINTWISE", "Integers", "rows", "tried"]
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+CODES = 2**16
+"""The most integers of an interval that are tried one by one."""
+
+TRIALS = 2**22
+"""The most elements that are tried for one node."""
+
+POINTWISE = frozenset({
+    "abs", "broadcast_add", "broadcast_div", "broadcast_greater", "broadcast_max", "broadcast_mul", "broadcast_sub",
+    "clip", "cvm_clip", "cvm_left_shift", "cvm_lut", "cvm_precision", "cvm_right_shift", "elemwise_add",
+    "elemwise_sub", "negative", "relu", "requantize", "where",
+})  # fmt: skip
+"""Ops whose element at a place depends on the elements of the operands at that place (and on the whole of a table)."""
+
+
+def tried(op: str, attributes: Mapping[str, AttributeValue], operands: Sequence[Integers]) -> Integers | None:
+    """The results of a pointwise op for operands of one shape (parameters broadcast to it; a table is a vector).
+
+    None where the range rule leaves more than one number open, or a rule on ranges is broken.
+    """
+    declaration = ops.get(op)
+    ranges = tuple(map(Range.exactly, operands))
+    try:
+        (found,) = declaration.prove(
+            Call(tuple(array.shape for array in operands), declaration.parse(attributes), ranges)
+        )
+    except Invalid:
+        return None
+    if found.lo is not found.hi and not np.array_equal(found.lo, found.hi):
+        return None
+    return np.asarray(found.lo.astype(np.int64))
+
+
+def rows(
+    lo: int, hi: int, parameters: Sequence[Integers], step: int = 1
+) -> Iterator[tuple[Integers, list[Integers]]] | None:
+    """All integers of [lo, hi], or every ``step``-th and the last, with every combination of parameters that occurs.
+
+    Blocks of (integers, parameters), each of shape (rows, integers) and (rows, 1). None if there are too many.
+    """
+    if hi - lo >= CODES:
+        return None
+    shape = np.broadcast_shapes(*(array.shape for array in parameters))
+    columns = np.stack([np.broadcast_to(array, shape).ravel() for array in parameters], axis=1)
+    kinds = np.unique(columns, axis=0) if len(columns) > 1 else columns
+    codes = np.append(np.arange(lo, hi, step), hi)
+    if len(kinds) * len(codes) > TRIALS:
+        return None
+    return _blocks(codes, kinds)
+
+
+def _blocks(codes: Integers, kinds: Integers) -> Iterator[tuple[Integers, list[Integers]]]:
+    at_once = max(1, BOUNDS // len(codes))
+    for start in range(0, len(kinds), at_once):
+        block: Any = kinds[start : start + at_once]
+        yield np.broadcast_to(codes, (len(block), len(codes))), [block[:, [place]] for place in range(block.shape[1])]

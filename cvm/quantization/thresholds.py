@@ -1,0 +1,127 @@
+"""Where the staircases of many rows with one accumulator take their steps, and what offsets that leaves.
+
+The rows of a tensor (`cvm.quantization.fixed_point`) are many and alike. Here they are columns of 64-bit integers.
+The coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
+
+    alpha = floor(2^F * D / P),    beta = floor(-2^F * R / P)
+
+the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. Where
+both ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Staircase", "Steps", "blocks"]
+
+FRACTION = 30
+"""F."""
+LARGEST = 2**63 - 1
+"""The largest magnitude of a 64-bit sum."""
+BLOCK = 2**20
+"""Steps that are held at once."""
+
+Columns = npt.NDArray[np.int64]
+
+
+class Staircase(Protocol):
+    """A row with one accumulator of positive factor: `cvm.quantization.fixed_point.LinearRow`."""
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """P, alone."""
+
+    @property
+    def constant(self) -> int:
+        """R."""
+
+    @property
+    def denominator(self) -> int:
+        """D."""
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """(lo, hi) of the accumulator, alone."""
+
+    def steps(self) -> range:
+        """The steps that matter."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Steps:
+    """The steps k of some rows and the places T_k at which they are taken, cut to [lo, hi + 1], one row each."""
+
+    k: Columns
+    at: Columns
+    taken: npt.NDArray[np.bool_]
+    """Steps taken at hi or before: at the place they must have been taken."""
+    awaited: npt.NDArray[np.bool_]
+    """Steps taken after lo: before the place they must not have been taken."""
+
+    def offsets(self, m: Sequence[int], shift: Sequence[int]) -> list[tuple[int | None, int | None]] | None:
+        """The least and the greatest exact offset of every row, for its multiplier and shift; None: no bound.
+
+        None altogether where 64 bits may not hold the sums.
+        """
+        largest_k, largest_at = (int(np.abs(items).max(initial=0)) + 1 for items in (self.k, self.at))
+        if (largest_k << max(shift)) + max(map(abs, m)) * largest_at > LARGEST:
+            return None
+        rise = self.k << np.array(shift)[:, None]
+        slope = np.array(m)[:, None]
+        least = np.where(self.taken, rise - slope * self.at, -LARGEST).max(axis=1, initial=-LARGEST)
+        greatest = np.where(self.awaited, rise - slope * (self.at - 1), LARGEST).min(axis=1, initial=LARGEST) - 1
+        lower, upper = np.any(self.taken, axis=1).tolist(), np.any(self.awaited, axis=1).tolist()
+        return [
+            (one if some else None, other if any_ else None)
+            for one, other, some, any_ in zip(least.tolist(), greatest.tolist(), lower, upper, strict=True)
+        ]
+
+
+def blocks(rows: Sequence[Staircase]) -> Iterator[tuple[Sequence[Staircase], Steps | None]]:
+    """The rows in order, some at a time, with their steps; None where 64 bits may not hold the sums."""
+    ranges = [row.steps() for row in rows]
+    start = 0
+    while start < len(rows):
+        stop, longest = start, 0
+        while (stop < len(rows) and max(longest, len(ranges[stop])) * (stop + 1 - start) <= BLOCK) or stop == start:
+            longest = max(longest, len(ranges[stop]))
+            stop += 1
+        yield rows[start:stop], _steps(rows[start:stop], ranges[start:stop], longest)
+        start = stop
+
+
+def _steps(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> Steps | None:
+    alphas = [(row.denominator << FRACTION) // row.factors[0] for row in rows]
+    betas = [(-row.constant << FRACTION) // row.factors[0] for row in rows]
+    for steps, alpha, beta in zip(ranges, alphas, betas, strict=True):
+        if max(abs(steps.start), abs(steps.stop)) * (alpha + 1) + abs(beta) >= LARGEST:
+            return None
+    first, count, alpha_, beta_, lo, hi = (
+        np.array(column, np.int64)[:, None]
+        for column in (
+            [steps.start for steps in ranges],
+            [len(steps) for steps in ranges],
+            alphas,
+            betas,
+            [row.bounds[0][0] for row in rows],
+            [row.bounds[0][1] for row in rows],
+        )
+    )
+    place = np.arange(longest)
+    k = first + place
+    exists = place < count
+    about = k * alpha_ + beta_
+    at = -(-(about + np.minimum(k, 0)) >> FRACTION)
+    open_ = exists & (at != -(-(about + np.maximum(k, 0) + 1) >> FRACTION))
+    for index, step in np.argwhere(open_).tolist():
+        row = rows[index]
+        exact = -((row.constant - int(k[index, step]) * row.denominator) // row.factors[0])
+        at[index, step] = exact
+    at = np.clip(at, lo, hi + 1)
+    return Steps(np.where(exists, k, 0), np.where(exists, at, 0), exists & (at <= hi), exists & (at > lo))
