@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cvm.audit.hashing import tensor_roots
 from cvm.audit.receipt import Claim, Host, Receipt, Run
 from cvm.audit.trace import Trace, trace_of
 from cvm.executors import Capture, Int32Array, RunResult
@@ -61,7 +62,9 @@ def observed_run(
     """The record of a run that was seen; ``traced``: the result holds every tensor."""
     values = result.values
     roots = (
-        _roots(values) if traced else _roots({**feed, **{item.value: values[item.value] for item in program.outputs}})
+        tensor_roots(values)
+        if traced
+        else tensor_roots({**feed, **{item.value: values[item.value] for item in program.outputs}})
     )
     return Run(
         inputs=tuple(roots[item.value.name] for item in program.inputs),
@@ -74,11 +77,7 @@ def observed_run(
 
 def observed_trace(program: Program, result: RunResult) -> Trace:
     """The trace of a run that captured everything."""
-    return trace_of(program, _roots(result.values))
-
-
-def _roots(tensors: Mapping[str, Int32Array]) -> dict[str, bytes]:
-    return {name: tensor_root(tensor) for name, tensor in tensors.items()}
+    return trace_of(program, tensor_roots(result.values))
 
 
 def host_facts(executor: str, time: str = "") -> Host:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 __all__ = [
+    "HASH_BYTES",
     "LEAF_BYTES",
     "Proof",
     "Tree",
