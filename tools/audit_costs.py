@@ -2,8 +2,8 @@
 
     python tools/audit_costs.py PROGRAM [--threads N] [--repeat N]
 
-PROGRAM is a program file or a model. The inputs are the middles of their intervals. "rate" is how fast `hashlib` hashes
-one long message per thread, all threads at once; "share" is the bytes of the trace per second over that. Processor time is
+PROGRAM is a program file or a model. Inputs are the middles of their intervals. "rate" is how fast `hashlib` hashes one
+long message per thread, all threads at once; "share" is the bytes of the trace per second over that. Processor time is
 printed beside the clock's, since on a busy machine only the former says what the code costs.
 """
 

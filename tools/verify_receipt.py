@@ -146,7 +146,8 @@ WORK = {
     "conv2d": lambda n, x, y: prod(y) * prod(x[1][1:]), "dense": lambda n, x, y: prod(y) * x[1][1],
     "max_pool2d": lambda n, x, y: prod(y) * prod(n["attributes"]["pool_size"]),
     "sum": lambda n, x, y: prod(x[0]), "max": lambda n, x, y: prod(x[0]),
-    "non_max_suppression": lambda n, x, y: x[0][0] * x[0][1] ** 2,
+    "non_max_suppression": lambda n, x, y: 32 * x[0][0] * x[0][1] ** 2,
+    "broadcast_div": lambda n, x, y: 8 * prod(y), "cvm_precision": lambda n, x, y: 5 * prod(x[0]),
     "requantize": lambda n, x, y: (len(x) - 2) // 2 * 2 * prod(x[0]),
 }
 """Work by op, from the node, the shapes of its inputs and that of its first output; other ops have none."""

@@ -90,7 +90,7 @@ def test_compile_reports_every_tensor(cvm, files):
             assert -(2 ** (63 - item["accumulator_headroom"])) < lo <= hi < 2 ** (63 - item["accumulator_headroom"])
     text = cvm("compile", MODEL).out
     assert document["digest"] in text
-    assert f"gas     {document['gas']} (provisional)" in text
+    assert f"gas     {document['gas']}" in text
     for name in tensors:
         assert f"\n{name} " in text
     inspected = cvm("inspect", "digits.cvm", "--json").document
