@@ -420,14 +420,18 @@ def test_demo_tells_the_whole_story(cvm):
             "elements": "int",
             "difference": "NoneType",
         },
+        "receipt": {"id": "str", "answer": "str", "level": "str", "runs": "int", "executor": "str"},
         "gas": "int",
         "digest": "str",
         "seconds": {"compile": "float", "run": "float", "check": "float"},
     }
-    assert document["images"] == document["correct"] == 40
+    assert document["images"] == document["correct"] == document["receipt"]["runs"] == 40
+    assert (document["receipt"]["answer"], document["receipt"]["level"]) == ("REPRODUCED", "trace")
+    assert document["receipt"]["executor"] != document["executor"]
     text = cvm("demo").out
     assert "predicted 7, is 7" in text
     assert document["digest"] in text
+    assert document["receipt"]["id"] in text
     assert "AGREE" in text
     assert "##@@" in text
 
