@@ -12,6 +12,7 @@ dropped. A result is taken from the log only while the files still have the byte
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -113,8 +114,9 @@ _order: Order | None = None
 
 
 def _prepare(order: Order) -> None:
-    """Verify the programs once per process."""
+    """Verify the programs once per process; an interruption is the parent's to handle."""
     global _order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _order = order
     for data in order.programs:
         verified = verify_program(decode(data))
