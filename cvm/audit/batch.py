@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, cast, get_args
 from cvm.audit.codec import decode_receipt
 from cvm.audit.verify import LEVELS, Answer, Level, verify
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Malformed
+from cvm.executors import EXECUTORS, Executor, create
 from cvm.limits import DEFAULT
 from cvm.program.codec import decode
 from cvm.program.files import read_bytes
@@ -84,8 +85,13 @@ def verify_all(
     """Verify the receipts at ``paths``, in ``jobs`` processes (None: one per core); results come as they are found.
 
     With ``log``, results that it holds are taken from it and new ones are added. Raises `Malformed` (``audit.log``)
-    for a log that is damaged, and `Invalid` (``audit.log``) for one that answers another question.
+    for a log that is damaged, and `Invalid` for one that answers another question (``audit.log``), where there is
+    nothing to verify (``audit.none``), and for an unknown executor (``executors.unknown``).
     """
+    if not paths:
+        raise Invalid("audit.none", "there are no receipts here (files *.receipt)", Location(str(folder)))
+    if order.executor is not None and order.executor not in EXECUTORS:
+        raise Invalid("executors.unknown", f"there is no executor {order.executor!r}; there are {', '.join(EXECUTORS)}")
     if log is None:
         yield from _verified(folder, paths, order, jobs)
         return
@@ -110,6 +116,8 @@ def verify_all(
 # The work of one process
 
 _programs: dict[str, VerifiedProgram] = {}
+_executors: dict[str, Executor] = {}
+"""By digest; an executor is made when the first receipt of its program comes."""
 _order: Order | None = None
 
 
@@ -159,13 +167,23 @@ def _answer(folder: str, path: str) -> Finished:
             cycles=_order.cycles,
             level=_order.level,
             sample=_order.sample,
-            executor=_order.executor,
+            executor=_executor(verified),
         )
     except CvmError as error:
         return Finished(path, answer, level, _line(str(error)), files)
     except OSError as error:
         return Finished(path, answer, level, _line(f"cannot be read: {error.strerror or error}"), files)
     return Finished(path, verdict.answer, verdict.level, _line(verdict.reason), files)
+
+
+def _executor(verified: VerifiedProgram) -> Executor:
+    from cvm.session import choose_executor
+
+    digest = verified.program.digest
+    if digest not in _executors:
+        assert _order is not None
+        _executors[digest] = create(choose_executor(_order.executor)[0], verified, 1)
+    return _executors[digest]
 
 
 def _inputs(path: Path, verified: VerifiedProgram) -> dict[str, object] | None:

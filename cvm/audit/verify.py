@@ -25,7 +25,7 @@ import numpy.typing as npt
 from cvm.audit.receipt import Receipt, Roots, Run
 from cvm.audit.record import observed_run
 from cvm.errors import CvmError, Invalid, Location, Unsupported
-from cvm.executors import Capture, Int32Array, create, initial_state
+from cvm.executors import Capture, Executor, Int32Array, create, initial_state
 from cvm.inputs import Feed, arrange
 from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
@@ -82,7 +82,7 @@ class _Task:
     samples: Sequence[Sequence[Feed]] | None
     outputs: Arrays | None
     state: Mapping[str, Int32Array]
-    executor: str
+    executor: str | Executor | None
     threads: int | None
     sample: int | None
     traced: bool
@@ -113,7 +113,7 @@ def verify(
     cycles: bool = False,
     level: Level | None = None,
     sample: int | None = None,
-    executor: str | None = None,
+    executor: str | Executor | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Verdict:
@@ -121,11 +121,9 @@ def verify(
 
     ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
     with, if not the initial state. ``level`` is how far to go (None: until all that is claimed is recomputed);
-    ``sample`` lets FORMAL judge so many elements of every tensor instead of all. ``progress`` is told the number of
-    each run that was re-executed. Raises `Invalid` for arrays that no run can have.
+    ``sample`` lets FORMAL judge so many elements of every tensor instead of all. ``executor`` is a name, or an executor
+    that was made for this program. ``progress`` is told the number of each run that was re-executed. Raises `Invalid` for arrays that no run can have.
     """
-    from cvm.session import choose_executor
-
     goal = strongest_level(receipt) if level is None else level
     samples = None if inputs is None else arrange(verified.program, inputs, cycles)[1]
     task = _Task(
@@ -134,7 +132,7 @@ def verify(
         samples=samples,
         outputs=outputs,
         state=_codes_of_state(verified, state),
-        executor=choose_executor(executor)[0],
+        executor=executor,
         threads=threads,
         sample=sample,
         traced=receipt.traced and LEVELS.index(goal) >= LEVELS.index("trace"),
@@ -279,10 +277,18 @@ def _split(
 # Re-execution
 
 
-def _executed(task: _Task, executor: str, traced: bool) -> Iterator[tuple[int, Run, Run]]:
+def _executor(task: _Task) -> Executor:
+    """The executor that was asked for."""
+    from cvm.session import choose_executor
+
+    if task.executor is None or isinstance(task.executor, str):
+        return create(choose_executor(task.executor)[0], task.verified, task.threads)
+    return task.executor
+
+
+def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Run]]:
     """Every run, recomputed: its number, what the receipt says, and what it gave."""
     program = task.verified.program
-    made = create(executor, task.verified, task.threads)
     capture: Capture = "all" if traced else frozenset()
     number = 0
     for feeds in task.given:
@@ -296,7 +302,7 @@ def _executed(task: _Task, executor: str, traced: bool) -> Iterator[tuple[int, R
 
 
 def _outputs(task: _Task, goal: Level) -> None:
-    for number, claimed, found in _executed(task, task.executor, task.traced):
+    for number, claimed, found in _executed(task, _executor(task), task.traced):
         _compare(task, number, claimed, found)
 
 
@@ -333,11 +339,10 @@ def _formal(task: _Task, goal: Level) -> None:
     from cvm.agreement import judge
 
     if task.sample is None:
-        for number, claimed, found in _executed(task, "formal", task.traced):
+        for number, claimed, found in _executed(task, create("formal", task.verified), task.traced):
             _compare(task, number, claimed, found)
         return
-    made = create(task.executor, task.verified, task.threads)
-    agreement = judge(task.verified, made, task.given, task.sample, state=task.state)
+    agreement = judge(task.verified, _executor(task), task.given, task.sample, state=task.state)
     if agreement.difference is not None:
         raise _diverged(agreement.difference.error().message)
 

@@ -18,6 +18,7 @@ from cvm.arrays import npz_bytes
 from cvm.audit import save_receipt
 from cvm.audit.batch import Order, receipts_in, verify_all
 from cvm.errors import CvmError, Invalid, Malformed
+from cvm.executors import EXECUTORS
 from tests.audit.examples import Subject, subject
 
 PROGRAM = subject("negated").verified
@@ -130,6 +131,23 @@ def test_a_log_of_another_question_is_refused(folder, tmp_path):
     for other in others:
         with pytest.raises(Invalid, match="other programs or options"):
             verified(folder, log, other)
+
+
+def test_there_must_be_something_to_verify_and_something_that_can(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for where, order, code in (
+        (tmp_path / "empty", ORDER, "audit.none"),
+        (folder, replace(ORDER, executor="abacus"), "executors.unknown"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            verified(where, None, order)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_executor_finds_the_same_answers(folder, executor):
+    found = verified(folder, None, replace(ORDER, executor=executor), jobs=1)
+    assert {item.path: item.answer for item in found} == EXPECTED
 
 
 def test_what_is_no_log_is_refused(folder, tmp_path):
