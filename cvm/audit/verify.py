@@ -122,7 +122,8 @@ def verify(
     ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
     with, if not the initial state. ``level`` is how far to go (None: until all that is claimed is recomputed);
     ``sample`` lets FORMAL judge so many elements of every tensor instead of all. ``executor`` is a name, or an executor
-    that was made for this program. ``progress`` is told the number of each run that was re-executed. Raises `Invalid` for arrays that no run can have.
+    that was made for this program. ``progress`` is told the number of each run that was re-executed. Raises `Invalid`
+    for arrays that no run can have.
     """
     goal = strongest_level(receipt) if level is None else level
     samples = None if inputs is None else arrange(verified.program, inputs, cycles)[1]
