@@ -114,9 +114,11 @@ def judge(
     samples: Iterable[Sequence[Feed]],
     count: int,
     progress: Progress = lambda _: None,
+    state: Mapping[str, Int32Array] | None = None,
 ) -> Agreement:
     """Let FORMAL compute ``count`` elements of every output of every node from the operands that ``executor`` gave.
 
+    The first sample begins with ``state``, if it is given; every other one with the initial state.
     Which elements is a function of the program's digest, the run and the node alone: SHA-256 says.
     """
     program = verified.program
@@ -124,10 +126,10 @@ def judge(
     tensors = sum(len(node.outputs) for node in program.nodes)
     run = elements = 0
     for feeds in samples:
-        state = initial_state(program)
+        before = initial_state(program) if state is None or run else state
         for feed in feeds:
-            result = executor.run(feed, state, "all")
-            state = result.state
+            result = executor.run(feed, before, "all")
+            before = result.state
             known = {**constants, **result.values}
             for number, node in enumerate(program.nodes):
                 seed = f"{program.digest}/{run}/{number}"

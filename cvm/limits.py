@@ -33,6 +33,8 @@ class Limits:
     """Nodes of a program; operations of a flat document."""
     program_bytes: int = 2**32
     """Bytes of a program file."""
+    receipt_bytes: int = 2**26
+    """Bytes of a receipt or of a trace."""
     name_bytes: int = 1_024
     """UTF-8 bytes of one name."""
     text_bytes: int = 16 * 2**20

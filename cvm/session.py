@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
 from cvm.executors import CONCURRENT, Capture, Executor, Int32Array, RunResult, cores, create, default, initial_state
+from cvm.executors.base import returned
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
-__all__ = ["Result", "Session", "choose_executor"]
+__all__ = ["Result", "Session", "Witness", "choose_executor"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -75,6 +76,27 @@ class Result(Mapping[str, Int32Array]):
         return dequantize(codes, self._quantizers[name])
 
 
+class Witness(Protocol):
+    """Who is shown every single run of a session."""
+
+    @property
+    def capture(self) -> Capture:
+        """The tensors that it wants to see besides the outputs."""
+
+    def look(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> Any:
+        """A note of one run, of its inputs, the state that it began with, and what it left.
+
+        Runs of different samples may be looked at at the same time.
+        """
+
+    def keep(self, notes: Sequence[Any]) -> None:
+        """Take the notes of all runs of a call, in order."""
+
+
+def _both(one: Capture, other: Capture) -> Capture:
+    return "all" if one == "all" or other == "all" else one | other
+
+
 class Session:
     """A program ready to run, with the state that it keeps between runs.
 
@@ -124,7 +146,11 @@ class Session:
         return (f"{self._name}: {self._reason}", *self._executor.explain())
 
     def run(
-        self, inputs: Mapping[str, Any], capture: str | Iterable[str] | None = None, cycles: bool = False
+        self,
+        inputs: Mapping[str, Any],
+        capture: str | Iterable[str] | None = None,
+        cycles: bool = False,
+        witness: Witness | None = None,
     ) -> Result:
         """Run on arrays by the names of the inputs; integers are codes, floats are real numbers (`cvm.inputs`).
 
@@ -132,17 +158,21 @@ class Session:
         codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
         arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
         state that the last one left and leave theirs; with one, every sample begins with the initial state and the
-        session's stays as it is. Raises `Invalid`.
+        session's stays as it is. ``witness`` is shown every single run, with all that it asks for; receipts are made so
+        (`cvm.audit`). Raises `Invalid`.
         """
-        if capture is None and not cycles and self._are_plain(inputs):
+        if capture is None and not cycles and witness is None and self._are_plain(inputs):
             return self._run_plain(inputs)
         layout, samples = arrange(self.program, inputs, cycles)
         wishes, names = self._wished(capture)
         if layout.samples is None:
-            results, self._state = self._sequence(samples[0], self._state, names, self._executor)
+            seen, self._state = self._sequence(samples[0], self._state, names, self._executor, witness)
         else:
-            sequences = self._each(lambda feeds: self._sample(feeds, names), samples)
-            results = [result for sequence in sequences for result in sequence]
+            sequences = self._each(lambda feeds: self._sample(feeds, names, witness), samples)
+            seen = [item for sequence in sequences for item in sequence]
+        if witness is not None:
+            witness.keep([note for _, note in seen])
+        results = [result for result, _ in seen]
         return self._result(results, layout, wishes)
 
     def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
@@ -180,7 +210,7 @@ class Session:
 
         def one(arrays: Mapping[str, Any]) -> Result:
             layout, samples = arrange(self.program, arrays)
-            results = [result for feeds in samples for result in self._sample(feeds, names)]
+            results = [result for feeds in samples for result, _ in self._sample(feeds, names, None)]
             return self._result(results, layout, wishes)
 
         return self._each(one, list(inputs), progress)
@@ -212,10 +242,10 @@ class Session:
             collect(pool.map(share, shares))
         return results
 
-    def _sample(self, feeds: Sequence[Feed], capture: Capture) -> list[RunResult]:
+    def _sample(self, feeds: Sequence[Feed], capture: Capture, witness: Witness | None) -> list[tuple[RunResult, Any]]:
         """The runs of one sample, from the initial state on; other samples may go on at the same time."""
         executor = self._single or self._executor
-        return self._sequence(feeds, initial_state(self.program), capture, executor)[0]
+        return self._sequence(feeds, initial_state(self.program), capture, executor, witness)[0]
 
     def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
         """What is asked for by name, and the values to capture for it."""
@@ -237,14 +267,30 @@ class Session:
         return wishes
 
     def _sequence(
-        self, feeds: Sequence[Feed], state: dict[str, Int32Array], capture: Capture, executor: Executor
-    ) -> tuple[list[RunResult], dict[str, Int32Array]]:
-        """Runs that hand their state on, and the state that the last one leaves."""
-        results = []
+        self,
+        feeds: Sequence[Feed],
+        state: dict[str, Int32Array],
+        capture: Capture,
+        executor: Executor,
+        witness: Witness | None,
+    ) -> tuple[list[tuple[RunResult, Any]], dict[str, Int32Array]]:
+        """Runs that hand their state on, each with the note of the witness, and the state that the last one leaves."""
+        seen: list[tuple[RunResult, Any]] = []
         for feed in feeds:
-            results.append(executor.run(feed, state, capture))
-            state = results[-1].state
-        return results, state
+            if witness is None:
+                result, note = executor.run(feed, state, capture), None
+            else:
+                result = executor.run(feed, state, _both(capture, witness.capture))
+                note = witness.look(feed, state, result)
+                result = self._without(result, capture)
+            seen.append((result, note))
+            state = result.state
+        return seen, state
+
+    def _without(self, result: RunResult, capture: Capture) -> RunResult:
+        """The result without what was captured for a witness only."""
+        kept = returned(self.program, capture)
+        return RunResult({name: result.values[name] for name in result.values if name in kept}, result.state)
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}

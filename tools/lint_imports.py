@@ -35,10 +35,12 @@ RULES = (
     Rule("cvm.lowering", ("cvm.executors",)),
     Rule("cvm.executors", ("cvm.frontends", "cvm.lowering")),
     Rule("cvm.report", ("cvm.cli",)),
+    Rule("cvm.audit", ("cvm.cli", "cvm.frontends", "cvm.lowering")),
 )
 """Who must not know whom."""
 
 CONFINED = {
+    "cryptography": "cvm.audit",
     "jinja2": "cvm.report",
     "lark": "cvm.frontends",
     "llvmlite": "cvm.executors.native",

@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from vector_cases.answers import op_files  # noqa: E402
 from vector_cases.programs import program_files  # noqa: E402
+from vector_cases.receipts import receipt_files  # noqa: E402
 
 from cvm.vectors import VectorFile, encode  # noqa: E402 - after the paths are set
 
@@ -28,9 +29,19 @@ def made() -> dict[str, VectorFile]:
     return {**op_files(), **program_files()}
 
 
+def encoded(files: dict[str, VectorFile]) -> dict[str, bytes]:
+    """The bytes of all files by their path: the vectors, and the receipts that follow from them."""
+    return {path: encode(file) for path, file in files.items()} | receipt_files(files)
+
+
+def vector_paths(folder: Path) -> list[Path]:
+    """The files of a folder that are vectors."""
+    return sorted(path for pattern in ("*.msgpack", "*.receipt") for path in folder.rglob(pattern))
+
+
 def differences(folder: Path, contents: dict[str, bytes]) -> list[str]:
     """What in the folder is not as it would be written."""
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*.msgpack")}
+    present = {path.relative_to(folder).as_posix() for path in vector_paths(folder)}
     found = [f"missing: {path}" for path in contents if path not in present]
     found += [f"unexpected: {path}" for path in sorted(present) if path not in contents]
     return found + [
@@ -42,7 +53,7 @@ def differences(folder: Path, contents: dict[str, bytes]) -> list[str]:
 
 def write(folder: Path, contents: dict[str, bytes]) -> None:
     """Write all files, and remove vector files that are none of them."""
-    for path in folder.rglob("*.msgpack"):
+    for path in vector_paths(folder):
         if path.relative_to(folder).as_posix() not in contents:
             path.unlink()
     for path, data in contents.items():
@@ -61,6 +72,8 @@ def summary(files: dict[str, VectorFile], contents: dict[str, bytes]) -> None:
         counts = Counter(case.verdict for case in file.cases)
         total += counts
         print(f"{path:<42}{len(contents[path]):>9}" + "".join(f"{counts[verdict]:>11}" for verdict in verdicts))
+    receipts = [path for path in contents if path not in files]
+    print(f"{f'receipts/ ({len(receipts)} files)':<42}{sum(len(contents[path]) for path in receipts):>9}")
     size = sum(map(len, contents.values()))
     print(f"{'total':<42}{size:>9}" + "".join(f"{total[verdict]:>11}" for verdict in verdicts))
 
@@ -71,7 +84,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; compare")
     arguments = parser.parse_args()
     files = made()
-    contents = {path: encode(file) for path, file in files.items()}
+    contents = encoded(files)
     if arguments.check:
         found = differences(arguments.out, contents)
         print("\n".join(found) or f"{len(contents)} files are as they would be written")

@@ -49,8 +49,9 @@ def command(
     is one on memory that was bound before, without what Python adds. The first result is timed from the start of the
     process, with an empty cache of compiled code and with a filled one.
     """
+    from cvm.audit.costs import macs
     from cvm.bench.contest import Contestant, compete, require
-    from cvm.cli.models import macs, open_program
+    from cvm.cli.models import open_program
     from cvm.session import choose_executor
 
     if not 0 <= seconds <= _LONGEST:

@@ -115,7 +115,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     say(console)
     say(console, f"{kinds[True]} tensors exact, {kinds[False]} with a proven bound")
     say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
-    say(console, f"gas     {document['gas']} (provisional)")
+    say(console, f"gas     {document['gas']}")
     say(console, f"digest  {document['digest']}")
     if "file" in document:
         say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")

@@ -1,4 +1,4 @@
-"""``cvm demo``: compile, run and check the model that comes with cvm."""
+"""``cvm demo``: compile, run, check and receipt the model that comes with cvm."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ _T = TypeVar("_T")
 
 
 def command(as_json: Json = False) -> int:
-    """Compile a digit classifier, run it on 40 test images, and check two executors against each other.
+    """Compile a digit classifier, run it on 40 test images, check executors against each other, verify a receipt.
 
-    The exit code is 1 if the executors differ on any tensor.
+    The exit code is 1 if the executors differ on any tensor, or if another executor does not reproduce the receipt.
     """
     import cvm
+    from cvm import audit
     from cvm.agreement import compare
     from cvm.arrays import read_npz
     from cvm.demo import IMAGES, MODEL
@@ -45,6 +46,10 @@ def command(as_json: Json = False) -> int:
     session = cvm.Session(verified)
     images, labels = read_npz(IMAGES, "image"), read_npz(IMAGES, "label")
     result = _timed(seconds, "run", lambda: session.run({"image": images}))
+    recorder = audit.Recorder(verified, trace=True)
+    session.run({"image": images}, witness=recorder)
+    receipt = audit.decode_receipt(audit.encode_receipt(recorder.receipt(audit.host_facts(session.executor))))
+    other = "formal" if session.executor == "numpy" else "numpy"
     predictions = result["probs"].argmax(axis=1)
 
     names = list(dict.fromkeys(["formal", "numpy", session.executor]))
@@ -52,6 +57,8 @@ def command(as_json: Json = False) -> int:
     with progress("checking", _CHECKED) as advance:
         made = [create(name, verified) for name in names]
         agreement = _timed(seconds, "check", lambda: compare(verified.program, made, samples, advance))
+    with progress("verifying", len(labels)) as advance:
+        verdict = audit.verify(receipt, verified, {"image": images}, executor=other, progress=advance)
 
     proven = report(verified)
     document = {
@@ -68,11 +75,18 @@ def command(as_json: Json = False) -> int:
         "nodes": proven["nodes"],
         "constant_bytes": proven["constant_bytes"],
         "agreement": agreement_document(names, agreement),
+        "receipt": {
+            "id": receipt.id,
+            "answer": verdict.answer,
+            "level": verdict.level,
+            "runs": len(receipt.claim.runs),
+            "executor": other,
+        },
         "gas": proven["gas"],
         "digest": proven["digest"],
         "seconds": {what: round(taken, 3) for what, taken in seconds.items()},
     }
-    code = 0 if agreement.difference is None else 1
+    code = 0 if agreement.difference is None and verdict.answer == "REPRODUCED" else 1
     return show(document, lambda console: _render(console, document, images), as_json, code)
 
 
@@ -100,8 +114,11 @@ def _render(console: Console, document: dict[str, Any], images: Array) -> None:
     right = f"{document['correct']} of {document['images']} test images right"
     say(console, f"RAN      {right}, on {document['executor']} in {seconds['run']:.2f} s")
     render(console, document["agreement"])
-    say(console, f"GAS      {document['gas']} per image (provisional)")
+    receipt = document["receipt"]
+    say(console, f"GAS      {document['gas']} per image")
     say(console, f"DIGEST   {document['digest']}")
+    say(console, f"RECEIPT  {receipt['id']}")
+    say(console, f"{receipt['answer']} by {receipt['executor']}, at level {receipt['level']}: {receipt['runs']} runs")
 
 
 def _pictures(images: Array) -> list[str]:

@@ -142,7 +142,7 @@ def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Ar
     from cvm.program.files import read_bytes
 
     try:
-        data = read_bytes(path, DEFAULT.archive_bytes, "bytes of a tensor file")
+        data = read_bytes(path, DEFAULT.archive_bytes, "tensor")
         stored = read_tensor(data, bit_order=bit_order)
     except OSError as error:
         raise Invalid("array.unreadable", f"cannot be read: {error.strerror or error}", Location(str(path))) from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.options import BitOrder, Json, Model, NoOptimize
@@ -18,28 +20,37 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "describe"]
 
 
-def command(program: Model, bit_order: BitOrder = "lsb", no_optimize: NoOptimize = False, as_json: Json = False) -> int:
+def command(
+    program: Model,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Show what a run costs instead: gas, multiply-adds, memory, bytes of a trace."),
+    ] = False,
+    bit_order: BitOrder = "lsb",
+    no_optimize: NoOptimize = False,
+    as_json: Json = False,
+) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
     Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
     """
     from cvm.cli.models import open_program
 
-    document = describe(open_program(program, no_optimize, bit_order))
+    verified = open_program(program, no_optimize, bit_order)
+    if cost:
+        priced = price(verified)
+        return show(priced, lambda console: _render_price(console, priced), as_json)
+    document = describe(verified)
     return show(document, lambda console: _render(console, document), as_json)
 
 
 def describe(verified: VerifiedProgram) -> dict[str, Any]:
     """A verified program as a document."""
-    from cvm import ops
-    from cvm.cli.models import macs
+    from cvm.audit.costs import gas, macs
 
     program = verified.program
     counts = macs(verified)
-    nodes = [
-        _node(node, ops.get(node.op).gas(call), count)
-        for node, call, count in zip(program.nodes, verified.calls, counts, strict=True)
-    ]
+    nodes = [_node(*parts) for parts in zip(program.nodes, gas(verified), counts, strict=True)]
     return {
         "digest": program.digest,
         "op_set": program.op_set,
@@ -69,6 +80,41 @@ def describe(verified: VerifiedProgram) -> dict[str, Any]:
             "source_digest": program.provenance.source_digest,
         },
     }
+
+
+def price(verified: VerifiedProgram) -> dict[str, Any]:
+    """What one run of a program costs, as a document: in all, and by op."""
+    from cvm.audit.costs import costs, gas, macs
+
+    program, total = verified.program, costs(verified)
+    by_op: dict[str, dict[str, Any]] = {}
+    for node, paid, count in zip(program.nodes, gas(verified), macs(verified), strict=True):
+        entry = by_op.setdefault(node.op, {"op": node.op, "nodes": 0, "gas": 0, "macs": 0})
+        for what, more in (("nodes", 1), ("gas", paid), ("macs", count)):
+            entry[what] += more
+    return {
+        "digest": program.digest,
+        "gas": total.gas,
+        "macs": total.macs,
+        "constant_bytes": total.constant_bytes,
+        "peak_bytes": total.peak_bytes,
+        "trace_bytes": total.trace_bytes,
+        "ops": sorted(by_op.values(), key=lambda entry: (-entry["gas"], entry["op"])),
+    }
+
+
+def _render_price(console: Console, document: dict[str, Any]) -> None:
+    rows = ((entry["op"], entry["nodes"], entry["gas"], entry["macs"]) for entry in document["ops"])
+    table(console, ("op", "nodes>", "gas>", "macs>"), rows)
+    say(console)
+    say(console, f"gas        {document['gas']} per run")
+    say(console, f"macs       {document['macs']}")
+    say(
+        console,
+        f"memory     {document['peak_bytes']} bytes of tensors at once, {document['constant_bytes']} of constants",
+    )
+    say(console, f"trace      {document['trace_bytes']} bytes to hash, if one is taken")
+    say(console, f"digest     {document['digest']}")
 
 
 def _value(value: Value) -> dict[str, Any]:
@@ -132,7 +178,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     constants = document["constants"]
     say(console, f"{len(document['nodes'])} nodes; {constants['count']} constants of {constants['bytes']} bytes")
     say(console, f"macs    {document['macs']}")
-    say(console, f"gas     {document['gas']} (provisional)")
+    say(console, f"gas     {document['gas']}")
     say(console, f"digest  {document['digest']}")
 
 
@@ -151,6 +197,7 @@ COMMAND = Command(
     command,
     (
         "cvm inspect model.cvm",
+        "cvm inspect model.cvm --cost",
         "cvm inspect model/ --json",
     ),
 )

@@ -95,7 +95,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
         console, f"{len(document['expansions'])} extension ops rewritten: {before['nodes']} nodes, now {after['nodes']}"
     )
     say(console, f"{before['constant_bytes']} bytes of constants, now {after['constant_bytes']}")
-    say(console, f"gas     {before['gas']}, now {after['gas']} (provisional)")
+    say(console, f"gas     {before['gas']}, now {after['gas']}")
     say(console, f"digest  {before['digest']}")
     say(console, f"now     {after['digest']}")
     if "file" in document:

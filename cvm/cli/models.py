@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["is_program", "macs", "open_program"]
+__all__ = ["is_program", "open_program"]
 
 _MAGIC = b"\x93\xabcvm-program"
 
@@ -48,19 +48,3 @@ def _is_program(path: Path) -> bool:
 def is_program(path: Path) -> bool:
     """Whether `open_program` takes a path for a program file, not for a model."""
     return path.suffix == ".cvm" or _is_program(path)
-
-
-def macs(verified: VerifiedProgram) -> list[int]:
-    """Multiplications of elements with weights, node by node: those of conv2d and dense."""
-    counts = []
-    for node, call in zip(verified.program.nodes, verified.calls, strict=True):
-        outputs = 1
-        for extent in node.outputs[0].shape:
-            outputs *= extent
-        terms = 0
-        if node.op in ("conv2d", "dense"):
-            terms = 1
-            for extent in call.shapes[1][1:]:
-                terms *= extent
-        counts.append(outputs * terms)
-    return counts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
+from cvm.cli.failures import Usage
 from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import say, show, table, working, write_file
 
@@ -38,6 +39,18 @@ def command(
         str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
     ] = None,
     cycles: Cycles = False,
+    receipt: Annotated[
+        Path | None,
+        typer.Option("--receipt", metavar="FILE", help="Write a receipt of all runs; see `cvm receipt verify`."),
+    ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option("--trace", help="Let the receipt commit to every tensor of every run, not only to the outputs."),
+    ] = False,
+    time: Annotated[
+        str,
+        typer.Option("--time", metavar="TEXT", help="A time to note in the receipt. Nobody vouches for it."),
+    ] = "",
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
@@ -48,15 +61,19 @@ def command(
     array with a leading batch axis, or N in place of a leading 1, gives outputs stacked alike.
     """
     from cvm.arrays import npz_bytes
+    from cvm.audit import Recorder, encode_receipt, host_facts
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
     from cvm.session import Session
 
+    if receipt is None and (trace or time):
+        raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
         verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
-        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles)
+        recorder = None if receipt is None else Recorder(verified, trace)
+        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles, recorder)
     document = {
         "digest": verified.program.digest,
         "executor": session.executor,
@@ -68,6 +85,10 @@ def command(
         data = npz_bytes({name: result[name] if codes else _real(result, name) for name in result})
         write_file(output, data)
         document["file"] = {"path": str(output), "bytes": len(data)}
+    if receipt is not None and recorder is not None:
+        made = recorder.receipt(host_facts(session.executor, time))
+        write_file(receipt, encode_receipt(made))
+        document["receipt"] = {"path": str(receipt), "id": made.id, "runs": len(made.claim.runs), "traced": trace}
     return show(document, lambda console: _render(console, document), as_json)
 
 
@@ -95,10 +116,13 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     table(console, ("output", "shape", "codes", "root"), rows)
     say(console)
     say(console, f"executor  {document['executor']}")
-    say(console, f"gas       {document['gas']} per run (provisional)")
+    say(console, f"gas       {document['gas']} per run")
     say(console, f"digest    {document['digest']}")
     if "file" in document:
         say(console, f"wrote     {document['file']['path']} ({document['file']['bytes']} bytes)")
+    if "receipt" in document:
+        say(console, f"receipt   {document['receipt']['id']}")
+        say(console, f"wrote     {document['receipt']['path']}")
 
 
 def _codes(nested: Any) -> str:
@@ -116,5 +140,6 @@ COMMAND = Command(
     (
         "cvm run model.cvm -i photo.npy -o result.npz",
         "cvm run model.cvm -i left=a.npy -i right=b.npz:right -o result.npz --codes --capture all",
+        "cvm run model.cvm -i photo.npy -o result.npz --receipt result.receipt --trace",
     ),
 )

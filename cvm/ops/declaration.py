@@ -142,11 +142,14 @@ class Op(ABC):
         """Proven ranges of the outputs of a call that satisfies all constraints; they may exceed int32."""
 
     def work(self, call: Call) -> int:
-        """Elementary steps beyond reading each input and writing each output once (provisional: op-set 1)."""
+        """Elementary steps beyond reading each input and writing each output once, at worst, for any data."""
         return 0
 
     def gas(self, call: Call) -> int:
-        """The metered cost of one execution: elements read, elements written, and work. Depends on shapes alone."""
+        """The metered cost of one execution: 1, elements read, elements written, and work.
+
+        A function of shapes and attributes alone, part of the op-set: it never changes for a version of it.
+        """
         moved = sum(math.prod(shape) for shape in (*call.shapes, *self.shape(call)))
         return 1 + moved + self.work(call)
 

@@ -40,6 +40,8 @@ __all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "value_numbe
 
 FORMAT = "cvm-program"
 VERSION = 1
+FORMAT_NAME = "program"
+"""What error codes begin with."""
 
 _Fields: TypeAlias = Mapping[str, Callable[[], Any]]
 
@@ -69,7 +71,7 @@ def encode(program: Program) -> bytes:
     Raises `Invalid` or `LimitExceeded` for what cannot be written at all: duplicate or undefined names, integers beyond
     64 bits, constants beyond 2^32 - 1 bytes. It does not verify.
     """
-    return pack([FORMAT, VERSION, _program(program, value_numbers(program))])
+    return pack([FORMAT, VERSION, _program(program, value_numbers(program))], FORMAT_NAME)
 
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
@@ -79,7 +81,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     (references to no value, quantisers that are none) and `LimitExceeded`.
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
-    program = _Decoder(Reader(data, "program", limits.nodes)).program()
+    program = _Decoder(Reader(data, FORMAT_NAME, limits.nodes)).program()
     if encode(program) != data:
         raise Malformed("program.canonical", "these are not the canonical bytes of the program that they describe")
     return program

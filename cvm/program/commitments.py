@@ -18,6 +18,7 @@ from cvm.errors import Invalid
 from cvm.program.codec import ValueNumbers, value_numbers
 from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
+from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 
@@ -44,41 +45,6 @@ _BLOCK = 2**18
 """Elements of a constant that are expanded at a time; a multiple of the elements of a leaf."""
 
 
-def _integer(value: int, size: int, signed: bool) -> bytes:
-    try:
-        return value.to_bytes(size, "little", signed=signed)
-    except OverflowError:
-        raise Invalid("program.integer", f"{value} does not fit in {8 * size} bits") from None
-
-
-def _u8(value: int) -> bytes:
-    return _integer(value, 1, signed=False)
-
-
-def _u32(value: int) -> bytes:
-    return _integer(value, 4, signed=False)
-
-
-def _u64(value: int) -> bytes:
-    return _integer(value, 8, signed=False)
-
-
-def _i64(value: int) -> bytes:
-    return _integer(value, 8, signed=True)
-
-
-def _text(value: str) -> bytes:
-    try:
-        encoded = value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Invalid("program.text", f"{value!r} holds a code point that UTF-8 has no form for") from None
-    return _u32(len(encoded)) + encoded
-
-
-def _shape(shape: Shape) -> bytes:
-    return _u8(len(shape)) + b"".join(_u64(extent) for extent in shape)
-
-
 # Tensors
 
 
@@ -101,7 +67,7 @@ class TensorClaim:
 
     def preimage(self) -> bytes:
         """What is hashed."""
-        return b"cvm1:tensor\0" + _u8(_DTYPES[self.dtype]) + _shape(self.shape) + _u64(self.data_bytes) + self.data_root
+        return b"cvm1:tensor\0" + u8(_DTYPES[self.dtype]) + shape(self.shape) + u64(self.data_bytes) + self.data_root
 
     def root(self) -> bytes:
         """The tensor root."""
@@ -150,52 +116,52 @@ def _expanded(constant: Constant) -> Iterator[bytes]:
 
 
 def _value(value: Value) -> bytes:
-    return _text(value.name) + _shape(value.shape) + _i64(value.lo) + _i64(value.hi)
+    return text(value.name) + shape(value.shape) + i64(value.lo) + i64(value.hi)
 
 
 def _quantizer(quantizer: Quantizer | None) -> bytes:
     if quantizer is None:
-        return _u8(0)
+        return u8(0)
     if isinstance(quantizer, LogarithmicQuantizer):
-        return _u8(3) + _i64(quantizer.top) + _u8(quantizer.bits)
+        return u8(3) + i64(quantizer.top) + u8(quantizer.bits)
     if quantizer.rounding not in _ROUNDINGS:
         raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}")
     pairs = zip(quantizer.scale, quantizer.offset, strict=True)
     return b"".join([
-        _u8(1) if quantizer.axis is None else _u8(2) + _u8(quantizer.axis),
-        _u8(_ROUNDINGS[quantizer.rounding]),
-        _i64(quantizer.lo),
-        _i64(quantizer.hi),
-        _u32(len(quantizer.scale)),
-        *(_text(rational_text(scale)) + _text(rational_text(offset)) for scale, offset in pairs),
+        u8(1) if quantizer.axis is None else u8(2) + u8(quantizer.axis),
+        u8(_ROUNDINGS[quantizer.rounding]),
+        i64(quantizer.lo),
+        i64(quantizer.hi),
+        u32(len(quantizer.scale)),
+        *(text(rational_text(scale)) + text(rational_text(offset)) for scale, offset in pairs),
     ])  # fmt: skip
 
 
 def _attribute(value: AttributeValue) -> bytes:
     if isinstance(value, bool):
-        return _u8(0) + _u8(value)
+        return u8(0) + u8(value)
     if isinstance(value, int):
-        return _u8(1) + _i64(value)
+        return u8(1) + i64(value)
     if isinstance(value, str):
-        return _u8(2) + _text(value)
-    return _u8(3) + _u32(len(value)) + b"".join(_i64(item) for item in value)
+        return u8(2) + text(value)
+    return u8(3) + u32(len(value)) + b"".join(i64(item) for item in value)
 
 
 def _attributes(attributes: Mapping[str, AttributeValue]) -> bytes:
-    items = b"".join(_text(key) + _attribute(attributes[key]) for key in sorted(attributes))
-    return _u32(len(attributes)) + items
+    items = b"".join(text(key) + _attribute(attributes[key]) for key in sorted(attributes))
+    return u32(len(attributes)) + items
 
 
 def _constant(constant: Constant) -> bytes:
-    return b"cvm1:constant\0" + _text(constant.name) + constant_claim(constant).root()
+    return b"cvm1:constant\0" + text(constant.name) + constant_claim(constant).root()
 
 
 def _output(output: Output, numbers: ValueNumbers) -> bytes:
-    return b"cvm1:output\0" + _text(output.name) + _u32(numbers[output.value]) + _quantizer(output.quantizer)
+    return b"cvm1:output\0" + text(output.name) + u32(numbers[output.value]) + _quantizer(output.quantizer)
 
 
 def _state(state: State, numbers: ValueNumbers) -> bytes:
-    return b"cvm1:state\0" + _value(state.value) + _u32(numbers[state.initial]) + _u32(numbers[state.update])
+    return b"cvm1:state\0" + _value(state.value) + u32(numbers[state.initial]) + u32(numbers[state.update])
 
 
 def _nodes(program: Program, numbers: ValueNumbers) -> Iterator[bytes]:
@@ -203,12 +169,12 @@ def _nodes(program: Program, numbers: ValueNumbers) -> Iterator[bytes]:
     for node in program.nodes:
         yield b"".join([
             b"cvm1:op\0",
-            _text(node.op),
+            text(node.op),
             _attributes(node.attributes),
-            _u32(len(node.inputs)),
-            *(_u32(numbers[name]) for name in node.inputs),
-            _u32(number),
-            _u32(len(node.outputs)),
+            u32(len(node.inputs)),
+            *(u32(numbers[name]) for name in node.inputs),
+            u32(number),
+            u32(len(node.outputs)),
             *(_value(value) for value in node.outputs),
         ])  # fmt: skip
         number += len(node.outputs)
@@ -252,7 +218,7 @@ def list_root_of_proof(record: bytes, proof: Proof) -> bytes | None:
 
 
 def _list_root(count: int, root: bytes) -> bytes:
-    return sha256(b"cvm1:list\0" + _u64(count) + root).digest()
+    return sha256(b"cvm1:list\0" + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +236,7 @@ class ProgramClaim:
     def preimage(self) -> bytes:
         """What is hashed."""
         roots = self.nodes + self.constants + self.inputs + self.outputs + self.state
-        return b"cvm1:program\0" + _u32(self.op_set) + _text(self.limits) + roots
+        return b"cvm1:program\0" + u32(self.op_set) + text(self.limits) + roots
 
     def digest(self) -> bytes:
         """The program digest."""

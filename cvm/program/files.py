@@ -41,20 +41,22 @@ def write_atomically(path: str | PathLike[str], data: bytes, mode: int = 0o666) 
         raise
 
 
-def read_bytes(path: str | PathLike[str], limit: int, what: str = "bytes of a program") -> bytes:
+def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:
     """The content of a regular file of at most ``limit`` bytes; the size is checked before anything is read.
 
-    Raises `LimitExceeded` (``limit.program_bytes``), `Malformed` (``program.file``) for what is no regular file or
-    changes while it is read, and OSError.
+    Raises `LimitExceeded` (``limit.<format_name>_bytes``), `Malformed` (``<format_name>.file``) for what is no regular
+    file or changes while it is read, and OSError.
     """
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise Malformed("program.file", "this is not a regular file")
-        require("program_bytes", status.st_size, limit, what)
+            raise Malformed(f"{format_name}.file", "this is not a regular file")
+        require(f"{format_name}_bytes", status.st_size, limit, f"bytes of a {format_name}")
         data = file.read(status.st_size + 1)
     if len(data) != status.st_size:
-        raise Malformed("program.file", f"expected {status.st_size} bytes, found {len(data)}: the file is changing")
+        raise Malformed(
+            f"{format_name}.file", f"expected {status.st_size} bytes, found {len(data)}: the file is changing"
+        )
     return data
 
 

@@ -7,11 +7,21 @@ alone does not say how many leaves there are: whoever commits to a root commits 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-__all__ = ["LEAF_BYTES", "Proof", "Tree", "chunks", "root", "root_of_proof", "verify_proof"]
+__all__ = [
+    "HASH_BYTES",
+    "LEAF_BYTES",
+    "Proof",
+    "Tree",
+    "chunks",
+    "root",
+    "root_of_proof",
+    "verify_consistency",
+    "verify_proof",
+]
 
 LEAF_BYTES = 1_024
 """Bytes of a leaf of tensor data; the last leaf of a tensor may be shorter."""
@@ -67,6 +77,33 @@ class Tree:
             place >>= 1
         return Proof(index, self.count, tuple(path))
 
+    def prove_consistency(self, first: int) -> tuple[bytes, ...]:
+        """The proof that the tree over the first ``first`` leaves is one that this tree grew from (RFC 6962, 2.1.2).
+
+        Raises IndexError unless 1 <= first <= count.
+        """
+        if not 1 <= first <= self.count:
+            raise IndexError(f"the first {first} of {self.count} leaves")
+        return tuple(self._consistency(first, 0, self.count, whole=True))
+
+    def _consistency(self, first: int, start: int, end: int, whole: bool) -> list[bytes]:
+        """The proof for the first ``first`` leaves of those from ``start`` to ``end``.
+
+        ``whole``: the verifier has the root of these, since they are all that the older tree had.
+        """
+        if first == end - start:
+            return [] if whole else [self._node(start, end)]
+        split = 1 << (end - start - 1).bit_length() - 1
+        if first <= split:
+            return [*self._consistency(first, start, start + split, whole), self._node(start + split, end)]
+        return [*self._consistency(first - split, start + split, end, whole=False), self._node(start, start + split)]
+
+    def _node(self, start: int, end: int) -> bytes:
+        """The node over the leaves ``start`` to ``end``: a full subtree, or what is left at the right edge."""
+        height = (end - start - 1).bit_length()
+        place = (start >> height) * HASH_BYTES
+        return self.levels[height][place : place + HASH_BYTES]
+
 
 def _parents(level: bytes) -> bytes:
     """The level above ``level``."""
@@ -104,6 +141,32 @@ def root_of_proof(leaf: bytes, proof: Proof) -> bytes | None:
 def verify_proof(root: bytes, leaf: bytes, proof: Proof) -> bool:
     """Whether ``leaf`` stands where ``proof`` says in the tree with that root and ``proof.count`` leaves."""
     return root_of_proof(leaf, proof) == root
+
+
+def verify_consistency(first: int, first_root: bytes, count: int, root: bytes, path: Sequence[bytes]) -> bool:
+    """Whether the tree of ``count`` leaves grew from that of its first ``first`` leaves (RFC 9162, 2.1.4.2)."""
+    if not 1 <= first <= count or any(len(node) != HASH_BYTES for node in path):
+        return False
+    if first == count:
+        return not path and first_root == root
+    nodes = [first_root, *path] if first & (first - 1) == 0 else list(path)
+    if not nodes:
+        return False
+    place, last = first - 1, count - 1
+    while place & 1:
+        place, last = place >> 1, last >> 1
+    old = new = nodes[0]
+    for node in nodes[1:]:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            old, new = _parents(node + old), _parents(node + new)
+            while place and not place & 1:
+                place, last = place >> 1, last >> 1
+        else:
+            new = _parents(new + node)
+        place, last = place >> 1, last >> 1
+    return last == 0 and (old, new) == (first_root, root)
 
 
 def chunks(data: bytes) -> Iterator[bytes]:

@@ -58,30 +58,31 @@ def _kinds() -> tuple[str, ...]:
 _KINDS = _kinds()
 
 
-def _plain(tree: Tree) -> Any:
+def _plain(tree: Tree, format_name: str) -> Any:
     """``tree`` as the packer takes it: keys in order, nothing but the subset's types."""
     if isinstance(tree, Mapping):
-        return {key: _plain(tree[key]) for key in sorted(tree)}
+        return {key: _plain(tree[key], format_name) for key in sorted(tree)}
     if isinstance(tree, list):
-        return [_plain(item) for item in tree]
+        return [_plain(item, format_name) for item in tree]
     if type(tree) in (int, bool, str, bytes):
         return tree
-    raise Invalid("program.type", f"a program holds integers, booleans, strings and bytes, found {tree!r}")
+    message = f"a {format_name} holds integers, booleans, strings and bytes, found {tree!r}"
+    raise Invalid(f"{format_name}.type", message)
 
 
-def pack(tree: Tree) -> bytes:
+def pack(tree: Tree, format_name: str) -> bytes:
     """The canonical bytes of ``tree``.
 
-    Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, and
-    `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
+    Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, with
+    a code that begins with ``format_name``, and `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
     """
-    plain = _plain(tree)
+    plain = _plain(tree, format_name)
     try:
         packed: bytes = msgpack.packb(plain, use_bin_type=True, strict_types=True)
     except OverflowError:
-        raise Invalid("program.integer", "an integer does not fit in 64 bits") from None
+        raise Invalid(f"{format_name}.integer", "an integer does not fit in 64 bits") from None
     except UnicodeEncodeError:
-        raise Invalid("program.text", "a string holds a code point that UTF-8 has no form for") from None
+        raise Invalid(f"{format_name}.text", "a string holds a code point that UTF-8 has no form for") from None
     except ValueError as error:
         raise LimitExceeded("limit.item", f"an item is too long for the format: {error}") from None
     return packed

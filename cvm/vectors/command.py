@@ -98,7 +98,7 @@ class CommandRunner:
         try:
             if self._process is None:
                 self._process = self._started()
-            frame = pack({**request, "id": self._count, "version": PROTOCOL})
+            frame = pack({**request, "id": self._count, "version": PROTOCOL}, "vectors")
             answer = self._worker.submit(_exchange, self._process, frame)
             return _read(answer.result(self._timeout), self._count)
         except FutureTimeout:

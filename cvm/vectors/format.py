@@ -112,7 +112,7 @@ def encode(file: VectorFile) -> bytes:
     }
     if file.op:
         header["op"] = file.op
-    return pack([FORMAT, VERSION, header, [_tree(case) for case in file.cases]])
+    return pack([FORMAT, VERSION, header, [_tree(case) for case in file.cases]], "vectors")
 
 
 def decode(data: bytes) -> VectorFile:

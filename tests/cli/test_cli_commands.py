@@ -90,7 +90,7 @@ def test_compile_reports_every_tensor(cvm, files):
             assert -(2 ** (63 - item["accumulator_headroom"])) < lo <= hi < 2 ** (63 - item["accumulator_headroom"])
     text = cvm("compile", MODEL).out
     assert document["digest"] in text
-    assert f"gas     {document['gas']} (provisional)" in text
+    assert f"gas     {document['gas']}" in text
     for name in tensors:
         assert f"\n{name} " in text
     inspected = cvm("inspect", "digits.cvm", "--json").document
@@ -419,14 +419,18 @@ def test_demo_tells_the_whole_story(cvm):
             "elements": "int",
             "difference": "NoneType",
         },
+        "receipt": {"id": "str", "answer": "str", "level": "str", "runs": "int", "executor": "str"},
         "gas": "int",
         "digest": "str",
         "seconds": {"compile": "float", "run": "float", "check": "float"},
     }
-    assert document["images"] == document["correct"] == 40
+    assert document["images"] == document["correct"] == document["receipt"]["runs"] == 40
+    assert (document["receipt"]["answer"], document["receipt"]["level"]) == ("REPRODUCED", "trace")
+    assert document["receipt"]["executor"] != document["executor"]
     text = cvm("demo").out
     assert "predicted 7, is 7" in text
     assert document["digest"] in text
+    assert document["receipt"]["id"] in text
     assert "AGREE" in text
     assert "##@@" in text
 

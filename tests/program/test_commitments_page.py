@@ -10,7 +10,10 @@ from struct import pack
 import numpy as np
 import pytest
 
-from cvm.program import Input, Program, Value, commitments
+from cvm.audit import Claim, Recorder, Signature, Trace, signatures
+from cvm.audit.record import observed_trace
+from cvm.executors import create, initial_state
+from cvm.program import Input, Program, Value, commitments, verify
 from cvm.program.merkle import Proof, Tree
 from cvm.quantization import LogarithmicQuantizer
 from tests.program.examples import example
@@ -72,6 +75,32 @@ def list_root(*records):
     return H(b"cvm1:list\0" + pack("<Q", len(records)) + merkle(records))
 
 
+def follow_section_8(program: bytes, memory: bytes) -> dict[str, bytes]:
+    x, shifted = pack("<6i", 1, 2, 3, 4, 5, 6), pack("<6i", -2, 0, 2, 4, 6, 8)
+    x_root, shifted_root = (H(tensor_preimage(1, (1, 2, 3), data)) for data in (x, shifted))
+    steps = [b"cvm1:step\0" + pack("<I", number) + listed(shifted_root) for number in range(3)]
+    began = b"cvm1:trace\0" + program + listed(x_root) + listed(memory)
+    trace = H(began + list_root(*steps))
+    run = b"cvm1:run\0" + listed(x_root) + listed(memory) + 2 * listed(shifted_root) + b"\1" + trace
+    gas = (1 + 3 * 6) + (1 + 3 * 6) + (1 + 2 * 6)  # of three ops: 1, and the elements that each reads and writes
+    receipt = b"cvm1:receipt\0" + program + pack("<I", 1) + text("default") + pack("<Q", gas) + list_root(run)
+    return {
+        "x.root": x_root,
+        "memory.root": memory,
+        "shifted.root": shifted_root,
+        "raw.root": shifted_root,
+        "sum.root": shifted_root,
+        **{f"step.{number}": step for number, step in enumerate(steps)},
+        "trace.head.0": H(began + list_root()),
+        "trace.head.2": H(began + list_root(*steps[:2])),
+        "trace.root": trace,
+        "run.0": run,
+        "receipt.preimage": receipt,
+        "receipt.id": H(receipt),
+        "signature.message": b"cvm1:signature\0" + H(receipt),
+    }
+
+
 def follow_the_page() -> dict[str, bytes]:
     count = pack("<300i", *range(300))
     bias = tensor_preimage(1, (1, 2, 3), pack("<6i", -3, -2, -1, 0, 1, 2))
@@ -95,7 +124,10 @@ def follow_the_page() -> dict[str, bytes]:
         "outputs": list_root(y),
         "state": list_root(memory),
     }
-    return {
+    run = follow_section_8(
+        H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())), H(nothing)
+    )
+    return run | {
         "count.leaf.0": H(b"\0" + count[:1024]),
         "count.leaf.1": H(b"\0" + count[1024:]),
         "count.data_root": merkle([count[:1024], count[1024:]]),
@@ -117,6 +149,36 @@ def follow_the_page() -> dict[str, bytes]:
     }
 
 
+def claimed() -> tuple[Claim, Trace]:
+    """The run of section 8, with FORMAL."""
+    verified = verify(example())
+    state = initial_state(verified.program)
+    feed = {"x": np.arange(1, 7, dtype=np.int32).reshape(1, 2, 3)}
+    result = create("formal", verified).run(feed, state, "all")
+    recorder = Recorder(verified, trace=True)
+    recorder.keep([recorder.look(feed, state, result)])
+    return recorder.claim(), observed_trace(verified.program, result)
+
+
+def compute_section_8() -> dict[str, bytes]:
+    claim, trace = claimed()
+    (run,) = claim.runs
+    made = dict(zip(("shifted.root", "raw.root", "sum.root"), (root for (root,) in trace.steps), strict=True))
+    return {
+        "x.root": run.inputs[0],
+        "memory.root": run.before[0],
+        **made,
+        **{f"step.{number}": trace.record(number) for number in range(3)},
+        "trace.head.0": trace.head(0),
+        "trace.head.2": trace.head(2),
+        "trace.root": trace.root,
+        "run.0": run.preimage(),
+        "receipt.preimage": claim.preimage(),
+        "receipt.id": claim.id(),
+        "signature.message": signatures.message(claim),
+    }
+
+
 def compute() -> dict[str, bytes]:
     """The same with cvm."""
     program = example()
@@ -128,7 +190,7 @@ def compute() -> dict[str, bytes]:
     powers = Input(Value("p", (1, 2, 3), -8, 8), LogarithmicQuantizer(-1, 3))
     named = {"input": records.inputs, "constant": records.constants, "state": records.state, "op": records.nodes,
              "output": records.outputs}  # fmt: skip
-    return {
+    return compute_section_8() | {
         "count.leaf.0": tree.levels[0][:32],
         "count.leaf.1": tree.levels[0][32:],
         "count.data_root": tree.root,
@@ -167,6 +229,13 @@ def test_the_proof_on_the_page_opens_an_op_of_the_digest():
     shown = {name: bytes.fromhex(digits) for name, digits in page().items()}
     root = commitments.list_root_of_proof(shown["op.2"], Proof(2, 3, (shown["proof.op.2.0"],)))
     assert root == shown["ops.list_root"]
+
+
+def test_the_signature_on_the_page_is_one_of_its_message():
+    pytest.importorskip("cryptography")
+    words = re.search(r"key +([0-9a-f]{64})\nsignature +([0-9a-f]{64})\n +([0-9a-f]{64})", PAGE.read_text("utf-8"))
+    key, *halves = (bytes.fromhex(word) for word in words.groups())
+    assert signatures.is_genuine(claimed()[0], Signature(key, b"".join(halves)))
 
 
 def test_the_page_names_the_first_bytes_of_a_file():

@@ -1,12 +1,15 @@
-"""Random changes of texts and of bytes."""
+"""Random changes of texts, of bytes and of trees."""
 
 from __future__ import annotations
 
 import random
 import re
 import struct
+from typing import Any
 
-__all__ = ["mutate_bytes", "mutate_text"]
+import msgpack
+
+__all__ = ["changed_tree", "mutate_bytes", "mutate_text", "packed_tree"]
 
 _TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9.eE]*|'[^'\n]*'|\s+|->|[<>=!&|]{1,2}|.", re.DOTALL)
 _WORDS = (
@@ -93,3 +96,43 @@ def mutate_bytes(random_: random.Random, data: bytes, times: int) -> bytes:
             case _:
                 result[at:at] = random_.randbytes(random_.randrange(1, 9))
     return bytes(result)
+
+
+_VALUES = (0, 1, -1, 2, 7, 127, 128, 255, 2**31 - 1, -(2**31), 2**32, 2**63 - 1, -(2**63), "", "x", b"", b"\0", True)
+
+
+def changed_tree(random_: random.Random, tree: Any) -> Any:
+    """A tree with one part of it, on a random way down, changed."""
+    if isinstance(tree, list) and tree and random_.random() < 0.9:
+        at = random_.randrange(len(tree))
+        match random_.randrange(12):
+            case 0:
+                return tree[:at] + tree[at + 1 :]
+            case 1:
+                return [*tree, tree[at]]
+            case 2:
+                return tree[::-1]
+        return [*tree[:at], changed_tree(random_, tree[at]), *tree[at + 1 :]]
+    if isinstance(tree, dict) and tree and random_.random() < 0.9:
+        key = random_.choice(sorted(tree))
+        if random_.random() < 0.1:
+            return {name: item for name, item in tree.items() if name != key}
+        return {**tree, key: changed_tree(random_, tree[key])}
+    if isinstance(tree, int) and not isinstance(tree, bool) and random_.random() < 0.5:
+        return max(-(2**63), min(tree + random_.choice((-1, 1)), 2**63 - 1))
+    if isinstance(tree, bytes) and random_.random() < 0.7:
+        return mutate_bytes(random_, tree, 1)
+    alike = [value for value in _VALUES if type(value) is type(tree)]
+    return random_.choice(alike if alike and random_.random() < 0.9 else _VALUES)
+
+
+def packed_tree(tree: Any) -> bytes:
+    """A tree as canonical msgpack."""
+
+    def ordered(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {name: ordered(item[name]) for name in sorted(item)}
+        return [ordered(child) for child in item] if isinstance(item, list) else item
+
+    packed: bytes = msgpack.packb(ordered(tree), use_bin_type=True)
+    return packed

@@ -1,0 +1,37 @@
+"""Evidence: receipts of runs, commitments to every tensor of a run, and their verification."""
+
+from cvm.audit.codec import (
+    decode_receipt,
+    decode_trace,
+    encode_receipt,
+    encode_trace,
+    load_receipt,
+    save_receipt,
+)
+from cvm.audit.receipt import Claim, Host, Receipt, Run, Signature
+from cvm.audit.record import Recorder, host_facts
+from cvm.audit.signatures import sign
+from cvm.audit.trace import Trace, trace_bytes
+from cvm.audit.verify import LEVELS, Verdict, verify
+
+__all__ = [
+    "LEVELS",
+    "Claim",
+    "Host",
+    "Receipt",
+    "Recorder",
+    "Run",
+    "Signature",
+    "Trace",
+    "Verdict",
+    "decode_receipt",
+    "decode_trace",
+    "encode_receipt",
+    "encode_trace",
+    "host_facts",
+    "load_receipt",
+    "save_receipt",
+    "sign",
+    "trace_bytes",
+    "verify",
+]

@@ -1,0 +1,157 @@
+"""Receipts: what a run claims, in a form that anyone can recompute.
+
+A claim binds a program to roots: those of its inputs, of the state before, of its outputs and of the state after, for
+every run; with the op-set version, the limits profile, the gas of one run and, if wished, the root of the trace. Its
+hash is the receipt's id. What the host says of itself (executor, version, machine, time) stands beside the claim: the
+id does not cover it, nobody vouches for it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
+
+A valid program cannot fail at run time, so a claim has no status: a program that is refused leaves no receipt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from cvm.errors import Invalid
+from cvm.limits import DEFAULT
+from cvm.program.commitments import list_root
+from cvm.program.preimage import listed, text, u8, u32, u64
+
+__all__ = ["HASH_BYTES", "Claim", "Host", "Receipt", "Roots", "Run", "Signature"]
+
+HASH_BYTES = 32
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+Roots = tuple[bytes, ...]
+"""Tensor roots, in the order in which the program declares the tensors."""
+
+
+def _require_roots(what: str, roots: Sequence[bytes]) -> None:
+    for root in roots:
+        if len(root) != HASH_BYTES:
+            raise Invalid("receipt.root", f"{what}: a root has {HASH_BYTES} bytes, found {len(root)}")
+
+
+def _require_text(what: str, value: str) -> None:
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise Invalid("receipt.text", f"{what} holds a code point that UTF-8 has no form for") from None
+    if size > DEFAULT.name_bytes:
+        raise Invalid("receipt.text", f"{what} has {size} bytes; {DEFAULT.name_bytes} are the most")
+
+
+def _require_integer(what: str, value: int, bits: int) -> None:
+    if not 0 <= value < 2**bits:
+        raise Invalid("receipt.integer", f"{what} is {value}, not an unsigned integer of {bits} bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run claims. State stands in the order of the program's state, before the run and after it."""
+
+    inputs: Roots
+    before: Roots
+    outputs: Roots
+    after: Roots
+    trace: bytes | None = None
+    """The root of the trace (`cvm.audit.trace`), if it was taken."""
+
+    def __post_init__(self) -> None:
+        for what in ("inputs", "before", "outputs", "after"):
+            _require_roots(what, getattr(self, what))
+        if self.trace is not None:
+            _require_roots("trace", (self.trace,))
+
+    def preimage(self) -> bytes:
+        """The record of this run: a leaf of the claim's list."""
+        parts = (self.inputs, self.before, self.outputs, self.after)
+        traced = u8(0) if self.trace is None else u8(1) + self.trace
+        return b"cvm1:run\0" + b"".join(map(listed, parts)) + traced
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a receipt claims: these runs of this program."""
+
+    program: bytes
+    """The digest of the program."""
+    op_set: int
+    limits: str
+    """The name of the limits profile."""
+    gas: int
+    """The gas of one run."""
+    runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        _require_roots("program", (self.program,))
+        _require_integer("op_set", self.op_set, 32)
+        _require_integer("gas", self.gas, 63)
+        _require_text("limits", self.limits)
+        if not self.runs:
+            raise Invalid("receipt.runs", "a receipt is that of one run or more")
+
+    def preimage(self) -> bytes:
+        """What is hashed."""
+        runs = list_root([run.preimage() for run in self.runs])
+        return b"cvm1:receipt\0" + self.program + u32(self.op_set) + text(self.limits) + u64(self.gas) + runs
+
+    def id(self) -> bytes:
+        """The identity of the receipt, recomputed from the claim whenever it is asked for."""
+        return sha256(self.preimage()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the host says of itself: outside the claim, not authenticated, of no effect on any verdict."""
+
+    executor: str = ""
+    version: str = ""
+    machine: str = ""
+    time: str = ""
+
+    def __post_init__(self) -> None:
+        for what in ("executor", "version", "machine", "time"):
+            _require_text(what, getattr(self, what))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An Ed25519 signature (RFC 8032) of a claim's id."""
+
+    key: bytes
+    """The public key, 32 bytes."""
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.key) != KEY_BYTES or len(self.signature) != SIGNATURE_BYTES:
+            sizes = f"{len(self.key)} and {len(self.signature)}"
+            message = f"a key has {KEY_BYTES} bytes and a signature {SIGNATURE_BYTES}, found {sizes}"
+            raise Invalid("receipt.signature", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A claim, what the host says of itself, and signatures in ascending order of their keys, one per key."""
+
+    claim: Claim
+    host: Host = field(default_factory=Host)
+    signatures: tuple[Signature, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys = [signature.key for signature in self.signatures]
+        if keys != sorted(set(keys)):
+            raise Invalid("receipt.signature", "signatures stand in ascending order of their keys, one per key")
+
+    @property
+    def id(self) -> str:
+        """The identity of the receipt, in hexadecimal."""
+        return self.claim.id().hex()
+
+    @property
+    def traced(self) -> bool:
+        """Whether a run has a trace root."""
+        return any(run.trace is not None for run in self.claim.runs)

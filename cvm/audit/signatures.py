@@ -1,0 +1,86 @@
+"""Ed25519 signatures (RFC 8032) of receipts: over a tag and the claim's id, never over what the host says of itself.
+
+They need the package `cryptography` (``pip install 'cvm[sign]'``). A signature says who vouches for a claim, not that
+the claim is true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cvm.audit.receipt import Claim, Receipt, Signature
+from cvm.errors import Invalid, Unsupported
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["is_genuine", "message", "public_key", "sign"]
+
+
+def message(claim: Claim) -> bytes:
+    """The bytes that are signed."""
+    return b"cvm1:signature\0" + claim.id()
+
+
+def sign(receipt: Receipt, private_pem: bytes) -> Receipt:
+    """The receipt with a signature by a private key in PEM (PKCS #8, not encrypted); one per key, the newest.
+
+    Raises `Invalid` (``sign.key``) for anything but an Ed25519 key, and `Unsupported` (``sign.package``).
+    """
+    key = _private_key(private_pem)
+    made = Signature(key.public_key().public_bytes_raw(), key.sign(message(receipt.claim)))
+    others = [item for item in receipt.signatures if item.key != made.key]
+    return replace(receipt, signatures=tuple(sorted([*others, made], key=lambda item: item.key)))
+
+
+def is_genuine(claim: Claim, signature: Signature) -> bool:
+    """Whether the holder of the key signed this claim. Raises `Unsupported` (``sign.package``)."""
+    _require_package()
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(signature.key).verify(signature.signature, message(claim))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def public_key(pem: bytes) -> bytes:
+    """The 32 bytes of a public key in PEM. Raises `Invalid` (``sign.key``) and `Unsupported` (``sign.package``)."""
+    _require_package()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Invalid("sign.key", "expected an Ed25519 public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise Invalid("sign.key", "expected an Ed25519 public key, found one of another kind")
+    return bytes(key.public_bytes_raw())
+
+
+def _private_key(pem: bytes) -> Ed25519PrivateKey:
+    _require_package()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Invalid("sign.key", "expected an Ed25519 private key in PEM, not encrypted") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise Invalid("sign.key", "expected an Ed25519 private key, found one of another kind")
+    return key
+
+
+def _require_package() -> None:
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        message = "signatures need the package 'cryptography': pip install 'cvm[sign]'"
+        raise Unsupported("sign.package", message) from None

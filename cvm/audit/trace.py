@@ -1,0 +1,82 @@
+"""Traces: a commitment to every tensor of a run, built for disputes.
+
+A program is SSA, so the state of a run only grows: it is a log of what each op gave. Step k of the log is the record
+of op k, the roots of its outputs; the state after k ops is the head of the tree over the first k records, bound to the
+program, the inputs and the state that the run began with. Two parties who agree on these compare heads to find the
+first op on which they differ, open its record, then the tree of one tensor, down to 1 KiB of it. That a shorter log
+is the beginning of a longer one has a proof as in RFC 6962, section 2.1.2. ``docs/commitments.md`` gives every byte.
+
+A trace depends on nothing but program, inputs and state: not on the executor, its threads, or the time. So nobody
+needs to keep one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from cvm.audit.receipt import HASH_BYTES, Roots
+from cvm.errors import Invalid
+from cvm.program.commitments import list_root
+from cvm.program.model import Program
+from cvm.program.preimage import listed, u32
+
+__all__ = ["Trace", "trace_bytes", "trace_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The roots of all tensors of one run."""
+
+    program: bytes
+    """The digest of the program."""
+    inputs: Roots
+    before: Roots
+    """The state that the run began with."""
+    steps: tuple[Roots, ...]
+    """Of each op, in execution order, the roots of its outputs."""
+
+    def __post_init__(self) -> None:
+        for roots in ((self.program,), self.inputs, self.before, *self.steps):
+            for root in roots:
+                if len(root) != HASH_BYTES:
+                    raise Invalid("trace.root", f"a root has {HASH_BYTES} bytes, found {len(root)}")
+
+    def record(self, number: int) -> bytes:
+        """The record of op ``number``: a leaf of the log."""
+        return b"cvm1:step\0" + u32(number) + listed(self.steps[number])
+
+    def records(self) -> list[bytes]:
+        """The whole log."""
+        return [self.record(number) for number in range(len(self.steps))]
+
+    def head(self, count: int) -> bytes:
+        """The state after ``count`` ops. Raises IndexError for more ops than there are."""
+        if not 0 <= count <= len(self.steps):
+            raise IndexError(f"the state after {count} of {len(self.steps)} ops")
+        log = list_root([self.record(number) for number in range(count)])
+        return sha256(b"cvm1:trace\0" + self.program + listed(self.inputs) + listed(self.before) + log).digest()
+
+    @property
+    def root(self) -> bytes:
+        """The state after all ops: what a receipt commits to."""
+        return self.head(len(self.steps))
+
+
+def trace_of(program: Program, roots: Mapping[str, bytes]) -> Trace:
+    """The trace of a run, from the roots of its inputs, its state and the outputs of all ops, by name."""
+    return Trace(
+        bytes.fromhex(program.digest),
+        tuple(roots[item.value.name] for item in program.inputs),
+        tuple(roots[item.value.name] for item in program.state),
+        tuple(tuple(roots[value.name] for value in node.outputs) for node in program.nodes),
+    )
+
+
+def trace_bytes(program: Program) -> int:
+    """The bytes that a trace of one run hashes: 4 for each element of inputs, state and outputs of ops."""
+    values = [item.value for item in program.inputs] + [item.value for item in program.state]
+    values += [value for node in program.nodes for value in node.outputs]
+    return 4 * sum(math.prod(value.shape) for value in values)

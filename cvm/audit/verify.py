@@ -1,0 +1,357 @@
+"""Verification of receipts: everything is recomputed, no digest that was carried along is believed.
+
+An answer is reached at one of five levels, each of which includes those before it:
+
+``structure``  the program has the digest that the receipt names; op-set, limits profile, gas, number of tensors and
+               signatures are what follows from it
+``roots``      the given inputs (and outputs) have the roots that the receipt names
+``outputs``    outputs and state, recomputed, have the roots that the receipt names
+``trace``      so has every tensor of every run
+``formal``     FORMAL, the reference, gives the same: all of it, or so many elements of every tensor
+
+The answers: REPRODUCED. DIVERGED: the claim is false, what follows from the program and the inputs that it names is
+something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.audit.receipt import Receipt, Roots, Run
+from cvm.audit.record import observed_run
+from cvm.errors import CvmError, Invalid, Location, Unsupported
+from cvm.executors import Capture, Executor, Int32Array, create, initial_state
+from cvm.inputs import Feed, arrange
+from cvm.limits import PROFILES
+from cvm.program.commitments import tensor_root
+from cvm.program.model import OP_SET, Output
+from cvm.quantization import LinearQuantizer
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["LEVELS", "Answer", "Level", "Verdict", "strongest_level", "verify"]
+
+Answer = Literal["REPRODUCED", "DIVERGED", "CANNOT_RECOMPUTE"]
+Level = Literal["structure", "roots", "outputs", "trace", "formal"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer, and the level at which it was reached."""
+
+    answer: Answer
+    level: Level
+    reason: str
+    """Why, or what was compared."""
+    signers: tuple[str, ...] = ()
+    """The public keys, in hexadecimal, whose signatures of the claim are genuine."""
+
+
+class _Finding(Exception):
+    """Ends a verification."""
+
+    def __init__(self, answer: Answer, reason: str) -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.reason = reason
+
+
+def _diverged(reason: str) -> _Finding:
+    return _Finding("DIVERGED", reason)
+
+
+def _cannot(reason: str) -> _Finding:
+    return _Finding("CANNOT_RECOMPUTE", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A receipt and what it is verified with."""
+
+    receipt: Receipt
+    verified: VerifiedProgram
+    samples: Sequence[Sequence[Feed]] | None
+    outputs: Arrays | None
+    state: Mapping[str, Int32Array]
+    executor: str | Executor | None
+    threads: int | None
+    sample: int | None
+    traced: bool
+    """Whether re-executing includes the traces."""
+    progress: Callable[[int], None]
+    signers: list[str] = field(default_factory=list)
+
+    @property
+    def given(self) -> Sequence[Sequence[Feed]]:
+        """The inputs of the runs. Ends the verification if there are none."""
+        if self.samples is None:
+            raise _cannot("no inputs are given")
+        return self.samples
+
+
+def strongest_level(receipt: Receipt) -> Level:
+    """The level at which all that ``receipt`` claims is recomputed."""
+    return "trace" if receipt.traced else "outputs"
+
+
+def verify(
+    receipt: Receipt,
+    verified: VerifiedProgram,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Arrays | None = None,
+    state: Arrays | None = None,
+    cycles: bool = False,
+    level: Level | None = None,
+    sample: int | None = None,
+    executor: str | Executor | None = None,
+    threads: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Verdict:
+    """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
+
+    ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
+    with, if not the initial state. ``level`` is how far to go (None: until all that is claimed is recomputed);
+    ``sample`` lets FORMAL judge so many elements of every tensor instead of all. ``executor`` is a name, or an executor
+    that was made for this program. ``progress`` is told the number of each run that was re-executed. Raises `Invalid`
+    for arrays that no run can have.
+    """
+    goal = strongest_level(receipt) if level is None else level
+    samples = None if inputs is None else arrange(verified.program, inputs, cycles)[1]
+    task = _Task(
+        receipt=receipt,
+        verified=verified,
+        samples=samples,
+        outputs=outputs,
+        state=_codes_of_state(verified, state),
+        executor=executor,
+        threads=threads,
+        sample=sample,
+        traced=receipt.traced and LEVELS.index(goal) >= LEVELS.index("trace"),
+        progress=progress,
+    )
+    for step in LEVELS[: LEVELS.index(goal) + 1]:
+        try:
+            _CHECKS[step](task, goal)
+        except _Finding as finding:
+            return Verdict(finding.answer, step, finding.reason, tuple(task.signers))
+    return Verdict("REPRODUCED", goal, _said(task, goal), tuple(task.signers))
+
+
+def _said(task: _Task, goal: Level) -> str:
+    count = len(task.receipt.claim.runs)
+    runs = f"{count} run{'' if count == 1 else 's'}"
+    if task.receipt.traced and not task.traced:
+        return f"{runs}; the trace was not asked for"
+    return runs
+
+
+def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[str, Int32Array]:
+    """The state that the first run began with. Raises `Invalid` (``state.names``, ``state.type``)."""
+    if state is None:
+        return initial_state(verified.program)
+    names = {item.value.name for item in verified.program.state}
+    if set(state) != names:
+        raise Invalid("state.names", f"expected the state {sorted(names)}, found {sorted(state)}")
+    for name, array in state.items():
+        if array.dtype.kind not in "iu" or (array.size and not -(2**31) < array.min() <= array.max() < 2**31):
+            raise Invalid("state.type", f"expected codes, found dtype {array.dtype}", Location(tensor=name))
+    return {name: array.astype(np.int32) for name, array in state.items()}
+
+
+# Structure
+
+
+def _structure(task: _Task, goal: Level) -> None:
+    claim, program = task.receipt.claim, task.verified.program
+    if claim.op_set != OP_SET:
+        raise _cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
+    if claim.limits not in PROFILES:
+        raise _cannot(f"there is no limits profile {claim.limits!r}")
+    if claim.program.hex() != program.digest:
+        raise _cannot(f"the receipt is of program {claim.program.hex()}, the program at hand is {program.digest}")
+    for what, found, expected in (
+        ("limits profile", claim.limits, program.limits),
+        ("gas", claim.gas, task.verified.gas),
+    ):
+        if found != expected:
+            raise _diverged(f"the {what} is {expected}, the receipt says {found}")
+    for number, run in enumerate(claim.runs):
+        for what, roots, declared in (
+            ("inputs", run.inputs, program.inputs),
+            ("tensors of state before", run.before, program.state),
+            ("outputs", run.outputs, program.outputs),
+            ("tensors of state after", run.after, program.state),
+        ):
+            if len(roots) != len(declared):
+                raise _diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
+    _signatures(task)
+
+
+def _signatures(task: _Task) -> None:
+    from cvm.audit.signatures import is_genuine
+
+    for signature in task.receipt.signatures:
+        try:
+            genuine = is_genuine(task.receipt.claim, signature)
+        except Unsupported as error:
+            raise _cannot(f"the receipt is signed: {error.message}") from None
+        if not genuine:
+            raise _diverged(f"the signature by {signature.key.hex()} is not one of this claim")
+        task.signers.append(signature.key.hex())
+
+
+# Roots of what is given
+
+
+def _roots(task: _Task, goal: Level) -> None:
+    claim, program = task.receipt.claim, task.verified.program
+    runs = [(place, feed) for feeds in task.given for place, feed in enumerate(feeds)]
+    if len(runs) != len(claim.runs):
+        raise _cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
+    began = [task.state, initial_state(program)]
+    for number, ((place, feed), run) in enumerate(zip(runs, claim.runs, strict=True)):
+        for item, root in zip(program.inputs, run.inputs, strict=True):
+            if tensor_root(feed[item.value.name]) != root:
+                raise _cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
+        if place == 0:
+            before = began[min(number, 1)]
+            for kept, root in zip(program.state, run.before, strict=True):
+                if tensor_root(before[kept.value.name]) != root:
+                    raise _cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
+    if task.outputs is not None:
+        _compare_outputs(task, task.outputs)
+
+
+def _compare_outputs(task: _Task, given: Arrays) -> None:
+    claim, program = task.receipt.claim, task.verified.program
+    names = {output.name for output in program.outputs}
+    if not set(given) <= names:
+        raise _cannot(f"there is no output {min(set(given) - names)!r}")
+    for place, output in enumerate(program.outputs):
+        if output.name in given:
+            tensors = _split(output, task.verified.shapes[output.value], given[output.name], len(claim.runs))
+            for number, (tensor, run) in enumerate(zip(tensors, claim.runs, strict=True)):
+                if tensor_root(tensor) != run.outputs[place]:
+                    message = f"run {number}: the given output {output.name!r} is not the one that the receipt names"
+                    raise _diverged(message)
+
+
+def _split(
+    output: Output, shape: tuple[int, ...], array: npt.NDArray[Any], runs: int
+) -> Iterator[npt.NDArray[np.int32]]:
+    """The codes of an output, run by run, from an array that holds those of all runs, as codes or real numbers."""
+    from cvm.quantization.exact import dequantize, quantize
+
+    where = f"the given output {output.name!r}"
+    try:
+        array = array.reshape(runs, *shape)
+    except ValueError:
+        raise _diverged(f"{where} has shape {list(array.shape)}, not {runs} times {list(shape)} elements") from None
+    if array.dtype.kind == "f":
+        if output.quantizer is None:
+            raise _diverged(f"{where} holds real numbers, and its codes stand for none")
+        quantizer = output.quantizer
+        if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
+            quantizer = replace(quantizer, axis=quantizer.axis + 1)
+        try:
+            codes = quantize(array, quantizer, Location(tensor=output.name))
+        except CvmError as error:
+            raise _diverged(f"{where}: {error.message}") from None
+        if not np.array_equal(dequantize(codes, quantizer), array.astype(np.float64)):
+            raise _diverged(f"{where} holds real numbers that no codes stand for")
+        array = codes
+    elif array.dtype.kind not in "iu" or not -(2**31) < int(array.min()) <= int(array.max()) < 2**31:
+        raise _diverged(f"{where} holds what no int32 tensor can")
+    return iter(array.astype(np.int32))
+
+
+# Re-execution
+
+
+def _executor(task: _Task) -> Executor:
+    """The executor that was asked for."""
+    from cvm.session import choose_executor
+
+    if task.executor is None or isinstance(task.executor, str):
+        return create(choose_executor(task.executor)[0], task.verified, task.threads)
+    return task.executor
+
+
+def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Run]]:
+    """Every run, recomputed: its number, what the receipt says, and what it gave."""
+    program = task.verified.program
+    capture: Capture = "all" if traced else frozenset()
+    number = 0
+    for feeds in task.given:
+        state = task.state if number == 0 else initial_state(program)
+        for feed in feeds:
+            result = made.run(feed, state, capture)
+            yield number, task.receipt.claim.runs[number], observed_run(program, feed, state, result, traced)
+            state = result.state
+            number += 1
+            task.progress(number)
+
+
+def _outputs(task: _Task, goal: Level) -> None:
+    for number, claimed, found in _executed(task, _executor(task), task.traced):
+        _compare(task, number, claimed, found)
+
+
+def _compare(task: _Task, number: int, claimed: Run, found: Run) -> None:
+    """Compare a run with what is claimed of it."""
+    program = task.verified.program
+    state = [item.value.name for item in program.state]
+    for what, names, said, seen in (
+        ("state before it", state, claimed.before, found.before),
+        ("input", [item.value.name for item in program.inputs], claimed.inputs, found.inputs),
+        ("output", [item.name for item in program.outputs], claimed.outputs, found.outputs),
+        ("state after it", state, claimed.after, found.after),
+    ):
+        _compare_roots(number, what, names, said, seen)
+    if found.trace is not None and claimed.trace is not None and found.trace != claimed.trace:
+        raise _diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
+
+
+def _compare_roots(number: int, what: str, names: Sequence[str], claimed: Roots, found: Roots) -> None:
+    for name, said, seen in zip(names, claimed, found, strict=True):
+        if said != seen:
+            message = f"run {number}: the {what} {name!r} has root {seen.hex()}, the receipt says {said.hex()}"
+            raise _diverged(message)
+
+
+def _trace(task: _Task, goal: Level) -> None:
+    """That there are traces; they were compared when the runs were re-executed."""
+    for number, run in enumerate(task.receipt.claim.runs):
+        if run.trace is None and (goal == "trace" or task.receipt.traced):
+            raise _cannot(f"the receipt names no trace of run {number}")
+
+
+def _formal(task: _Task, goal: Level) -> None:
+    from cvm.agreement import judge
+
+    if task.sample is None:
+        for number, claimed, found in _executed(task, create("formal", task.verified), task.traced):
+            _compare(task, number, claimed, found)
+        return
+    agreement = judge(task.verified, _executor(task), task.given, task.sample, state=task.state)
+    if agreement.difference is not None:
+        raise _diverged(agreement.difference.error().message)
+
+
+_CHECKS: Mapping[Level, Callable[[_Task, Level], None]] = {
+    "structure": _structure,
+    "roots": _roots,
+    "outputs": _outputs,
+    "trace": _trace,
+    "formal": _formal,
+}

@@ -1,0 +1,213 @@
+"""SHA-256 of many messages of one size, on processors that have instructions for it (x86's SHA extensions).
+
+A message is one byte, the same for all, and a multiple of 64 bytes of data: what the nodes of a Merkle tree over 1 KiB
+leaves are. Python's own `hashlib` is as fast for one long message; for millions of short ones its calls cost more than
+the hashing, and it does not let go of Python's lock for messages of less than 2 KiB, so threads do not help it. Here a
+call hashes all messages, outside the lock, two at a time so that their instructions fill each other's latency.
+
+Source: FIPS 180-4; the order of words in registers is that of the instructions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from cvm.executors.native import cache as store
+from cvm.executors.native.jit import compiled, loaded
+from cvm.executors.native.select import available
+
+__all__ = ["Hasher", "hasher"]
+
+Hasher = Callable[[int, int, int, int, int], None]
+"""``hasher(prefix, data, size, count, digests)``: addresses of ``count`` messages of ``size`` bytes, one behind the
+other, and of 32 bytes for the digest of each; ``size`` is a positive multiple of 64."""
+
+LANES = 3
+ROUNDS = 64
+
+
+def _fraction_of_root(prime: int, power: int) -> int:
+    """The first 32 bits of the fraction of a root of a prime: floor(2^32 * p^(1/power)) mod 2^32."""
+    scaled, low, high = prime << (32 * power), 0, 1 << 40
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if middle**power <= scaled else (low, middle)
+    return low % 2**32
+
+
+PRIMES = [n for n in range(2, 312) if all(n % d for d in range(2, n))]
+K = [_fraction_of_root(prime, 3) for prime in PRIMES[:ROUNDS]]
+A, B, C, D, E, F, G, H = (_fraction_of_root(prime, 2) for prime in PRIMES[:8])
+
+_WORDS = "<4 x i32>"
+_BYTES = "<16 x i8>"
+_SWAPPED = [place // 4 * 4 + 3 - place % 4 for place in range(16)]
+
+
+class _Text:
+    """IR, line by line."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._count = 0
+
+    def __call__(self, expression: str) -> str:
+        """A new value."""
+        self._count += 1
+        self.lines.append(f"  %v{self._count} = {expression}")
+        return f"%v{self._count}"
+
+    def shuffled(self, kind: str, one: str, other: str, places: list[int]) -> str:
+        """A vector of elements of two."""
+        mask = ", ".join(f"i32 {place}" for place in places)
+        return self(f"shufflevector {kind} {one}, {kind} {other}, <{len(places)} x i32> <{mask}>")
+
+    def words(self, data: str) -> str:
+        """Sixteen bytes as four words, whose first byte is the highest."""
+        return self(f"bitcast {_BYTES} {self.shuffled(_BYTES, data, data, _SWAPPED)} to {_WORDS}")
+
+    def at(self, pointer: str, offset: str | int) -> str:
+        """Sixteen bytes, at any address."""
+        address = self(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+        return self(f"load {_BYTES}, ptr {address}, align 1")
+
+
+def _vector(*words: int) -> str:
+    return "<" + ", ".join(f"i32 {word}" for word in words) + ">"
+
+
+State = list[tuple[str, str]]
+"""Of each lane, the registers (F, E, B, A) and (H, G, D, C)."""
+
+
+def _compressed(text: _Text, state: State, blocks: list[list[str]]) -> State:
+    """The state after one block in every lane, each four vectors of words."""
+    now = list(state)
+    words = [list(block) for block in blocks]
+    for group in range(ROUNDS // 4):
+        constants = _vector(*K[4 * group : 4 * group + 4])
+        for lane in range(LANES):
+            w = words[lane]
+            if group >= 4:
+                mixed = text(f"call {_WORDS} @llvm.x86.sha256msg1({_WORDS} {w[-4]}, {_WORDS} {w[-3]})")
+                between = text.shuffled(_WORDS, w[-2], w[-1], [1, 2, 3, 4])
+                added = text(f"add {_WORDS} {mixed}, {between}")
+                w.append(text(f"call {_WORDS} @llvm.x86.sha256msg2({_WORDS} {added}, {_WORDS} {w[-1]})"))
+            keyed = text(f"add {_WORDS} {w[group]}, {constants}")
+            febA, hgdC = now[lane]
+            hgdC = _two_rounds(text, hgdC, febA, keyed)
+            febA = _two_rounds(text, febA, hgdC, text.shuffled(_WORDS, keyed, keyed, [2, 3, 2, 3]))
+            now[lane] = (febA, hgdC)
+    return [
+        (text(f"add {_WORDS} {one[0]}, {other[0]}"), text(f"add {_WORDS} {one[1]}, {other[1]}"))
+        for one, other in zip(state, now, strict=True)
+    ]
+
+
+def _two_rounds(text: _Text, one: str, other: str, keyed: str) -> str:
+    return text(f"call {_WORDS} @llvm.x86.sha256rnds2({_WORDS} {one}, {_WORDS} {other}, {_WORDS} {keyed})")
+
+
+def _module() -> str:
+    """The function ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)``."""
+    text = _Text()
+    lanes = range(LANES)
+    put = text.lines.append
+    put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) {")
+    put(f"entry:\n  %stride = mul i64 %size, {LANES}\n  %end = add i64 %count, -1\n  %some = icmp sgt i64 %count, 0")
+    put(f"  %p0 = insertelement {_BYTES} undef, i8 %prefix, i64 0\n  br i1 %some, label %pair, label %done")
+    put("pair:\n  %i = phi i64 [ 0, %entry ], [ %next, %final ]")
+    places = ["%i"] + [
+        text(f"call i64 @llvm.smin.i64(i64 {text(f'add i64 %i, {lane}')}, i64 %end)") for lane in lanes[1:]
+    ]
+    messages = [text(f"getelementptr i8, ptr %data, i64 {text(f'mul i64 {place}, %size')}") for place in places]
+    first = []
+    for message in messages:
+        head = text.shuffled(_BYTES, text.at(message, 0), "%p0", [16, *range(15)])
+        first.append([text.words(head), *(text.words(text.at(message, place)) for place in (15, 31, 47))])
+    begin = [(_vector(F, E, B, A), _vector(H, G, D, C))] * LANES
+    state = _compressed(text, begin, first)
+    put("  br label %more")
+    put("more:\n  %at = phi i64 [ 63, %pair ], [ %on, %body ]")
+    kept = [(f"%x{lane}", f"%y{lane}") for lane in lanes]
+    for lane in lanes:
+        put(f"  %x{lane} = phi {_WORDS} [ {state[lane][0]}, %pair ], [ %x{lane}n, %body ]")
+        put(f"  %y{lane} = phi {_WORDS} [ {state[lane][1]}, %pair ], [ %y{lane}n, %body ]")
+    put("  %on = add i64 %at, 64\n  %left = icmp slt i64 %on, %size\n  br i1 %left, label %body, label %final")
+    put("body:")
+    blocks = []
+    for message in messages:
+        start = text(f"getelementptr i8, ptr {message}, i64 %at")
+        ahead = text(f"getelementptr i8, ptr {start}, i64 %stride")
+        put(f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
+        blocks.append([text.words(text.at(start, place)) for place in (0, 16, 32, 48)])
+    for lane, (x, y) in enumerate(_compressed(text, kept, blocks)):
+        put(f"  %x{lane}n = add {_WORDS} {x}, zeroinitializer\n  %y{lane}n = add {_WORDS} {y}, zeroinitializer")
+    put("  br label %more")
+    put("final:")
+    # The last block: one byte of data, the bit that ends it, zeros, and the length in bits.
+    put("  %bytes = add i64 %size, 1\n  %last = add i64 %size, -1\n  %bits = shl i64 %bytes, 3")
+    bits = text("trunc i64 %bits to i32")
+    blocks = []
+    for message in messages:
+        last = text(f"getelementptr i8, ptr {message}, i64 %last")
+        byte = text(f"load i8, ptr {last}")
+        byte = text(f"zext i8 {byte} to i32")
+        byte = text(f"shl i32 {byte}, 24")
+        word = text(f"or i32 {byte}, {0x80 << 16}")
+        head = text(f"insertelement {_WORDS} zeroinitializer, i32 {word}, i64 0")
+        tail = text(f"insertelement {_WORDS} zeroinitializer, i32 {bits}, i64 3")
+        blocks.append([head, "zeroinitializer", "zeroinitializer", tail])
+    for place, (x, y) in zip(places, _compressed(text, kept, blocks), strict=True):
+        digest = text(f"getelementptr i8, ptr %digests, i64 {text(f'shl i64 {place}, 5')}")
+        for offset, taken in ((0, [3, 2, 7, 6]), (16, [1, 0, 5, 4])):
+            words = text(f"bitcast {_WORDS} {text.shuffled(_WORDS, x, y, taken)} to {_BYTES}")
+            target = text(f"getelementptr i8, ptr {digest}, i64 {offset}")
+            put(f"  store {_BYTES} {text.shuffled(_BYTES, words, words, _SWAPPED)}, ptr {target}, align 1")
+    put(f"  %next = add i64 %i, {LANES}\n  %again = icmp slt i64 %next, %count")
+    put("  br i1 %again, label %pair, label %done\ndone:\n  ret void\n}")
+    put(f"declare {_WORDS} @llvm.x86.sha256rnds2({_WORDS}, {_WORDS}, {_WORDS})")
+    put(f"declare {_WORDS} @llvm.x86.sha256msg1({_WORDS}, {_WORDS})")
+    put(f"declare {_WORDS} @llvm.x86.sha256msg2({_WORDS}, {_WORDS})")
+    put("declare i64 @llvm.smin.i64(i64, i64)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    return "\n".join(text.lines) + "\n"
+
+
+@cache
+def hasher() -> Hasher | None:
+    """The hasher of this processor, if it has one and that agrees with `hashlib`."""
+    if not llvm.get_host_cpu_features().get("sha", False) or not available():
+        return None
+    machine, text = available()[0], _module()
+    name = store.key(machine, ("sha256", text))
+    code = store.read(name)
+    if code is None:
+        code = compiled(text, machine)
+        store.write(name, code)
+    library = loaded(code, machine)
+    types = (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    function = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
+
+    def run(prefix: int, data: int, size: int, count: int, digests: int, library: object = library) -> None:
+        function(prefix, data, size, count, digests)
+
+    return run if _agrees(run) else None
+
+
+def _agrees(run: Hasher) -> bool:
+    """Whether a hasher gives what `hashlib` gives, for odd and even counts of messages of several sizes."""
+    for size in (64, 128, 1024):
+        for count in (1, 2, 5):
+            data = bytes((k * k + k // 7) % 256 for k in range(size * count))
+            source = ctypes.create_string_buffer(data, len(data))
+            digests = ctypes.create_string_buffer(32 * count)
+            run(count, ctypes.addressof(source), size, count, ctypes.addressof(digests))
+            messages = (bytes([count]) + data[size * k : size * (k + 1)] for k in range(count))
+            if digests.raw != b"".join(hashlib.sha256(message).digest() for message in messages):
+                return False
+    return True

@@ -1,0 +1,186 @@
+"""Folders of receipts: every answer found, none twice, and none believed from a log that is not whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cvm.arrays import npz_bytes
+from cvm.audit import save_receipt
+from cvm.audit.batch import Order, receipts_in, verify_all
+from cvm.errors import CvmError, Invalid, Malformed
+from cvm.executors import EXECUTORS
+from tests.audit.examples import Subject, subject
+
+PROGRAM = subject("negated").verified
+ORDER = Order((PROGRAM.program.to_bytes(),))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twelve receipts of which eight are true."""
+    root = tmp_path / "receipts"
+    (root / "inner").mkdir(parents=True)
+    for number in range(12):
+        image = np.full((1, 2, 3), number)
+        receipt = Subject(PROGRAM, {"image": image}).receipt(trace=number % 2 == 0)
+        if number == 3:
+            (run,) = receipt.claim.runs
+            false = replace(run, outputs=run.outputs[::-1])
+            receipt = replace(receipt, claim=replace(receipt.claim, runs=(false,)))
+        if number == 5:
+            receipt = subject("pair").receipt()
+        path = root / ("inner" if number > 8 else "") / f"{number:02}.receipt"
+        save_receipt(path, receipt)
+        if number != 7:
+            path.with_suffix(".npz").write_bytes(npz_bytes({"image": image}))
+    (root / "04.receipt").write_bytes(b"no receipt")
+    return root
+
+
+FALSE = {"03.receipt": "DIVERGED", "04.receipt": "CANNOT_RECOMPUTE", "05.receipt": "CANNOT_RECOMPUTE"}
+EXPECTED = {
+    **{f"{number:02}.receipt": "REPRODUCED" for number in range(9)},
+    **{f"inner/{number:02}.receipt": "REPRODUCED" for number in range(9, 12)},
+    **FALSE,
+    "07.receipt": "CANNOT_RECOMPUTE",
+}
+
+
+def verified(folder: Path, log: Path | None = None, order: Order = ORDER, jobs: int = 2):
+    return list(verify_all(folder, receipts_in(folder), order, log, jobs))
+
+
+def test_every_receipt_has_its_answer_and_a_second_look_needs_no_work(folder, tmp_path):
+    log = tmp_path / "log"
+    found = verified(folder, log)
+    assert {item.path: item.answer for item in found} == EXPECTED
+    assert not any(item.resumed for item in found)
+    again = verified(folder, log)
+    assert all(item.resumed for item in again)
+    assert sorted((item.path, item.answer, item.level, item.reason) for item in again) == sorted(
+        (item.path, item.answer, item.level, item.reason) for item in found
+    )
+
+
+def test_a_file_that_changed_is_verified_again(folder, tmp_path):
+    log = tmp_path / "log"
+    verified(folder, log, jobs=1)
+    (folder / "00.npz").write_bytes(npz_bytes({"image": np.full((1, 2, 3), 9)}))
+    (folder / "01.receipt").write_bytes((folder / "03.receipt").read_bytes())
+    (folder / "02.npz").unlink()
+    again = {item.path: item for item in verified(folder, log, jobs=1)}
+    assert {path for path, item in again.items() if not item.resumed} == {"00.receipt", "01.receipt", "02.receipt"}
+    assert all(again[path].answer == "CANNOT_RECOMPUTE" for path in ("00.receipt", "01.receipt", "02.receipt"))
+
+
+def test_a_torn_line_is_dropped_and_the_log_goes_on(folder, tmp_path):
+    log = tmp_path / "log"
+    verified(folder, log, jobs=1)
+    whole = log.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:5]) + lines[5][:50])
+    again = verified(folder, log, jobs=1)
+    assert sum(item.resumed for item in again) == 4
+    assert {item.path: item.answer for item in again} == EXPECTED
+    assert sum(item.resumed for item in verified(folder, log, jobs=1)) == 12
+
+
+def test_a_log_that_was_edited_is_refused(folder, tmp_path):
+    log = tmp_path / "log"
+    verified(folder, log, jobs=1)
+    whole = log.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    edits = [
+        whole.replace(b"DIVERGED", b"REPRODUCED"),
+        whole.replace(b"CANNOT_RECOMPUTE\tstructure", b"REPRODUCED\tstructure"),
+        whole.replace(b"03.receipt", b"02.receipt"),
+        b"".join(lines[:3] + lines[4:]),
+        b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]),
+        b"".join(lines[1:]),
+        whole + whole,
+        b"\n" + whole,
+        b"\xff\n",
+    ]
+    for edited in edits:
+        assert edited != whole
+        log.write_bytes(edited)
+        with pytest.raises((Malformed, Invalid)) as caught:
+            verified(folder, log)
+        assert caught.value.code == "audit.log"
+
+
+def test_a_log_of_another_question_is_refused(folder, tmp_path):
+    log = tmp_path / "log"
+    verified(folder, log, jobs=1)
+    others = [
+        replace(ORDER, level="structure"),
+        replace(ORDER, executor="formal"),
+        replace(ORDER, level="formal", sample=1),
+        replace(ORDER, programs=(*ORDER.programs, subject("pair").verified.program.to_bytes())),
+    ]
+    for other in others:
+        with pytest.raises(Invalid, match="other programs or options"):
+            verified(folder, log, other)
+
+
+def test_there_must_be_something_to_verify_and_something_that_can(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for where, order, code in (
+        (tmp_path / "empty", ORDER, "audit.none"),
+        (folder, replace(ORDER, executor="abacus"), "executors.unknown"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            verified(where, None, order)
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_executor_finds_the_same_answers(folder, executor):
+    found = verified(folder, None, replace(ORDER, executor=executor), jobs=1)
+    assert {item.path: item.answer for item in found} == EXPECTED
+
+
+def test_what_is_no_log_is_refused(folder, tmp_path):
+    with pytest.raises(CvmError):
+        verified(folder, tmp_path)
+    with pytest.raises(Invalid):
+        verified(folder, tmp_path / "nowhere" / "log")
+
+
+def test_a_killed_verification_goes_on_where_it_was(folder, tmp_path):
+    for number in range(20, 60):
+        for suffix in ("receipt", "npz"):
+            (folder / f"{number}.{suffix}").write_bytes((folder / f"06.{suffix}").read_bytes())
+    PROGRAM.program.save(tmp_path / "m.cvm")
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "cvm", "receipt", "verify", folder, "--program", tmp_path / "m.cvm"]
+    command += ["--resume", log, "--jobs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [*map(str, command)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        if log.exists() and log.read_bytes().count(b"\n") > 3:
+            break
+        time.sleep(0.005)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)  # of the session that was just started, with its workers
+    process.wait()
+    known = log.read_bytes().count(b"\n") - 1
+    assert known >= 3
+    counts = Counter((item.resumed, item.answer) for item in verified(folder, log, jobs=1))
+    assert sum(count for (resumed, _), count in counts.items() if resumed) == known
+    assert counts.total() == 52
+    assert counts[True, "REPRODUCED"] + counts[False, "REPRODUCED"] == 48

@@ -1,0 +1,181 @@
+"""``cvm run --receipt`` and ``cvm receipt``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cvm.audit import load_receipt
+from cvm.program import load
+from cvm.session import choose_executor
+
+
+@pytest.fixture
+def receipt(cvm, files):
+    """A receipt of negated.cvm with the codes of codes.npy, and its outputs."""
+    outcome = cvm(
+        "run", "negated.cvm", "-i", "codes.npy", "-o", "out.npz", "--receipt", "r.receipt", "--trace", "--json"
+    )
+    assert outcome.code == 0
+    return outcome.document["receipt"]
+
+
+VERIFY = ("receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy")
+
+
+def test_run_writes_a_receipt_and_says_its_id(cvm, receipt):
+    found = load_receipt("r.receipt")
+    assert receipt == {"path": "r.receipt", "id": found.id, "runs": 2, "traced": True}
+    assert found.claim.program.hex() == load("negated.cvm").digest
+    assert found.host.executor == choose_executor()[0]
+    assert found.host.time == ""
+    plain = cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "p.receipt", "--time", "noon")
+    assert f"receipt   {load_receipt('p.receipt').id}\n" in plain.out
+    assert load_receipt("p.receipt").host.time == "noon"
+    assert not load_receipt("p.receipt").traced
+
+
+def test_a_trace_needs_a_receipt(cvm, files):
+    for option in (["--trace"], ["--time", "now"]):
+        outcome = cvm("run", "negated.cvm", "-i", "codes.npy", *option)
+        assert outcome.code == 2
+        assert "--receipt FILE" in outcome.err
+
+
+def test_a_receipt_that_cannot_be_written(cvm, files):
+    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "no/r.receipt")
+    assert outcome.code == 3
+    assert "output.unwritable" in outcome.err
+
+
+@pytest.mark.parametrize("level", ["structure", "roots", "outputs", "trace", "formal"])
+def test_verify_reproduces_at_every_level(cvm, receipt, level):
+    outcome = cvm(*VERIFY, "--level", level, "--outputs", "out.npz", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    assert (document["answer"], document["level"]) == ("REPRODUCED", level)
+    assert document["receipt"] == receipt["id"]
+    assert document["signers"] == []
+
+
+def test_verify_for_people(cvm, receipt):
+    outcome = cvm(*VERIFY, "--level", "formal", "--sample", "3")
+    assert outcome.code == 0
+    assert outcome.out.startswith("REPRODUCED at level formal: 2 runs\n")
+
+
+def test_a_false_receipt_has_exit_code_1(cvm, receipt):
+    data = np.load("out.npz")
+    np.savez("wrong.npz", y=data["y"][::-1])
+    outcome = cvm(*VERIFY, "--outputs", "wrong.npz", "--json")
+    assert (outcome.code, outcome.document["answer"], outcome.document["level"]) == (1, "DIVERGED", "roots")
+
+
+def test_what_is_missing_has_exit_code_5(cvm, receipt):
+    outcome = cvm("receipt", "verify", "r.receipt", "--program", "negated.cvm", "--json")
+    assert (outcome.code, outcome.document["answer"], outcome.document["level"]) == (5, "CANNOT_RECOMPUTE", "roots")
+    np.save("zeros.npy", np.zeros((1, 3, 2), int))
+    outcome = cvm("receipt", "verify", "r.receipt", "--program", "channels.cvm", "-i", "zeros.npy", "--json")
+    assert (outcome.code, outcome.document["level"]) == (5, "structure")
+
+
+def test_a_stateful_receipt_with_cycles(cvm, files):
+    arguments = ("-i", "steps.npy", "--cycles")
+    assert cvm("run", "counter.cvm", *arguments, "--receipt", "c.receipt", "--trace").code == 0
+    assert cvm("receipt", "verify", "c.receipt", "--program", "counter.cvm", *arguments).code == 0
+    np.savez("state.npz", memory=np.array([[1, 2]]))
+    outcome = cvm("receipt", "verify", "c.receipt", "--program", "counter.cvm", *arguments, "--state", "state.npz")
+    assert outcome.code == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((*VERIFY, "--level", "all"), 2),
+        ((*VERIFY, "--sample", "3"), 2),
+        ((*VERIFY, "--program", "pair.cvm"), 2),
+        ((*VERIFY, "--resume", "log"), 2),
+        ((*VERIFY, "--jobs", "2"), 2),
+        (("receipt", "verify", ".", "--program", "negated.cvm", "-i", "codes.npy"), 2),
+        (("receipt", "show", "nothing.receipt"), 3),
+        (("receipt", "show", "text.txt"), 3),
+        (("receipt", "show", "."), 3),
+        (("receipt", "show", "negated.cvm"), 3),
+        (("receipt", "verify", "text.txt", "--program", "negated.cvm"), 3),
+        (("receipt", "diff", "r.receipt", "codes.npy"), 3),
+    ],
+)
+def test_mistakes_are_said(cvm, receipt, arguments, code):
+    outcome = cvm(*arguments)
+    assert outcome.code == code
+    assert outcome.err.startswith("cvm: ")
+
+
+def test_show_tells_the_claim_from_what_the_host_said(cvm, receipt):
+    outcome = cvm("receipt", "show", "r.receipt", "--json")
+    document = outcome.document
+    assert document["id"] == receipt["id"]
+    assert set(document["claim"]) == {"program", "op_set", "limits", "gas", "runs"}
+    assert set(document["not_authenticated"]) == {"executor", "version", "machine", "time"}
+    people = cvm("receipt", "show", "r.receipt").out
+    assert people.startswith(f"receipt   {receipt['id']}\n")
+    assert f"the host said (not authenticated): {choose_executor()[0]}, cvm " in people
+
+
+def test_diff_names_the_fields(cvm, receipt):
+    np.save("more.npy", np.load("codes.npy") + (np.arange(12) == 7).reshape(2, 2, 3))
+    cvm("run", "negated.cvm", "-i", "more.npy", "--receipt", "b.receipt", "--trace")
+    outcome = cvm("receipt", "diff", "r.receipt", "b.receipt", "--json")
+    assert outcome.code == 1
+    fields = [item["field"] for item in outcome.document["differences"]]
+    assert fields == ["runs[1].inputs[0]", "runs[1].outputs[0]", "runs[1].outputs[1]", "runs[1].trace"]
+    assert cvm("receipt", "diff", "r.receipt", "b.receipt").out.startswith("DIFFER   ")
+    np.save("one.npy", np.load("codes.npy")[0:1])
+    cvm("run", "negated.cvm", "-i", "one.npy", "--receipt", "c.receipt", "--trace")
+    outcome = cvm("receipt", "diff", "r.receipt", "c.receipt", "--json")
+    assert outcome.document["differences"] == [{"field": "runs", "first": "2 items", "second": "1 items"}]
+    same = cvm("receipt", "diff", "r.receipt", "r.receipt")
+    assert (same.code, same.out) == (0, f"EQUAL    {receipt['id']}\n")
+
+
+def test_sign_and_verify_say_who(cvm, receipt):
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    with open("key.pem", "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    signed = cvm("receipt", "sign", "r.receipt", "--key", "key.pem", "-o", "s.receipt", "--json")
+    assert signed.code == 0
+    public = key.public_key().public_bytes_raw().hex()
+    assert signed.document["signers"] == [public]
+    assert signed.document["receipt"] == receipt["id"]
+    outcome = cvm("receipt", "verify", "s.receipt", *VERIFY[3:], "--json")
+    assert (outcome.code, outcome.document["signers"]) == (0, [public])
+    data = load_receipt("s.receipt").signatures[0].signature
+    with open("s.receipt", "rb+") as file:
+        content = file.read().replace(data, data[:-1] + bytes([data[-1] ^ 1]))
+        file.seek(0)
+        file.write(content)
+    outcome = cvm("receipt", "verify", "s.receipt", *VERIFY[3:], "--json")
+    assert (outcome.code, outcome.document["answer"]) == (1, "DIVERGED")
+    for bad in ("text.txt", "nothing.pem", "."):
+        outcome = cvm("receipt", "sign", "r.receipt", "--key", bad)
+        assert outcome.code == 3
+
+
+def test_a_folder_of_receipts(cvm, receipt, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.receipt").write_bytes((tmp_path / "r.receipt").read_bytes())
+        np.savez(folder / f"{name}.npz", image=np.load("codes.npy") + (name == "c"))
+    arguments = ("receipt", "verify", "folder", "--program", "negated.cvm", "--jobs", "1", "--resume", "log")
+    outcome = cvm(*arguments, "--json")
+    assert outcome.code == 5
+    document = outcome.document
+    assert document["answers"] == {"REPRODUCED": 2, "DIVERGED": 0, "CANNOT_RECOMPUTE": 1}
+    assert [item["answer"] for item in document["results"]] == ["REPRODUCED", "REPRODUCED", "CANNOT_RECOMPUTE"]
+    people = cvm(*arguments).out
+    assert "3 receipts: 2 REPRODUCED, 0 DIVERGED, 1 CANNOT_RECOMPUTE; 3 known from before" in people

@@ -1,0 +1,88 @@
+"""What evidence costs: the time of receipts and traces of a program, and their share of the machine's SHA-256 rate.
+
+    python tools/audit_costs.py PROGRAM [--threads N] [--repeat N]
+
+PROGRAM is a program file or a model. Inputs are the middles of their intervals. "rate" is how fast `hashlib` hashes one
+long message per thread, all threads at once; "share" is the bytes of the trace per second over that. Processor time is
+printed beside the clock's, since on a busy machine only the former says what the code costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from cvm.audit import Recorder, trace_bytes
+from cvm.audit.hashing import tensor_roots
+from cvm.cli.models import open_program
+from cvm.executors import cores, create, initial_state
+from cvm.session import choose_executor
+
+
+def best(action: Callable[[], object], repeat: int) -> tuple[float, float]:
+    """The least time of the clock and of the processors, in seconds."""
+    clock, processors = [], []
+    for _ in range(repeat):
+        start = time.perf_counter(), time.process_time()
+        action()
+        clock.append(time.perf_counter() - start[0])
+        processors.append(time.process_time() - start[1])
+    return min(clock), min(processors)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--threads", type=int, default=cores())
+    parser.add_argument("--repeat", type=int, default=9)
+    options = parser.parse_args()
+    verified = open_program(options.program)
+    program = verified.program
+    name = choose_executor()[0]
+    executor = create(name, verified, options.threads)
+    state = initial_state(program)
+    feed = {
+        item.value.name: np.full(item.value.shape, (item.value.lo + item.value.hi) // 2, np.int32)
+        for item in program.inputs
+    }
+    result = executor.run(feed, state, "all")
+    size = trace_bytes(program)
+    data = b"".join(array.tobytes() for array in result.values.values())
+    assert len(data) == size
+
+    def streams() -> None:
+        with ThreadPoolExecutor(options.threads) as pool:
+            list(pool.map(lambda _: sha256(data).digest(), range(options.threads)))
+
+    ends = {**feed, **{item.name: result.values[item.value] for item in program.outputs}}
+    plain, traced = Recorder(verified), Recorder(verified, trace=True)
+    _ = program.digest
+    measured = {
+        "run": best(lambda: executor.run(feed, state), options.repeat),
+        "run, all tensors kept": best(lambda: executor.run(feed, state, "all"), options.repeat),
+        "SHA-256 streams": best(streams, options.repeat),
+        "roots of all tensors": best(lambda: tensor_roots(result.values, options.threads), options.repeat),
+        "roots of inputs and outputs": best(lambda: tensor_roots(ends), options.repeat),
+        "record of a plain receipt": best(lambda: plain.look(feed, state, result), options.repeat),
+        "record of a traced receipt": best(lambda: traced.look(feed, state, result), options.repeat),
+    }
+    print(f"{options.program.name}: {len(program.nodes)} ops, {size} bytes of trace, {name}, {options.threads} threads")
+    for what, (clock, processors) in measured.items():
+        print(f"{what:<28} {1000 * clock:9.3f} ms, processors {1000 * processors:9.3f} ms")
+    for place, kind in enumerate(("clock", "processors")):
+        streamed = options.threads * size / measured["SHA-256 streams"][place]
+        hashed = size / measured["roots of all tensors"][place]
+        rate, share = streamed / 1e9, hashed / streamed
+        print(f"by the {kind}: rate {rate:.2f} GB/s, trace {hashed / 1e9:.2f} GB/s, share {share:.0%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

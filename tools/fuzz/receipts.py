@@ -1,0 +1,105 @@
+"""Fuzzer of receipts and traces: those among the test vectors, with bytes or parts of their tree damaged.
+
+    python -m tools.fuzz.receipts --count 100000 --seed 1
+
+What is decoded must encode to the same bytes. A receipt of a program that has a vector is verified with it as well: one
+that differs in its claim from the true one must not be reproduced.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from cvm.audit import (
+    Trace,
+    decode_receipt,
+    decode_trace,
+    encode_receipt,
+    encode_trace,
+    verify,
+)
+from cvm.program import VerifiedProgram, decode
+from cvm.program import verify as verify_program
+from cvm.vectors.format import ProgramCase, VectorTensor
+from cvm.vectors.format import decode as decode_vectors
+from tools.fuzz.harness import Fuzzer, main
+from tools.fuzz.mutation import changed_tree, mutate_bytes, packed_tree
+
+__all__ = ["FUZZER"]
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_VECTORS = Path(__file__).parents[2] / "spec_vectors"
+_MAGIC = b"\x93\xabcvm-receipt"
+
+
+@lru_cache(maxsize=1)
+def _subjects() -> dict[bytes, tuple[VerifiedProgram, dict[str, Array], bytes]]:
+    """Programs by digest, each with the inputs of all its runs and its true receipt."""
+    found = {}
+    for path in sorted(_VECTORS.glob("receipts/*.receipt")):
+        (case,) = decode_vectors((_VECTORS / "programs" / f"{path.stem}.msgpack").read_bytes()).cases
+        assert isinstance(case, ProgramCase)
+        inputs = {name: np.stack([_array(run.inputs[name]) for run in case.runs]) for name in case.runs[0].inputs}
+        found[bytes.fromhex(case.digest)] = (verify_program(decode(case.program)), inputs, path.read_bytes())
+    return found
+
+
+def _array(tensor: VectorTensor) -> Array:
+    return np.frombuffer(tensor.data, "<i4").reshape(tensor.shape)
+
+
+@lru_cache(maxsize=1)
+def _files() -> tuple[bytes, ...]:
+    receipts = [data for *_, data in _subjects().values()]
+    claims = [decode_receipt(data).claim for data in receipts]
+    runs = [(claim.program, run) for claim in claims for run in claim.runs]
+    traces = [Trace(program, run.inputs, run.before, (run.outputs, run.after)) for program, run in runs]
+    return (*receipts, *map(encode_trace, traces))
+
+
+def make(random_: random.Random) -> bytes:
+    """A receipt or a trace with damaged bytes, or written again after a part of it was changed."""
+    data = random_.choice(_files())
+    if random_.random() < 0.3:
+        return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
+    tree = msgpack.unpackb(data, strict_map_key=False)
+    for _ in range(random_.choice((1, 1, 2, 3))):
+        tree = changed_tree(random_, tree)
+    return packed_tree(tree)
+
+
+def examine(case: bytes) -> str:
+    """Decode a receipt or a trace, and verify a receipt of a known program."""
+    if not case.startswith(_MAGIC):
+        trace = decode_trace(case)
+        assert encode_trace(trace) == case, "a trace does not encode to the bytes that it was decoded from"
+        return "valid trace"
+    receipt = decode_receipt(case)
+    assert encode_receipt(receipt) == case, "a receipt does not encode to the bytes that it was decoded from"
+    if receipt.claim.program not in _subjects():
+        return "valid, of an unknown program"
+    verified, inputs, true = _subjects()[receipt.claim.program]
+    expected = decode_receipt(true).claim
+    assert (expected.id() == receipt.claim.id()) == (expected == receipt.claim), "two claims have one id"
+    cycles = bool(verified.program.state)
+    verdict = verify(replace(receipt, signatures=()), verified, inputs, cycles=cycles, executor="numpy")
+    untraced = replace(expected, runs=tuple(replace(run, trace=None) for run in expected.runs))
+    is_true = receipt.claim in (expected, untraced)
+    assert (verdict.answer == "REPRODUCED") == is_true, f"{verdict.answer}, though it is {is_true}"
+    return f"valid, {verdict.answer}"
+
+
+FUZZER = Fuzzer("tools.fuzz.receipts", make, examine)
+
+if __name__ == "__main__":
+    sys.exit(main(FUZZER))

@@ -1,0 +1,374 @@
+"""Verify a receipt with Python's standard library alone: nothing of cvm is imported.
+
+    python tools/verify_receipt.py RECEIPT --program FILE.cvm -i [NAME=]FILE[:MEMBER].. [--outputs FILE.npz]
+    python tools/verify_receipt.py --vectors spec_vectors
+
+Everything is recomputed from bytes as docs/commitments.md says: the receipt's id, the program's digest and gas, the
+roots of inputs and outputs, and - with the ops in plain Python of consume_vectors.py, the file beside this one -
+every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3 and 5.
+It does not prove that a program is valid, lacks the vision ops and upsampling, and checks no signatures.
+"""
+
+# One sitting.
+# fmt: off
+import argparse
+import struct
+import sys
+import zipfile
+from ast import literal_eval
+from fractions import Fraction
+from hashlib import sha256
+from math import floor, prod
+from pathlib import Path
+from struct import pack, unpack
+
+sys.path.insert(0, str(Path(__file__).parent))
+from consume_vectors import OPS, read, tensor
+
+LARGE = 10**8
+"""Gas of all runs above which plain Python is not the way."""
+
+class Ends(Exception):
+    """An answer: its word, the level, and why."""
+
+# Canonical msgpack
+
+def length(n, short, long):
+    """The first bytes of an item of n parts: one byte up to its limit, else the shortest of the longer forms."""
+    if short is not None and n < short[1]:
+        return bytes([short[0] + n])
+    code, size = next((code, size) for code, size in long if n < 1 << 8 * size)
+    return bytes([code]) + n.to_bytes(size, "big")
+
+def write(x):
+    """The one canonical form of an item."""
+    if isinstance(x, bool):
+        return b"\xc3" if x else b"\xc2"
+    if isinstance(x, int):
+        if -32 <= x < 128:
+            return pack("b", x)
+        codes = zip((0xCC, 0xCD, 0xCE, 0xCF) if x > 0 else (0xD0, 0xD1, 0xD2, 0xD3), (1, 2, 4, 8), strict=True)
+        code, size = next(c for c in codes if (x if x > 0 else 2 * ~x + 1) < 1 << 8 * c[1])
+        return bytes([code]) + x.to_bytes(size, "big", signed=x < 0)
+    if isinstance(x, bytes):
+        return length(len(x), None, ((0xC4, 1), (0xC5, 2), (0xC6, 4))) + x
+    if isinstance(x, str):
+        return length(len(x.encode()), (0xA0, 32), ((0xD9, 1), (0xDA, 2), (0xDB, 4))) + x.encode()
+    if isinstance(x, list):
+        return length(len(x), (0x90, 16), ((0xDC, 2), (0xDD, 4))) + b"".join(map(write, x))
+    parts = b"".join(write(k) + write(x[k]) for k in sorted(x))
+    return length(len(x), (0x80, 16), ((0xDE, 2), (0xDF, 4))) + parts
+
+def decoded(data, name):
+    """The body of a file of that name, of which these are the canonical bytes."""
+    (found, version, body), _ = read(data)
+    if (found, version) != (name, 1) or write([found, version, body]) != data:
+        raise ValueError(f"not the canonical bytes of a {name} file, version 1")
+    return body
+
+# Preimages: docs/commitments.md, sections 1 to 5
+
+def h(*parts):
+    return sha256(b"".join(parts)).digest()
+
+def text(s):
+    return pack("<I", len(s.encode())) + s.encode()
+
+def shape(extents):
+    return pack(f"<B{len(extents)}Q", len(extents), *extents)
+
+def listed(items):
+    return pack("<I", len(items)) + b"".join(items)
+
+def merkle(leaves):
+    level = [h(b"\0", leaf) for leaf in leaves]
+    while len(level) > 1:
+        pairs = [h(b"\1", *level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[2 * len(pairs) :]
+    return level[0] if level else h()
+
+def list_root(items):
+    return h(b"cvm1:list\0", pack("<Q", len(items)), merkle(items))
+
+def root(extents, items, kind="i"):
+    """A tensor's root, from its elements."""
+    data = pack(f"<{len(items)}{kind}", *items)
+    leaves = [data[i : i + 1024] for i in range(0, len(data), 1024)]
+    return h(b"cvm1:tensor\0", pack("B", 1 + (kind == "q")), shape(extents), pack("<Q", len(data)), merkle(leaves))
+
+def value(v):
+    return text(v["name"]) + shape(v["shape"]) + pack("<qq", v["lo"], v["hi"])
+
+def quantizer(item):
+    z = item.get("quantizer")
+    if z is None:
+        return b"\0"
+    if "top" in z:
+        return b"\3" + pack("<qB", z["top"], z["bits"])
+    axis = bytes([2, z["axis"]]) if "axis" in z else b"\1"
+    rounding = ("half_up", "half_even", "toward_zero").index(z["rounding"])
+    pairs = [text(s) + text(o) for s, o in zip(z["scale"], z["offset"], strict=True)]
+    return axis + pack("<Bqq", rounding, z["lo"], z["hi"]) + listed(pairs)
+
+def attribute(v):
+    if isinstance(v, bool | int):
+        return bytes([0, v]) if isinstance(v, bool) else b"\1" + pack("<q", v)
+    return b"\2" + text(v) if isinstance(v, str) else b"\3" + listed([pack("<q", i) for i in v])
+
+def elements(constant):
+    return unpack(f"<{prod(constant['shape'])}{'?bh?i???q'[constant['width']]}", constant["data"])
+
+def digest(p):
+    """The digest of a program."""
+    first, nodes = len(p["inputs"]) + len(p["constants"]) + len(p["state"]), []
+    for n in p["nodes"]:
+        attributes = [text(k) + attribute(n["attributes"][k]) for k in sorted(n["attributes"])]
+        inputs = listed([pack("<I", i) for i in n["inputs"]])
+        outputs = listed([value(v) for v in n["outputs"]])
+        nodes.append(b"cvm1:op\0" + text(n["op"]) + listed(attributes) + inputs + pack("<I", first) + outputs)
+        first += len(n["outputs"])
+    constants = [b"cvm1:constant\0" + text(c["name"]) + root(c["shape"], elements(c), kind(c)) for c in p["constants"]]
+    inputs = [b"cvm1:input\0" + value(i["value"]) + quantizer(i) for i in p["inputs"]]
+    outputs = [b"cvm1:output\0" + text(o["name"]) + pack("<I", o["value"]) + quantizer(o) for o in p["outputs"]]
+    state = [b"cvm1:state\0" + value(s["value"]) + pack("<II", s["initial"], s["update"]) for s in p["state"]]
+    lists = map(list_root, (nodes, constants, inputs, outputs, state))
+    return h(b"cvm1:program\0", pack("<I", p["op_set"]), text(p["limits"]), *lists)
+
+def kind(constant):
+    return "i" if constant["kind"] == "tensor" else "q"
+
+def shapes(p):
+    """The shape of each value, by its number."""
+    values = [i["value"] for i in p["inputs"]] + p["constants"] + [s["value"] for s in p["state"]]
+    return [v["shape"] for v in values + [v for n in p["nodes"] for v in n["outputs"]]]
+
+WORK = {
+    "conv2d": lambda n, x, y: prod(y) * prod(x[1][1:]), "dense": lambda n, x, y: prod(y) * x[1][1],
+    "max_pool2d": lambda n, x, y: prod(y) * prod(n["attributes"]["pool_size"]),
+    "sum": lambda n, x, y: prod(x[0]), "max": lambda n, x, y: prod(x[0]),
+    "non_max_suppression": lambda n, x, y: 32 * x[0][0] * x[0][1] ** 2,
+    "broadcast_div": lambda n, x, y: 8 * prod(y), "cvm_precision": lambda n, x, y: 5 * prod(x[0]),
+    "requantize": lambda n, x, y: (len(x) - 2) // 2 * 2 * prod(x[0]),
+}
+"""Work by op, from the node, the shapes of its inputs and that of its first output; other ops have none."""
+
+def gas(p):
+    """The gas of one run: for each op 1, the elements it reads and writes, and its work."""
+    size, total = shapes(p), 0
+    for n in p["nodes"]:
+        x, y = [size[i] for i in n["inputs"]], [v["shape"] for v in n["outputs"]]
+        total += 1 + sum(map(prod, x + y)) + WORK.get(n["op"], lambda n, x, y: 0)(n, x, y[0])
+    return total
+
+# Claims: section 8
+
+def record(run):
+    parts = b"".join(listed(run[k]) for k in ("inputs", "before", "outputs", "after"))
+    return b"cvm1:run\0" + parts + (b"\1" + run["trace"] if "trace" in run else b"\0")
+
+def receipt_id(c):
+    runs = list_root([record(run) for run in c["runs"]])
+    return h(b"cvm1:receipt\0", c["program"], pack("<I", c["op_set"]), text(c["limits"]), pack("<Q", c["gas"]), runs)
+
+def trace(program, inputs, before, steps):
+    log = list_root([b"cvm1:step\0" + pack("<I", k) + listed(roots) for k, roots in enumerate(steps)])
+    return h(b"cvm1:trace\0", program, listed(inputs), listed(before), log)
+
+def receipt(data):
+    """The receipt in a file, of the right structure."""
+    r = decoded(data, "cvm-receipt")
+    c = r["claim"]
+    roots = [x for run in c["runs"] for k in ("inputs", "before", "outputs", "after") for x in run[k]]
+    roots += [c["program"], *(run["trace"] for run in c["runs"] if "trace" in run)]
+    keys = {frozenset(run) - {"trace"} for run in c["runs"]}
+    host, signed = r["host"], [item["key"] for item in r["signatures"]]
+    if not (set(r) == {"claim", "host", "signatures"} and set(c) == {"gas", "limits", "op_set", "program", "runs"}
+            and keys == {frozenset(("inputs", "before", "outputs", "after"))} and 0 <= c["gas"] < 2**63
+            and all(isinstance(x, bytes) and len(x) == 32 for x in roots) and signed == sorted(set(signed))
+            and all(set(s) == {"key", "signature"} and (len(s["key"]), len(s["signature"])) == (32, 64)
+                    for s in r["signatures"])
+            and set(host) == {"executor", "machine", "time", "version"}
+            and all(isinstance(x, str) for x in (c["limits"], *host.values()))):
+        raise ValueError("the structure is not that of a receipt")
+    return r
+
+# Arrays
+
+def npy(data):
+    """The elements of a .npy file, row-major: integers, or floats as exact rationals."""
+    size = 2 if data[6] == 1 else 4
+    start = 8 + size + int.from_bytes(data[8 : 8 + size], "little")
+    head = literal_eval(data[8 + size : start].decode("latin-1"))
+    kinds = {"b1": "?", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q",
+             "f2": "e", "f4": "f", "f8": "d"}
+    if data[:6] != b"\x93NUMPY" or head["fortran_order"]:
+        raise ValueError("not a .npy file in row-major order")
+    order = ">" if head["descr"][0] == ">" else "<"
+    items = unpack(f"{order}{prod(head['shape'])}{kinds[head['descr'][1:]]}", data[start:])
+    return [Fraction(x) if isinstance(x, float) else x for x in items]
+
+def arrays(path, member=None):
+    """The arrays of a file, by name; the one of a .npy file has no name."""
+    if not zipfile.is_zipfile(path):
+        return {"": npy(Path(path).read_bytes())}
+    with zipfile.ZipFile(path) as archive:
+        names = [n for n in archive.namelist() if member is None or n == member + ".npy"]
+        return {n.removesuffix(".npy"): npy(archive.read(n)) for n in names}
+
+def given(specs, names):
+    """The arrays of all -i options, by the name of the input."""
+    found = {}
+    for spec in specs:
+        name, _, file = spec.rpartition("=")
+        file, _, member = (file, "", None) if Path(file).exists() else file.rpartition(":")
+        for key, items in arrays(file, member).items():
+            found[name or (key if key in names else names[0])] = items
+    return found
+
+def codes(items, end, runs):
+    """The codes of each run, from codes or real numbers: quantised once, exactly."""
+    n, size, z = len(items) // runs, end["shape"], end.get("quantizer")
+    if n * runs != len(items) or n != prod(size):
+        raise Ends("CANNOT_RECOMPUTE", "roots", f"an array has {len(items)} elements, not {runs} times {prod(size)}")
+    inner = prod(size[z["axis"] + 1 :]) if z and "axis" in z else n
+    return [[code(x, z, i // inner) for i, x in enumerate(items[k * n : (k + 1) * n])] for k in range(runs)]
+
+def code(x, z, channel):
+    if isinstance(x, int):
+        return x
+    if "top" in z:  # sign(x) * 2^q, q the logarithm rounded half up: that |x| * sqrt(2) is at least 2^q
+        low, q = z["top"] - (1 << z["bits"]) + 1, z["top"]
+        while q > low and 2 * x * x < Fraction(2) ** (2 * q):
+            q -= 1
+        return ((x > 0) - (x < 0)) * (q - low + 1)
+    channel %= len(z["scale"])
+    q = (x - Fraction(z["offset"][channel])) / Fraction(z["scale"][channel])
+    rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]
+    return max(z["lo"], min(rounded, z["hi"]))
+
+# Verification
+
+def require(holds, answer, level, why):
+    if not holds:
+        raise Ends(answer, level, why)
+
+def execute(p, inputs, state):
+    """All values of a run, by number: pairs of a shape and elements."""
+    known = [(i["value"]["shape"], x) for i, x in zip(p["inputs"], inputs, strict=True)]
+    known += [(c["shape"], elements(c)) for c in p["constants"]]
+    known += [(s["value"]["shape"], x) for s, x in zip(p["state"], state, strict=True)]
+    for n in p["nodes"]:
+        require(n["op"] in OPS, "CANNOT_RECOMPUTE", "outputs", f"there is no {n['op']} in plain Python here")
+        y = OPS[n["op"]](*(tensor(*known[i]) for i in n["inputs"]), **n["attributes"])
+        known.append((y.shape, list(y.at.values())))
+    return known
+
+def verify(claim, p, inputs):
+    """Recompute all of a claim. ``inputs`` are the codes of each run, input by input."""
+    program, runs = digest(p), claim["runs"]
+    require(claim["op_set"] == 1, "CANNOT_RECOMPUTE", "structure", "of another op-set")
+    require(claim["program"] == program, "CANNOT_RECOMPUTE", "structure", f"of another program than {program.hex()}")
+    counts = [len(p[k]) for k in ("inputs", "state", "outputs", "state")]
+    require((claim["limits"], claim["gas"]) == (p["limits"], gas(p)) and all(
+        [len(run[k]) for k in ("inputs", "before", "outputs", "after")] == counts for run in runs),
+        "DIVERGED", "structure", "limits profile, gas or numbers of tensors are not the program's")
+    require(inputs is not None, "CANNOT_RECOMPUTE", "roots", "no inputs are given")
+    for k, run in enumerate(runs):
+        found = [root(i["value"]["shape"], x[k]) for i, x in zip(p["inputs"], inputs, strict=True)]
+        require(found == run["inputs"], "CANNOT_RECOMPUTE", "roots", f"run {k} had other inputs")
+    require(claim["gas"] * len(runs) <= LARGE, "CANNOT_RECOMPUTE", "outputs", "too large for plain Python")
+    constants, begin = p["constants"], [s["value"]["shape"] for s in p["state"]]
+    initial = [elements(constants[s["initial"] - len(p["inputs"])]) for s in p["state"]]
+    start, after = sum(counts[:2]) + len(constants), initial
+    for k, run in enumerate(runs):
+        fresh = [root(size, x) for size, x in zip(begin, initial, strict=True)] == run["before"]
+        state = initial if fresh else after
+        before = [root(size, x) for size, x in zip(begin, state, strict=True)]
+        require(before == run["before"], "CANNOT_RECOMPUTE", "roots", f"run {k} began with a state that is not known")
+        values = execute(p, [x[k] for x in inputs], state)
+        after = [values[s["update"]][1] for s in p["state"]]
+        outputs = [root(*values[o["value"]]) for o in p["outputs"]]
+        left = [root(size, x) for size, x in zip(begin, after, strict=True)]
+        require((outputs, left) == (run["outputs"], run["after"]), "DIVERGED", "outputs", f"run {k} gives others")
+        steps = [[root(*v)] for v in values[start:]]
+        made = trace(program, run["inputs"], before, steps)
+        require(run.get("trace", made) == made, "DIVERGED", "trace", f"run {k} has another trace")
+    level = "trace" if any("trace" in run for run in runs) else "outputs"
+    raise Ends("REPRODUCED", level, f"{len(runs)} runs")
+
+def given_outputs(claim, p, found):
+    """Compare given outputs with what the claim names."""
+    size = shapes(p)
+    for place, o in enumerate(p["outputs"]):
+        if o["name"] in found:
+            tensors = codes(found[o["name"]], {**o, "shape": size[o["value"]]}, len(claim["runs"]))
+            same = all(root(size[o["value"]], x) == run["outputs"][place]
+                       for x, run in zip(tensors, claim["runs"], strict=True))
+            require(same, "DIVERGED", "roots", f"the given {o['name']} is not the one that the receipt names")
+
+def single(options):
+    r = receipt(Path(options.receipt).read_bytes())
+    claim, inputs = r["claim"], None
+    print(f"receipt   {receipt_id(claim).hex()}")
+    print(f"{len(r['signatures'])} signatures, not checked here; the host said: {', '.join(r['host'].values())}")
+    require(options.program, "CANNOT_RECOMPUTE", "structure", "no program is given")
+    p = decoded(Path(options.program).read_bytes(), "cvm-program")
+    names = [i["value"]["name"] for i in p["inputs"]]
+    found = given(options.input, names)
+    if set(found) == set(names):
+        ends = [{**i, "shape": i["value"]["shape"]} for i in p["inputs"]]
+        inputs = [codes(found[n], end, len(claim["runs"])) for n, end in zip(names, ends, strict=True)]
+    if options.outputs and claim["program"] == digest(p):
+        given_outputs(claim, p, arrays(options.outputs))
+    verify(claim, p, inputs)
+
+def vectors(folder):
+    """Recompute every receipt of the test vectors from the tensors of its program's vector."""
+    wrong, count = [], 0
+    for path in sorted(Path(folder, "receipts").glob("*.receipt")):
+        (_, _, _, [case]), _ = read(Path(folder, "programs", path.stem + ".msgpack").read_bytes())
+        claim, p = receipt(path.read_bytes())["claim"], decoded(case["program"], "cvm-program")
+        program, again = digest(p), []
+        for run in case["runs"]:
+            known = {k: root(s, unpack(f"<{prod(s)}i", d)) for k, (_, s, d) in (run["inputs"] | run["values"]).items()}
+            names = [c["name"] for c in p["constants"]]
+            known |= {c["name"]: root(c["shape"], elements(c)) for c in p["constants"] if c["kind"] == "tensor"}
+            values = [i["value"]["name"] for i in p["inputs"]] + names + [s["value"]["name"] for s in p["state"]]
+            values += [v["name"] for n in p["nodes"] for v in n["outputs"]]
+            inputs = [known[i["value"]["name"]] for i in p["inputs"]]
+            before = [known[s["value"]["name"]] for s in p["state"]]
+            steps = [[known[v["name"]] for v in n["outputs"]] for n in p["nodes"]]
+            again.append({"inputs": inputs, "before": before,
+                          "outputs": [known[values[o["value"]]] for o in p["outputs"]],
+                          "after": [known[values[s["update"]]] for s in p["state"]],
+                          "trace": trace(program, inputs, before, steps)})
+        same = {"program": program, "op_set": 1, "limits": p["limits"], "gas": gas(p), "runs": again}
+        count += 1
+        if claim != same or program.hex() != case["digest"]:
+            wrong.append(path.stem)
+    print(f"{count} receipts, wrong: {wrong}")
+    return 1 if wrong or not count else 0
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("receipt", nargs="?")
+    parser.add_argument("--program")
+    parser.add_argument("-i", "--input", action="append", default=[], metavar="[NAME=]FILE[:MEMBER]")
+    parser.add_argument("--outputs", metavar="FILE.npz")
+    parser.add_argument("--vectors", metavar="DIR")
+    options = parser.parse_args()
+    if (options.receipt is None) == (options.vectors is None):
+        parser.error("expected a receipt, or --vectors")
+    try:
+        return vectors(options.vectors) if options.vectors else single(options)
+    except Ends as end:
+        answer, level, why = end.args
+        print(f"{answer} at level {level}: {why}")
+        return {"REPRODUCED": 0, "DIVERGED": 1, "CANNOT_RECOMPUTE": 5}[answer]
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error, RecursionError,
+            MemoryError, SyntaxError, OSError, zipfile.BadZipFile) as error:
+        print(f"MALFORMED: {type(error).__name__}: {error}")
+        return 3
+
+if __name__ == "__main__":
+    sys.exit(main())
