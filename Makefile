@@ -28,6 +28,10 @@ test-long: $(VENV)/.installed-test ## the suites that take minutes
 test-numpy-versions: $(VENV)/.installed ## the oldest and the newest NumPy give the same bytes (installs both)
 	@$(BIN)/python tools/check_numpy_versions.py
 
+.PHONY: bench
+bench: $(VENV)/.installed-bench ## the native executor against other engines (installs them; arguments: ARGS=...)
+	@$(BIN)/python tools/bench/compare.py -o bench-results $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, stale pages
 	$(BIN)/ruff check .
@@ -63,6 +67,10 @@ $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/bin/pip pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from cvm import errors
 
 if TYPE_CHECKING:
-    from cvm.api import compile, load, run_op
+    from cvm.api import compile, load, quantize, run_op
     from cvm.program.model import Program
     from cvm.session import Result, Session
 
-__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "run_op"]
+__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "quantize", "run_op"]
 
 _HOMES = {
     "Program": "cvm.program.model",
@@ -23,6 +23,7 @@ _HOMES = {
     "Session": "cvm.session",
     "compile": "cvm.api",
     "load": "cvm.api",
+    "quantize": "cvm.api",
     "run_op": "cvm.api",
 }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,36 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
-__all__ = ["compile", "load", "run_op"]
+if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
+    from cvm.frontends.nnef.calibration import Calibration, Form
+    from cvm.quantization.calibration import Method
+
+__all__ = ["compile", "load", "quantize", "run_op"]
 
 
 def compile(
-    path: str | PathLike[str], quant: str | PathLike[str] | Literal[False] | None = None, optimize: bool = True
+    path: str | PathLike[str],
+    quant: str | PathLike[str] | Literal[False] | None = None,
+    optimize: bool = True,
+    *,
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> Program:
     """The integer program of an NNEF model: a folder, an archive of one, or a document.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
-    program is the one that the lowering rules give. Raises `CvmError` with the file, line and column of what is wrong.
+    program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
+    items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of
+    the tensor files to use where there are such. Raises `CvmError` with the file, line and column of what is wrong.
     """
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
     from cvm.program.optimize import optimize as optimized
 
-    graph = nnef.load(path, quant)
+    graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
         program = lower(graph)
         return optimized(program) if optimize else program
@@ -44,6 +56,39 @@ def load(path: str | PathLike[str]) -> Program:
     from cvm.program.files import load as load_program
 
     return load_program(path)
+
+
+def quantize(
+    path: str | PathLike[str],
+    data: Mapping[str, npt.ArrayLike],
+    bits: int = 8,
+    *,
+    weight_bits: int | None = None,
+    per_channel: bool = False,
+    method: Method = "minmax",
+    percentile: float = 99.99,
+    form: Form = "linear",
+    cycles: bool = False,
+    on_run: Callable[[int], None] | None = None,
+) -> Calibration:
+    """Quantisers for an NNEF model with float weights, chosen for what it computes from ``data``, in float64.
+
+    ``data`` holds an array for every input of the model, as for `Session.run`. ``bits`` are those of activations and,
+    up to 8, of filters, unless ``weight_bits`` says otherwise. ``method`` finds the ranges: "minmax", "percentile" (of
+    which ``percentile`` is kept), "mse" or "entropy"; ``form`` is "linear", "zero-point" or "logarithmic" (filters
+    only). Quantisation that the model has already is ignored. ``on_run`` is told how many runs are done.
+
+    The result holds the quantisers by tensor, the ``text`` of a graph.quant, and saves the quantised model.
+    Raises `CvmError` with the file or the tensor of what is wrong.
+    """
+    from cvm.frontends import nnef
+    from cvm.frontends.nnef.calibration import Settings, calibrate
+    from cvm.frontends.nnef.faults import exhaustion
+
+    settings = Settings(bits, weight_bits, per_channel, method, percentile, form)
+    graph = nnef.load(path)
+    with exhaustion(os.fspath(path)):
+        return calibrate(graph, data, settings, cycles=cycles, on_run=on_run)
 
 
 def run_op(

@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from cvm.cli import check, compile, demo, doctor, inspect, legalize, nnef, ops, receipt, report, run, vectors
+from cvm.cli import (
+    bench,
+    check,
+    compile,
+    demo,
+    doctor,
+    inspect,
+    legalize,
+    nnef,
+    ops,
+    quantize,
+    receipt,
+    report,
+    run,
+    vectors,
+)  # fmt: skip
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
 from cvm.errors import CvmError, LimitExceeded
@@ -45,12 +60,14 @@ COMMANDS: Mapping[str, Command | Group] = {
     "run": run.COMMAND,
     "check": check.COMMAND,
     "inspect": inspect.COMMAND,
+    "quantize": quantize.COMMAND,
     "report": report.COMMAND,
     "legalize": legalize.COMMAND,
     "ops": ops.COMMAND,
     "nnef": nnef.GROUP,
     "receipt": receipt.GROUP,
     "vectors": vectors.GROUP,
+    "bench": bench.COMMAND,
     "demo": demo.COMMAND,
     "doctor": doctor.COMMAND,
 }

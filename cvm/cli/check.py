@@ -9,7 +9,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, Inputs, Json, Model, NoOptimize, Threads
+from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import progress, say, show
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def command(
     ] = None,
     threads: Threads = None,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -59,9 +60,9 @@ def command(
         names = [name for name in names if name != "formal"]
     if len(names) < (2 if sample is None else 1):
         raise Usage(f"there is nothing to compare with {executors!r}")
-    verified = open_program(program, no_optimize)
+    verified = open_program(program, no_optimize, bit_order)
     made: list[Executor] = [create(name, verified, threads) for name in names]
-    _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs), cycles)
+    _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs, bit_order), cycles)
     with progress("comparing", sum(map(len, samples))) as advance:
         agreement = compare(verified.program, made, samples, advance) if len(made) > 1 else None
         if sample is not None and (agreement is None or agreement.difference is None):

@@ -10,7 +10,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Json, NoOptimize
+from cvm.cli.options import BitOrder, Json, NoOptimize, Variant
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def command(
         typer.Option("--quant", metavar="FILE", help="Quantisation information in place of the model's graph.quant."),
     ] = None,
     no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
+    bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -50,7 +52,10 @@ def command(
     if quant is not None and no_quant:
         raise Usage("--quant and --no-quant exclude each other")
     with working("compiling"):
-        verified = verify(cvm.compile(model, False if no_quant else quant, not no_optimize))
+        program = cvm.compile(
+            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant
+        )
+        verified = verify(program)
     document = report(verified)
     if output is not None:
         data = verified.program.to_bytes()

@@ -28,9 +28,13 @@ class Usage(CvmError):
 
 
 def report_error(error: CvmError, command: str, as_json: bool) -> int:
-    """Say what a user can mend; returns the exit code of the error. ``command`` is the one to ask for help."""
+    """Say what a user can mend; returns the exit code of the error. ``command`` is the one to ask for help.
+
+    The notes of an error, such as the line of the text that it is in, follow it.
+    """
     hint = f"\nTry '{command} --help'." if isinstance(error, Usage) else ""
-    print(f"cvm: {printable(str(error))}{hint}", file=sys.stderr)
+    context = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    print(f"cvm: {printable(str(error) + context)}{hint}", file=sys.stderr)
     if as_json:
         print_document({"error": error.to_json()})
     return error.exit_code

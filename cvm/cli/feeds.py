@@ -4,30 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cvm.arrays import Array, kind_of, npz_members, read_npy, read_npz
 from cvm.cli.failures import Usage
 from cvm.errors import CvmError, Invalid, Location
 
 if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
+    from cvm.graph import QuantizedGraph, TensorData
     from cvm.program.model import Input
+    from cvm.quantization import Quantizer
 
-__all__ = ["read_array", "read_inputs"]
+__all__ = ["graph_inputs", "read_array", "read_inputs"]
 
 
-def read_inputs(specs: Sequence[str], inputs: Sequence[Input]) -> dict[str, Array]:
-    """The arrays of all ``-i`` options by the name of the input. Raises `Usage` where it is not clear whose one is."""
+def graph_inputs(graph: QuantizedGraph) -> list[Input]:
+    """The inputs of a graph, as the readers of arrays know them."""
+    from cvm.program.model import Input, Value
+
+    tensors = [graph.tensors[name] for name in graph.inputs]
+    return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
+
+
+def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrder = "lsb") -> dict[str, Array]:
+    """The arrays of all ``-i`` options by the name of the input; ``bit_order`` is that of tensor files.
+
+    Raises `Usage` where it is not clear whose one is.
+    """
     arrays: dict[str, Array] = {}
     for spec in specs:
-        for name, array in _read(spec, inputs).items():
+        for name, array in _read(spec, inputs, bit_order).items():
             if name in arrays:
                 raise Usage(f"the input {name!r} is given twice")
             arrays[name] = array
     missing = [item.value.name for item in inputs if item.value.name not in arrays]
     if missing:
         listed = ", ".join(f"{item.value.name} {list(item.value.shape)}" for item in inputs)
-        raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}")
+        unknown = "".join(
+            f"; {name!r} is none of them" for name in arrays if name not in {item.value.name for item in inputs}
+        )
+        raise Usage(f"no -i option gives the input {missing[0]!r}; the inputs are {listed}{unknown}")
     return arrays
 
 
@@ -52,7 +69,7 @@ def read_array(spec: str) -> Array:
         raise error.at(file=file) from None
 
 
-def _read(spec: str, inputs: Sequence[Input]) -> dict[str, Array]:
+def _read(spec: str, inputs: Sequence[Input], bit_order: BitOrder) -> dict[str, Array]:
     name, file, member = _parts(spec)
     path = Path(file)
     try:
@@ -62,7 +79,9 @@ def _read(spec: str, inputs: Sequence[Input]) -> dict[str, Array]:
         if member is not None:
             raise Usage(f"{file} holds one array: there is no member {member!r} in it")
         chosen = name if name is not None else _only_input(spec, inputs)
-        return {chosen: read_npy(path) if kind == "npy" else _from_tensor_file(path, _input(chosen, inputs))}
+        if kind == "npy":
+            return {chosen: read_npy(path)}
+        return {chosen: _from_tensor_file(path, _input(chosen, inputs), bit_order)}
     except CvmError as error:
         raise error.at(file=file) from None
 
@@ -116,34 +135,41 @@ def _input(name: str, inputs: Sequence[Input]) -> Input | None:
     return next((item for item in inputs if item.value.name == name), None)
 
 
-def _from_tensor_file(path: Path, item: Input | None) -> Array:
+def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Array:
     """The array in an NNEF tensor file: codes where its items are codes of the input's quantiser, else real numbers."""
     from cvm.frontends.nnef.tensor_file import ItemType, read_tensor
     from cvm.limits import DEFAULT
     from cvm.program.files import read_bytes
 
     try:
-        stored = read_tensor(read_bytes(path, DEFAULT.archive_bytes, "tensor"))
+        data = read_bytes(path, DEFAULT.archive_bytes, "tensor")
+        stored = read_tensor(data, bit_order=bit_order)
     except OSError as error:
         raise Invalid("array.unreadable", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
-    values, quantizer = stored.data.values, None if item is None else item.quantizer
+    quantizer = None if item is None else item.quantizer
     if stored.data.quantizer is not None:
-        return values if stored.data.quantizer == quantizer else _requantized(stored.data, item)
+        if stored.data.quantizer == quantizer:
+            return stored.data.values
+        return _converted(stored.data, quantizer)
     if stored.header.item in (ItemType.INTEGER, ItemType.SIGNED) and quantizer is not None:
-        return _requantized(stored.data, item)
-    return values
+        return _converted(stored.data, quantizer)
+    return stored.data.values
 
 
-def _requantized(data: Any, item: Input | None) -> Array:
-    """Stored numbers that are not codes of the input's quantiser, as such codes, rounded once from the exact number."""
+def _converted(data: TensorData, quantizer: Quantizer | None) -> Array:
+    """Stored numbers as codes of the input's quantiser, rounded once from the exact number; without one, as float64.
+
+    Stored numbers are those that the codes of the file's own quantiser stand for, or else integers.
+    """
     from fractions import Fraction
+
+    import numpy as np
 
     from cvm.quantization.exact import quantize_rationals
     from cvm.quantization.rationals import Rationals
 
-    if item is None or item.quantizer is None or (data.quantizer is not None and not data.quantizer.per_tensor):
-        message = "the file holds codes of its own quantiser, and the input takes plain integers"
-        raise Invalid("input.real", message, Location(tensor=item.value.name if item is not None else None))
-    number = Fraction if data.quantizer is None else data.quantizer.value
-    exact = Rationals.of((number(int(code)) for code in data.values.ravel().tolist()), data.values.shape)
-    return quantize_rationals(exact, item.quantizer)
+    codes, stored = data.values.ravel().tolist(), data.quantizer
+    numbers = [Fraction(code) if stored is None else stored.value(code) for code in codes]
+    if quantizer is None:
+        return np.array([float(number) for number in numbers]).reshape(data.values.shape)
+    return quantize_rationals(Rationals.of(numbers, data.values.shape), quantizer)

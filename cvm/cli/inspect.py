@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Json, Model, NoOptimize
+from cvm.cli.options import BitOrder, Json, Model, NoOptimize
 from cvm.cli.output import headroom, say, show, table
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def command(
         bool,
         typer.Option("--cost", help="Show what a run costs instead: gas, multiply-adds, memory, bytes of a trace."),
     ] = False,
+    bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -35,7 +36,7 @@ def command(
     """
     from cvm.cli.models import open_program
 
-    verified = open_program(program, no_optimize)
+    verified = open_program(program, no_optimize, bit_order)
     if cost:
         priced = price(verified)
         return show(priced, lambda console: _render_price(console, priced), as_json)

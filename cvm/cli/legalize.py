@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import Json, Model, NoOptimize
+from cvm.cli.options import BitOrder, Json, Model, NoOptimize
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def command(
         Path | None,
         typer.Option("-o", "--output", metavar="OUT.cvm", help="The program file to write."),
     ] = None,
+    bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -37,7 +38,7 @@ def command(
     from cvm.program.legalize import legalize
     from cvm.program.verifier import verify
 
-    before = open_program(program, no_optimize)
+    before = open_program(program, no_optimize, bit_order)
     with working("legalising"):
         after = verify(legalize(before.program))
     document = _report(before, after)

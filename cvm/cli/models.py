@@ -9,6 +9,7 @@ from cvm.cli.failures import Usage
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
+    from cvm.frontends.nnef import BitOrder
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["is_program", "open_program"]
@@ -16,8 +17,11 @@ __all__ = ["is_program", "open_program"]
 _MAGIC = b"\x93\xabcvm-program"
 
 
-def open_program(path: Path, no_optimize: bool = False) -> VerifiedProgram:
-    """The verified program in a file, or that of an NNEF model; ``no_optimize`` is for a model alone."""
+def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb") -> VerifiedProgram:
+    """The verified program in a file, or that of an NNEF model, whose tensor files are read in ``bit_order``.
+
+    ``no_optimize`` is for a model alone.
+    """
     from cvm.api import compile
     from cvm.program.files import load_verified
     from cvm.program.verifier import verify
@@ -27,7 +31,7 @@ def open_program(path: Path, no_optimize: bool = False) -> VerifiedProgram:
             if no_optimize:
                 raise Usage("--no-optimize is for a model that is compiled on the way; a program runs as it is")
             return load_verified(path)
-        return verify(compile(path, optimize=not no_optimize))
+        return verify(compile(path, optimize=not no_optimize, bit_order=bit_order))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -10,15 +12,14 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, Inputs, Json
+from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Variant
 from cvm.cli.output import say, show, table, working, write_file
+from cvm.errors import CvmError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.frontends.nnef import Dialect
-    from cvm.graph import QuantizedGraph
-    from cvm.program.model import Input
+    from cvm.frontends.nnef import CheckReports, Dialect
 
 __all__ = ["GROUP"]
 
@@ -58,32 +59,27 @@ def check(
         ),
     ],
     dialect: DialectName = "auto",
+    bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     as_json: Json = False,
 ) -> int:
-    """Say of each path whether it is valid, and which rules it breaks otherwise.
+    """Say of each path whether it is valid, what it needs, and which rules it breaks otherwise.
 
     The exit code is 3 if one is not valid. A folder without any .dat file is a bare document; with one, all are needed.
     """
     from cvm.frontends import nnef
 
-    reports = nnef.check_paths(paths, dialect=_dialect(dialect))
-    document = reports.to_json()
-    results = document["results"]
-    code = 0 if all(result["valid"] for result in results) else _INVALID
-    return show(document, lambda console: _verdicts(console, results), as_json, code)
+    reports = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order, variant=variant)
+    code = 0 if reports.valid else _INVALID
+    return show(reports.to_json(), lambda console: _verdicts(console, reports), as_json, code)
 
 
-def _verdicts(console: Console, results: list[dict[str, Any]]) -> None:
-    for result in results:
-        if result["valid"]:
-            say(console, f"valid    {result['path']}: {len(result['shapes'])} tensors")
-            continue
-        for error in result["errors"]:
-            place = ":".join(str(part) for part in (result["path"], error["line"], error["column"]) if part is not None)
-            section = f", section {error['section']}" if error["section"] else ""
-            say(console, f"invalid  {place}: {error['message']} ({error['class']}{section})")
-            if error["excerpt"]:
-                say(console, error["excerpt"])
+def _verdicts(console: Console, reports: CheckReports) -> None:
+    for report in reports:
+        if report.valid:
+            say(console, f"valid    {report}")
+        for error in report.errors:
+            say(console, f"invalid  {error}")
 
 
 def flatten(
@@ -123,27 +119,28 @@ def run(
         bool, typer.Option("--statistics", help="Show extremes, mean and deviation of every tensor instead.")
     ] = False,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
+    variant: Variant = None,
     as_json: Json = False,
 ) -> int:
     """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
     from cvm.arrays import npz_bytes
-    from cvm.cli.feeds import read_inputs
+    from cvm.cli.feeds import graph_inputs, read_inputs
     from cvm.frontends import nnef
     from cvm.frontends.nnef import reference
 
-    graph = nnef.load(path)
-    evaluator = reference.Reference(graph, pseudo_quantize)
-    feeds = read_inputs(inputs, _inputs(graph))
-    if statistics:
-        with working("evaluating"):
-            found = reference.statistics(evaluator, feeds, cycles)
-        rows = {
-            name: {key: getattr(item, key) for key in ("min", "max", "mean", "std")} for name, item in found.items()
-        }
-        return show({"statistics": rows}, lambda console: _statistics(console, rows), as_json)
+    graph = nnef.load(path, bit_order=bit_order, variant=variant)
+    feeds = read_inputs(inputs, graph_inputs(graph), bit_order)
     wanted: Literal["all"] | list[str] | None = "all" if capture == "all" else capture.split(",") if capture else None
-    with working("evaluating"):
-        results = (evaluator.run_cycles if cycles else evaluator.run)(feeds, capture=wanted)
+    with working("evaluating"), _in_document(path):
+        evaluator = reference.Reference(graph, pseudo_quantize)
+        if not statistics:
+            results = (evaluator.run_cycles if cycles else evaluator.run)(feeds, capture=wanted)
+        else:
+            found = reference.statistics(evaluator, feeds, cycles)
+    if statistics:
+        rows = {name: {key: _number(getattr(item, key)) for key in _COLUMNS} for name, item in found.items()}
+        return show({"statistics": rows}, lambda console: _statistics(console, rows), as_json)
     document: dict[str, Any] = {"outputs": {name: list(results[name].shape) for name in graph.outputs}}
     if output is not None:
         data = npz_bytes(results)
@@ -152,12 +149,15 @@ def run(
     return show(document, lambda console: _outputs(console, document), as_json)
 
 
-def _inputs(graph: QuantizedGraph) -> list[Input]:
-    """The inputs of a graph, as the readers of arrays know them."""
-    from cvm.program.model import Input, Value
-
-    tensors = [graph.tensors[name] for name in graph.inputs]
-    return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
+@contextmanager
+def _in_document(path: Path) -> Iterator[None]:
+    """Name the document in errors of one of its lines."""
+    try:
+        yield
+    except CvmError as error:
+        if error.location.line is not None:
+            error.at(file=str(path / "graph.nnef") if path.is_dir() else str(path))
+        raise
 
 
 def _number(value: float) -> float | str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-__all__ = ["Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Threads"]
+__all__ = ["BitOrder", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Threads", "Variant"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -40,6 +40,33 @@ Inputs: TypeAlias = Annotated[
 Cycles: TypeAlias = Annotated[
     bool,
     typer.Option("--cycles", help="Inputs have a cycle axis, before the tensor's axes: state is kept along it."),
+]
+
+
+def _bit_order(word: str) -> str:
+    if word not in ("lsb", "msb"):
+        raise typer.BadParameter(f"expected lsb or msb, found {word!r}")
+    return word
+
+
+BitOrder: TypeAlias = Annotated[
+    Literal["lsb", "msb"],
+    typer.Option(
+        "--bit-order",
+        metavar="lsb|msb",
+        parser=_bit_order,
+        help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
+        "bit, or the most significant. The format does not say.",
+    ),
+]
+
+Variant: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        metavar="EXTENSION",
+        help="The version of the weights to use where a variable has one: the file LABEL.dat.EXTENSION.",
+    ),
 ]
 
 ExecutorName: TypeAlias = Annotated[

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, Threads
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
 from cvm.errors import Unsupported
 
@@ -62,6 +62,7 @@ def command(
     executor: ExecutorName = None,
     threads: Threads = None,
     cycles: Cycles = False,
+    bit_order: BitOrder = "lsb",
     as_json: Json = False,
 ) -> int:
     """Compare a program with the float model that it was compiled from, tensor by tensor.
@@ -75,7 +76,7 @@ def command(
 
     if output is not None:
         _require_page()
-    verified, graph, itself = _opened(program, model, quant)
+    verified, graph, itself = _opened(program, model, quant, bit_order)
     comparison = _compared(
         verified,
         graph,
@@ -86,6 +87,7 @@ def command(
         executor=executor,
         threads=threads,
         cycles=cycles,
+        bit_order=bit_order,
     )
     found = document(comparison)
     if output is not None:
@@ -109,7 +111,9 @@ def _require_page() -> None:
         raise Unsupported("report.extra", f"{message}; without -o the report needs none") from None
 
 
-def _opened(program: Path, model: Path | None, quant: Path | None) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
+def _opened(
+    program: Path, model: Path | None, quant: Path | None, bit_order: Literal["lsb", "msb"]
+) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
     """The program, the graph of its model, and whether the one has just been compiled from the other."""
     import cvm
     from cvm.cli.models import is_program, open_program
@@ -120,8 +124,11 @@ def _opened(program: Path, model: Path | None, quant: Path | None) -> tuple[Veri
     if model is None and stored:
         raise Usage("say which model the program was compiled from: --model MODEL")
     with working("reading"):
-        verified = open_program(program) if stored or quant is None else verify(cvm.compile(program, quant))
-        graph = nnef.load(program if model is None else model, quant)
+        if stored or quant is None:
+            verified = open_program(program, bit_order=bit_order)
+        else:
+            verified = verify(cvm.compile(program, quant, bit_order=bit_order))
+        graph = nnef.load(program if model is None else model, quant, bit_order=bit_order)
     return verified, graph, not stored and model in (None, program)
 
 
@@ -136,6 +143,7 @@ def _compared(
     executor: str | None,
     threads: int | None,
     cycles: bool,
+    bit_order: Literal["lsb", "msb"],
 ) -> Comparison:
     from cvm.cli.feeds import read_array, read_inputs
     from cvm.executors import create
@@ -144,7 +152,7 @@ def _compared(
 
     with working("checking the model"):
         source = check_source(verified, graph, itself)
-        arrays = read_inputs(inputs, verified.program.inputs)
+        arrays = read_inputs(inputs, verified.program.inputs, bit_order)
         classes = None if labels is None else read_array(labels)
         made = create(choose_executor(executor)[0], verified, threads)
     with ExitStack() as stack:

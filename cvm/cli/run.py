@@ -9,7 +9,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
+from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
 from cvm.cli.output import say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def command(
         str,
         typer.Option("--time", metavar="TEXT", help="A time to note in the receipt. Nobody vouches for it."),
     ] = "",
+    bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -69,10 +70,10 @@ def command(
         raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
     captured = None if capture is None else "all" if capture == "all" else capture.split(",")
     with working("running"):
-        verified = open_program(program, no_optimize)
+        verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
         recorder = None if receipt is None else Recorder(verified, trace)
-        result = session.run(read_inputs(inputs, verified.program.inputs), captured, cycles, recorder)
+        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles, recorder)
     document = {
         "digest": verified.program.digest,
         "executor": session.executor,

@@ -26,6 +26,7 @@ from cvm.lowering.form import (
 from cvm.lowering.logarithms import decoded, known_power_codes, known_powers
 from cvm.lowering.table import Operand as FormOperand
 from cvm.lowering.table import lattice, tabulate
+from cvm.lowering.unquantized import unquantized
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -217,16 +218,16 @@ class Lowering:
     def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
         """The refusal of an operand that no single integer tensor stands for."""
         found = self.graph.tensors.get(tensor)
+        where = self.location(operation)
+        needs = f"{operation.name} needs {tensor!r} as integers, but"
         if found is not None and isinstance(found.quantizer, LogarithmicQuantizer):
             least = found.quantizer.top - found.quantizer.hi + 1
-            message = f"but its powers from 2^{least} to 2^{found.quantizer.top} are too far apart: give it fewer bits"
-            code = "lowering.logarithmic"
-        else:
-            message = "but that tensor carries no quantisation; give it a quantiser in graph.quant"
-            code = "lowering.unquantized"
+            apart = f"its powers from 2^{least} to 2^{found.quantizer.top} are too far apart: give it fewer bits"
+            return Unsupported("lowering.logarithmic", f"{needs} {apart}", where)
         if found is not None and isinstance(found.quantizer, LinearQuantizer):
-            message = "but its codes under this quantiser are not integers of one scale that fit 32 bits"
-        return Unsupported(code, f"{operation.name} needs {tensor!r} as integers, {message}", self.location(operation))
+            codes = "its codes under this quantiser are not integers of one scale that fit 32 bits"
+            return Unsupported("lowering.unquantized", f"{needs} {codes}", where)
+        return unquantized(f"{needs} that tensor carries no quantisation; give it a quantiser in graph.quant", where)
 
     # Tensors that no operation computes
 
@@ -243,8 +244,7 @@ class Lowering:
             self._external_integers(tensor)
             return
         if quantizer is None:
-            raise Unsupported(
-                "lowering.unquantized",
+            raise unquantized(
                 "an external tensor needs a quantiser in graph.quant: the program takes its codes",
                 _located(tensor),
             )

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.errors import Unsupported
 from cvm.graph import GraphTensor
 from cvm.lowering.context import Lowering
 from cvm.lowering.form import Known, LinearForm
 from cvm.lowering.logarithms import codes_of_known
 from cvm.lowering.operands import integer_value
+from cvm.lowering.unquantized import unquantized
 from cvm.program.model import Exactness, Output
 
 __all__ = ["output"]
@@ -31,8 +31,7 @@ def output(lowering: Lowering, name: str) -> Output:
     if name in lowering.known and (quantizer is not None or tensor.dtype != "scalar"):
         return Output(name, _constant(lowering, tensor, lowering.known[name]), quantizer)
     if tensor.dtype == "scalar":
-        raise Unsupported(
-            "lowering.unquantized",
+        raise unquantized(
             f"the output {name!r} needs a quantiser in graph.quant: a program gives codes, and without a quantiser "
             "these real numbers have none",
             replace(tensor.location, tensor=name),

@@ -12,6 +12,7 @@ from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known
 from cvm.lowering.logarithms import codes_of_known
 from cvm.lowering.operands import codes
+from cvm.lowering.unquantized import unquantized
 
 __all__ = ["introduce_state", "updated_variables"]
 
@@ -37,8 +38,7 @@ def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     """Enter a variable as state, with its contents as the initial value."""
     quantizer = tensor.quantizer
     if quantizer is None:
-        raise Unsupported(
-            "lowering.unquantized",
+        raise unquantized(
             "a variable that is updated needs a quantiser in graph.quant: the program keeps its codes",
             _at(tensor),
         )

@@ -22,6 +22,7 @@ from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
 from cvm.lowering.logarithms import known_power_codes
+from cvm.lowering.unquantized import unquantized
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
@@ -90,8 +91,7 @@ def tabulate(
     keys, where = _variants([coefficient for source in sources for coefficient in source.coefficients], len(shape))
     entries = len(keys) * math.prod(hi - lo + 1 for lo, hi in spans)
     if not values or entries > MOST_ENTRIES:
-        raise Unsupported(
-            "lowering.unquantized",
+        raise unquantized(
             f"{operation.name} is lowered by a table, for operands of at most {MOST_ENTRIES} combinations of codes; "
             f"here there are {entries}: give the operands quantisers of fewer bits",
             lowering.location(operation),
@@ -207,7 +207,7 @@ def folded(
     exact = [number.exact for number in numbers if number.exact is not None]
     if len(exact) < len(numbers):
         message = f"{operation.name} gives irrational constants: give {operation.outputs[0]!r} a quantiser"
-        raise Unsupported("lowering.unquantized", message, lowering.location(operation))
+        raise unquantized(message, lowering.location(operation))
     values = Rationals.of(exact, (len(exact),)).moved(lambda items: items[where])
     return Known.of(values)
 

@@ -174,8 +174,6 @@ def test_several_inputs_come_from_one_or_several_files(cvm, files):
 
 
 def test_nnef_tensor_files_are_inputs(cvm, files):
-    from cvm.frontends.nnef import TensorHeader, write_tensor  # noqa: F401 - says what the reader is for
-
     cases = {
         "real.dat": (np.array([0.0, 1.0, 0.5, 0.2, 0.4, 0.6], "<f4").tobytes(), 32, 0, b""),
         "own.dat": (bytes([0, 255, 128, 51, 102, 153]), 8, 0x10, np.array([0, 1], "<f4").tobytes()),
@@ -332,14 +330,15 @@ def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
     outcome = cvm("nnef", "check", MODEL, "bad.nnef", "--json")
     assert outcome.code == 3
     good, bad = outcome.document["results"]
-    assert list(good) == ["path", "valid", "class", "section", "line", "column", "message", "shapes", "errors"]
-    assert good["valid"]
+    keys = ["path", "valid", "class", "section", "line", "column", "message", "shapes", "errors", "edition", "dialect"]
+    assert list(good) == keys
+    assert (good["valid"], good["edition"], good["dialect"]) == (True, "1.0.1", "1.0.1")
     assert good["path"] == str(MODEL)
     assert good["shapes"]["probs"] == [1, 10]
     assert not bad["valid"]
     assert bad["line"] == 5
     assert "relo" in bad["message"]
-    assert cvm("nnef", "check", MODEL).code == 0
+    assert cvm("nnef", "check", MODEL).out == f"valid    {MODEL}: NNEF 1.0.1, {len(good['shapes'])} tensors\n"
     text = cvm("nnef", "check", MODEL, "bad.nnef").out
     assert "invalid  bad.nnef:5:" in text
     assert "5 |   y = relo(x);" in text
@@ -477,3 +476,52 @@ def test_vectors_check_runs_vectors_on_executors_and_programs(cvm, files):
     assert failed.code == 1
     assert "FAILED: " in failed.out
     assert "first difference: abs, case " in failed.out
+
+
+def test_bench_times_executors_by_threads_and_batch(cvm, files):
+    arguments = ("--threads", "1,2", "--batch", "1,3", "--seconds", "0", "--rounds", "1", "--json")
+    results = cvm("bench", "pair.cvm", "--executor", "numpy,formal", *arguments).document["results"]
+    keys = [(item["batch"], item["threads"], item["engine"]) for item in results]
+    assert keys == [(n, t, name) for n in (1, 3) for t in (1, 2) for name in ("numpy", "formal")]
+
+
+def test_bench_says_what_it_measured(cvm, files):
+    arguments = ("--executor", "native", "--seconds", "0", "--rounds", "1", "--json")
+    document = cvm("bench", "pair.cvm", *arguments).document
+    timing = dict.fromkeys(("least", "quartile", "median", "upper_quartile", "cpu", "gmacs"), "float") | {
+        "calls": "int"
+    }
+    start = dict.fromkeys(("first_result", "cpu", "open"), "float")
+    assert structure(document) == {
+        "version": "int",
+        "program": "str",
+        "digest": "str",
+        "macs": "int",
+        "rounds": "int",
+        "seconds": "float",
+        "results": [
+            {
+                "engine": "str",
+                "model": "str",
+                "threads": "int",
+                "batch": "int",
+                "failure": "NoneType",
+                "run": timing,
+                "bound": timing,
+                "cold": start,
+                "cached": start,
+                "memory": {"now": "int", "peak": "int"},
+                "facts": {"digest": "str"},
+            }
+        ],
+    }
+    assert document["results"][0]["run"]["calls"] == 5
+
+
+def test_bench_compiles_a_model_and_prints_a_table(cvm):
+    outcome = cvm("bench", MODEL, "--executor", "numpy", "--seconds", "0", "--rounds", "1")
+    assert outcome.code == 0
+    heading, row, *_ = outcome.out.splitlines()
+    assert heading.split()[:3] == ["engine", "model", "threads"]
+    assert row.split()[:4] == ["numpy", "program.cvm", "1", "1"]
+    assert "GMAC per sample" in outcome.out

@@ -98,11 +98,13 @@ def broken(files):
 
 
 def explained(outcome, words):
-    """One clear paragraph, that says what and where, on stderr and in the document."""
+    """One clear paragraph, that says what and where, on stderr and in the document; then the rule and the line."""
     assert words in outcome.err
     assert outcome.err.startswith("cvm: ")
     assert "\n\n" not in outcome.err
-    assert outcome.err.count("\n") <= 2
+    lines = outcome.err.splitlines()
+    assert len([line for line in lines if not line.startswith((" ", "("))]) <= 2
+    assert len(lines) <= 4
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=named)
@@ -184,7 +186,7 @@ def test_a_limit_is_4(cvm, files):
     ],
 )
 def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch, raised, code, words):
-    def fail(path, no_optimize):
+    def fail(path, *options):
         raise raised
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)
@@ -203,7 +205,7 @@ def test_whatever_happens_there_is_a_code_and_a_document(cvm, files, monkeypatch
 def test_the_traceback_of_a_bug_is_for_those_who_ask(files, capfd, monkeypatch):
     from cvm.cli import main
 
-    def fail(path, no_optimize):
+    def fail(path, *options):
         raise RuntimeError("here")
 
     monkeypatch.setattr("cvm.cli.models.open_program", fail)
@@ -268,3 +270,35 @@ def test_output_of_any_encoding(files):
     assert "e.txt: cannot be read" in outcome.stderr
     assert outcome.stderr.isascii()
     assert python("ops", env=environment).returncode == 0
+
+
+BENCH_MISTAKES = [
+    (("--executor", "numpy,numpy"), "an engine is named twice"),
+    (("--executor", "onnxruntime"), "--executor takes native, numpy, formal; found 'onnxruntime'"),
+    (("--compare", "numpy"), "--compare takes onnxruntime, openvino, litert; found 'numpy'"),
+    (("--threads", "0"), "--threads takes numbers from 1 to"),
+    (("--threads", "1,,2"), "--threads takes numbers from 1 to"),
+    (("--batch", "-1"), "--batch takes numbers from 1 to"),
+    (("--seconds", "nan"), "--seconds takes a number from 0 to 3600, found nan"),
+    (("--seconds", "-1"), "--seconds takes a number from 0 to 3600, found -1"),
+    (("--batch", "99999"), "--batch takes numbers from 1 to"),
+    (("--model", "a.onnx"), "--compare, which is missing"),
+    (("--compare", "litert", "--model", "a.onnx"), "litert needs --model FILE, with a file that ends in .tflite"),
+    (("--compare", "litert", "--model", "a.tflite"), "there is no file a.tflite"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BENCH_MISTAKES, ids=lambda item: "-".join(item)[:40])
+def test_bench_says_what_is_wrong_before_it_times(cvm, files, monkeypatch, arguments, message):
+    monkeypatch.setattr("cvm.bench.contest.find_spec", lambda package: object())
+    outcome = cvm("bench", "pair.cvm", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_bench_refuses_an_engine_that_is_not_installed(cvm, files, monkeypatch):
+    monkeypatch.setattr("cvm.bench.contest.find_spec", lambda package: None if package == "openvino" else object())
+    (files / "model.onnx").write_bytes(b"")
+    outcome = cvm("bench", "pair.cvm", "--compare", "openvino", "--model", "model.onnx")
+    assert outcome.code == 3
+    assert "openvino is not installed; install the extra: pip install 'cvm[bench]'" in outcome.err

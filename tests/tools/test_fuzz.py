@@ -12,14 +12,18 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.frontends.nnef.checker import Findings
+from cvm.frontends.nnef.faults import exhaustion
 from cvm.frontends.nnef.parser import parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.provisional import check_text
-from tools.fuzz import archives, documents, programs, quantization, receipts, tensors
+from tools.fuzz import archives, arguments, documents, programs, quantization, receipts, tensors
 from tools.fuzz.grammar import document
 from tools.fuzz.harness import ADDRESS_SPACE, Fuzzer, examine, minimise, run
 
-FUZZERS = [documents.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER, receipts.FUZZER]
+FUZZERS = [
+    documents.FUZZER, arguments.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER,
+    receipts.FUZZER,
+]  # fmt: skip
 ROOT = Path(__file__).parents[2]
 
 
@@ -82,6 +86,12 @@ def bug(case: bytes) -> str:
         return {}[case]  # type: ignore[return-value]
     if case.startswith(b"refused"):
         raise Invalid("test.rule", "no")
+    if case.startswith(b"full"):
+        with exhaustion("file"):
+            raise MemoryError
+    if case.startswith(b"deep"):
+        with exhaustion("file"):
+            raise RecursionError
     return "fine"
 
 
@@ -89,6 +99,8 @@ def test_exceptions_outside_of_the_hierarchy_are_failures_and_others_are_not() -
     fuzzer = Fuzzer("none", lambda random_: b"", bug)
     assert examine(fuzzer, b"refused") == ("Invalid", None)
     assert examine(fuzzer, b"fine") == ("fine", None)
+    assert examine(fuzzer, b"full")[0] == "failure: limit.memory"
+    assert examine(fuzzer, b"deep")[0] == "failure: limit.stack"
     word, report = examine(fuzzer, b"a needle")
     assert word == "failure: KeyError in test_fuzz.py:bug"
     assert report is not None

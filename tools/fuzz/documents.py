@@ -4,19 +4,22 @@
 
 Besides the verdict, a valid document must have these properties: printed from its tree it is the same document; printed
 flat it is a document of the same operations, and its flat text is a fixed point; and what a provisional document is
-upgraded to has the same operations with the same shapes.
+upgraded to has the same operations with the same shapes. Every error of one that is not valid has a place in its text.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from cvm.errors import Unsupported
+from cvm.errors import CvmError, LimitExceeded, Unsupported
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.checker import Findings, check_document
+from cvm.frontends.nnef.comments import attached
+from cvm.frontends.nnef.diagnosis import diagnose
 from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.printer import print_graph
@@ -28,7 +31,7 @@ from tools.fuzz.grammar import document
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_text
 
-__all__ = ["FUZZER", "check_round_trips", "check_upgrade", "same"]
+__all__ = ["FUZZER", "check_places", "check_round_trips", "check_upgrade", "same"]
 
 
 def make(random_: random.Random) -> bytes:
@@ -42,21 +45,42 @@ def make(random_: random.Random) -> bytes:
 def examine(case: bytes) -> str:
     """The verdict on a document, and the properties of a valid one."""
     text = decode(case)
-    if is_provisional(text):
-        check_text(text)
-        check_upgrade(text)
-        return "valid provisional"
-    tree = parse_document(text)
     findings = Findings()
-    flat = propagate(tree, findings)
+    try:
+        if is_provisional(text):
+            check_text(text)
+            check_upgrade(text)
+            return "valid provisional"
+        tree = parse_document(text)
+        flat = propagate(tree, findings)
+    except CvmError as error:
+        check_places(text, error.errors)
+        raise
     if findings:
+        check_places(text, findings)
         return ".".join(findings[0].code.split(".")[:2])
-    check_round_trips(tree, flat)
+    check_round_trips(text, tree, flat)
     return "valid"
 
 
-def check_round_trips(tree: syntax.Document, flat: FlatGraph) -> None:
-    """Print-and-reparse and flatten-and-reparse of a valid document."""
+def check_places(text: str, errors: Iterable[CvmError]) -> None:
+    """Every error can be shown with its line."""
+    lines = text.split("\n")
+    for error in errors:
+        place = error.location
+        if isinstance(error, LimitExceeded) and place.line is None:
+            continue  # of the text as a whole
+        assert place.line is not None, f"an error without a line: {error}"
+        assert place.column is not None, f"an error without a column: {error}"
+        assert 1 <= place.line <= len(lines), f"a line that is not there: {error}"
+        assert 1 <= place.column <= len(lines[place.line - 1]) + 1, f"a column that is not there: {error}"
+        assert diagnose(error, text).excerpt is not None
+
+
+def check_round_trips(text: str, tree: syntax.Document, flat: FlatGraph) -> None:
+    """Print-and-reparse and flatten-and-reparse of a valid document; no comment is lost."""
+    comments = unparse(tree, attached(text, tree))
+    assert same(tree, parse_document(comments)), "printed with its comments, a document is another one"
     again = parse_document(unparse(tree))
     assert same(tree, again), "printed from its tree, a document is another one"
     printed = print_graph(flat)

@@ -2,9 +2,9 @@
 
 A case is bytes. A fuzzer makes it from a random generator seeded with the seed of the run and the number of the case,
 and examines it: the answer is a word for the counters. A failure is any exception that is not of cvm's hierarchy
-(`RecursionError` and `MemoryError` included), more than 10 seconds, or a worker that dies. Cases run in a process of
-their own that may have 1 GiB of address space; when one fails there, it is cut down to a small case that fails in the
-same way, and both are written to the folder of failures.
+(`RecursionError` and `MemoryError` included, also where they have become errors of cvm), more than 10 seconds, or a
+worker that dies. Cases run in a process of their own that may have 1 GiB of address space; when one fails there, it is
+cut down to a small case that fails in the same way, and both are written to the folder of failures.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ SECONDS = 10.0
 """Time for one case."""
 ADDRESS_SPACE = 2**30
 """Bytes of address space of the worker."""
+_EXHAUSTED = ("limit.memory", "limit.stack")
+"""Codes of errors that stand for `MemoryError` and `RecursionError`, which limits must prevent."""
 _GRACE = 5.0  # after SECONDS, before a worker that does not answer is killed
 _MINIMISING = 400  # cases tried to make one failure small
 
@@ -93,6 +95,8 @@ def examine(fuzzer: Fuzzer, case: bytes) -> tuple[str, str | None]:
     try:
         return fuzzer.examine(case), None
     except CvmError as error:
+        if error.code in _EXHAUSTED:
+            return f"failure: {error.code}", traceback.format_exc()
         return type(error).__name__, None
     except _Slow:
         return f"failure: more than {SECONDS:.0f} s", traceback.format_exc()

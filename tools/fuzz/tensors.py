@@ -11,7 +11,9 @@ import math
 import random
 import struct
 import sys
+from contextlib import suppress
 
+from cvm.errors import CvmError
 from cvm.frontends.nnef.tensor_file import read_tensor
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_bytes
@@ -47,7 +49,9 @@ def make(random_: random.Random) -> bytes:
 
 
 def examine(case: bytes) -> str:
-    """Read a tensor file."""
+    """Read a tensor file, in both bit orders."""
+    with suppress(CvmError):
+        read_tensor(case, bit_order="msb")
     stored = read_tensor(case)
     values = stored.data.values
     assert values.shape == stored.header.shape, "the tensor has not the shape of its header"

@@ -173,7 +173,7 @@ def _product(planner: Planner, node: Node, weights: Integers) -> tuple[Home, Geo
 
 def _compact(view: View) -> Integers | None:
     """The order in which the elements of axis 1 lie, where they fill a stretch from the view's offset on."""
-    places = np.asarray(View(0, ((), view.axes[1])).positions(), np.int64)
+    places = View(0, ((), view.axes[1])).positions()
     order = np.argsort(places, kind="stable")
     return order if bool((places[order] == np.arange(places.size)).all()) else None
 

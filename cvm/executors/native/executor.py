@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,7 @@ from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import CLAIM_BYTES, HEAD_BYTES, emit_network, emit_start
+from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import settled, workers
@@ -86,11 +88,13 @@ class Network:
             cache.write(key, code)
         self._loaded = Loaded(code, machine)
         self.address = self._loaded.address("network")
-        pointers = [ctypes.c_void_p] * (4 + 1 + len(made.arrays))
+        self._direct = len(made.arrays) <= DIRECT
+        pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
-        self._constants = _aligned(len(made.constants) + SLACK)
-        self._constants[: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
-        self.constants = self._constants.ctypes.data
+        self.packed = _aligned(len(made.constants) + SLACK)[: len(made.constants)]
+        self.packed[:] = np.frombuffer(made.constants, np.uint8)
+        self.constants = self.packed.ctypes.data
+        self.plan = replace(made, constants=b"")  # they are in ``packed``
         self._free: list[_Memory] = [_Memory(self)]
 
     def __del__(self) -> None:
@@ -117,7 +121,10 @@ class Network:
             memory = _Memory(self)
         try:
             head = (memory.base, self.constants, memory.table, memory.claims, 1)
-            if self._start(*head, *[array.__array_interface__["data"][0] for array in arrays]) >= 0:
+            addresses: Sequence[Any] = [array.__array_interface__["data"][0] for array in arrays]
+            if not self._direct:
+                addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
+            if self._start(*head, *addresses) >= 0:
                 return False
             if self.threads > 1:
                 workers(self.machine).run(memory.head, self.threads - 1)
@@ -135,7 +142,7 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified
+        self._verified = verified.slim()
         self._machine = machine or _chosen()
         self._threads = threads or cores()
         self._program = verified.program
@@ -144,6 +151,7 @@ class NativeExecutor:
         self._lock = threading.Lock()
         self._outputs = returned(self._program, frozenset())
         self._main = self._network(self._outputs)
+        self._unused = True
 
     @property
     def machine(self) -> Machine:
@@ -169,9 +177,12 @@ class NativeExecutor:
         self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
+        if self._unused:
+            self._unused = False
+            _give_back()
         names = returned(self._program, capture) if capture else self._outputs
         network = self._network(names) if capture else self._main
-        arrays = _plain(network, inputs, state)
+        arrays = _plain(network, len(self._program.inputs), inputs, state)
         if arrays is None:
             fed = feeds(self._program, inputs, state)
             arrays = [fed[name] for name, _ in network.given]
@@ -196,14 +207,16 @@ class NativeExecutor:
 
 
 def _plain(
-    network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+    network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
-    """The arrays to read, if their names, types, shapes and layouts are what the network takes as they are."""
-    if len(inputs) + len(state) != len(network.given):
+    """The arrays to read, ``count`` of them inputs, if all is what the network takes as it is: names, types, shapes,
+    layouts.
+    """
+    if len(inputs) != count or len(state) != len(network.given) - count:
         return None
     arrays = []
-    for name, shape in network.given:
-        array = inputs.get(name) if name in inputs else state.get(name)
+    for place, (name, shape) in enumerate(network.given):
+        array = (inputs if place < count else state).get(name)
         if array is None or array.dtype != np.int32 or array.shape != shape or not array.flags.c_contiguous:
             return None
         arrays.append(array)
@@ -224,6 +237,12 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
             found = [f"computed inside the kernel of {root}" if root else "no code: another view of its input"]
         lines.append(f"{', '.join(names)} = {node.op}: {'; '.join(found)}")
     return lines
+
+
+def _give_back() -> None:
+    """Let the C library return what verifying and planning took and freed, several times the size of the constants."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _chosen() -> Machine:

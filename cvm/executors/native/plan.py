@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
@@ -305,7 +304,7 @@ class Planner:
     def rearranged(self, home: Home, like: View | None = None) -> Home:
         """A row-major copy of any view, whose places are a table."""
         shape = home.view.shape
-        places = np.asarray(home.view.positions(), np.int64)
+        places = home.view.positions()
         first = int(places.min())  # before the view's offset where strides are negative
         extent = int(places.max()) - first + 1
         table = self.constants.home((places - first).reshape(shape), Format.of(0, extent - 1))

@@ -219,7 +219,8 @@ def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[i
     moved = biased(chosen, magnitudes, format_.bias)
     if moved is None:
         return chosen
-    builder.clamp = (chosen.rule.lo + format_.bias, chosen.rule.hi + format_.bias)
+    # The bounds may lie far outside what is proven of the result, and what its format holds.
+    builder.clamp = (max(chosen.rule.lo + format_.bias, 0), min(chosen.rule.hi + format_.bias, 255))
     return moved
 
 

@@ -20,8 +20,8 @@ from cvm.executors.native.ir import Code, Module, V, typed, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.steps import Plan
 
-__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks", "emit_network",
-           "emit_start", "emit_worker"]  # fmt: skip
+__all__ = ["BUSY", "CLAIM_BYTES", "DIRECT", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks",
+           "emit_network", "emit_start", "emit_worker"]  # fmt: skip
 
 CLAIM_BYTES = 128
 """Bytes per call: the claimed chunks in one cache line, the finished ones in the next."""
@@ -31,6 +31,8 @@ TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
 """Places in the control block."""
 LINES, LINE = 64, 64
 """Where the lines of the workers begin, and how far they are apart."""
+DIRECT = 512
+"""Arrays that a call takes one by one: foreign functions have 1,024 arguments at most."""
 CHUNKS = 4
 """Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
 SPINS = 2000
@@ -76,7 +78,8 @@ def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> 
 def emit_start(
     module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: bool
 ) -> None:
-    """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls.
+    """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls. More than `DIRECT`
+    arrays come as one, of their addresses.
 
     It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
     all into the table. The result is the number of the first one with an element outside, or -1; in the latter case,
@@ -85,8 +88,11 @@ def emit_start(
     names = ("arena", "constants", "table", "claims")
     memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
-    given = [V("ptr", f"%array{place}") for place in range(arrays)]
+    direct = arrays <= DIRECT
+    given = [V("ptr", f"%array{place}") for place in range(arrays if direct else 1)]
     code = Code(module, "start", [memory, constants, table, claims, epoch, *given], result="i64")
+    if not direct:
+        given = [code.load("ptr", code.at(given[0], 8 * place)) for place in range(arrays)]
     for place, (count, least, largest) in enumerate(bounds):
         bad = _outside(code, given[place], count, least, largest, machine.width)
         outside, inside = code.fresh(), code.fresh()

@@ -6,7 +6,7 @@ network runs. The verdict is kept with the compiled code, so a machine is tried 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,29 +110,32 @@ def _convolution(
     x = builder.input("x", shape, lo, hi)
     weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
-    (sums,) = builder.add("conv2d", [x, weights, bias], attributes)
-    return _codes(builder, sums, (1, kernel[0], 1, 1))
+    return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
 
 
 def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
-    (sums,) = builder.add("dense", [x, builder.constant(_weights(columns, depth, least=-128, largest=127))])
-    return _codes(builder, sums, (1, columns))
+    weights = builder.constant(_weights(columns, depth, least=-128, largest=127))
+    return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns))
 
 
-def _codes(builder: ProgramBuilder, sums: str, channels: tuple[int, ...]) -> VerifiedProgram:
-    """8-bit codes of sums in the arithmetic that most networks need, and in the widest one."""
+def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...]) -> VerifiedProgram:
+    """Sums, and their 8-bit codes in the arithmetic that most networks need and in the widest one.
+
+    Each has sums of its own: what somebody else needs is not computed within the kernel of its codes.
+    """
     count = int(np.prod(channels))
-    bits = builder.range(sums).magnitude().bit_length()
+    first = sums()
+    bits = builder.range(first).magnitude().bit_length()
     multipliers = (2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels)
-    outputs = [Output("sums", sums)]
+    outputs = [Output("sums", first)]
     for name, more in (("codes", 0), ("wide codes", min(12, 35 - bits))):
         m = builder.parameter(multipliers << more)
         c = builder.parameter(np.arange(count).reshape(channels) * 7919)
         s = builder.parameter(np.full(channels, 26 + more + bits - 8))
         attributes = {"lo": -100, "hi": 120, "rounding": "half_up"}
-        (codes,) = builder.add("requantize", [sums, m, c, s], attributes)
+        (codes,) = builder.add("requantize", [sums(), m, c, s], attributes)
         outputs.append(Output(name, codes))
     return verify(builder.build(outputs))
 

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 __all__ = ["Axis", "View", "refined"]
 
 Axis: TypeAlias = tuple[tuple[int, int], ...]
@@ -96,12 +99,12 @@ class View:
         """A new axis of extent 1 before ``axis``."""
         return View(self.offset, (*self.axes[:axis], (), *self.axes[axis:]))
 
-    def positions(self) -> list[int]:
+    def positions(self) -> npt.NDArray[np.int64]:
         """The place of every element, row-major."""
-        places = [self.offset]
+        places = np.full(1, self.offset, np.int64)
         for axis in self.axes:
             for n, stride in axis:
-                places = [place + k * stride for place in places for k in range(n)]
+                places = (places[:, None] + stride * np.arange(n)).ravel()
         return places
 
     def _with(self, axis: int, factors: Axis, moved: int = 0) -> View:

@@ -17,20 +17,33 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Literal
 
+from cvm.frontends.nnef.checker import Findings
 from cvm.frontends.nnef.container import open_container
 from cvm.frontends.nnef.declarations import compound_operations
-from cvm.frontends.nnef.faults import exhaustion
+from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, explained
+from cvm.frontends.nnef.faults import collected, exhaustion
 from cvm.frontends.nnef.loader import load_graph, read_flat
+from cvm.frontends.nnef.parser import parse_document
 from cvm.frontends.nnef.printer import print_graph
+from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.provisional import is_provisional, upgrade_text
 from cvm.frontends.nnef.report import CheckReport, CheckReports, check_path, read_document
-from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor, write_tensor
+from cvm.frontends.nnef.tensor_file import (
+    BitOrder,
+    ItemType,
+    StoredTensor,
+    TensorHeader,
+    read_header,
+    read_tensor,
+    write_tensor,
+)
 from cvm.frontends.nnef.values import Dialect
 from cvm.frontends.nnef.writer import save
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 
 __all__ = [
+    "BitOrder",
     "CheckReport",
     "CheckReports",
     "Dialect",
@@ -57,17 +70,21 @@ def load(
     *,
     dialect: Dialect = "auto",
     lower: Collection[str] = (),
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> QuantizedGraph:
     """Read a model: a folder, a ``.tar`` or ``.tgz``, or a single document.
 
     The container's ``graph.quant`` is applied when ``quant`` is None, another file when it is a path, none when it is
     False. Operations of NNEF 1.0.1 chapter 4 are whole, but for the compound ones (`compound_operations`) named in
     ``lower``, which are expanded by their definitions; fragments of the document are expanded; every operation has all
-    of its parameters, defaults resolved. Variables have their data unless the container has no tensor file at all.
+    of its parameters, defaults resolved. ``bit_order`` is that of the tensor files (`read_tensor`), one for all of a
+    model; ``variant`` the further extension, as in ``filter.dat.q8``, of those to use where a variable has one
+    (section 5.1). Variables have their data unless the container has no tensor file at all.
 
     Raises `Malformed`, `Invalid`, `Unsupported` or `LimitExceeded`, with file, line and column.
     """
-    return load_graph(path, quant, limits, dialect, lower)
+    return load_graph(path, quant, limits, dialect, lower, bit_order, variant)
 
 
 def flatten(
@@ -92,13 +109,16 @@ def check(
     limits: Limits = DEFAULT,
     *,
     dialect: Dialect = "auto",
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> CheckReport:
     """The verdict on a model (chapter 6), shapes, quantisation and headers of tensor files included.
 
-    Also that on a provisional document, and on a tensor file or a quantization file by itself. Reads no weights of a
-    model and raises nothing: what is wrong, all of it that is independent, stands in the report.
+    Also that on a provisional document, and on a tensor file (whose items are read in ``bit_order``) or a quantization
+    file by itself. Reads no weights of a model and raises nothing: what is wrong, all of it that is independent, stands
+    in the report.
     """
-    return check_path(path, quant, limits, dialect)
+    return check_path(path, quant, limits, dialect, bit_order, variant)
 
 
 def check_paths(
@@ -107,17 +127,26 @@ def check_paths(
     limits: Limits = DEFAULT,
     *,
     dialect: Dialect = "auto",
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> CheckReports:
     """The verdicts on many paths, each as `check` gives it."""
-    return CheckReports(tuple(check_path(path, quant, limits, dialect) for path in paths))
+    return CheckReports(tuple(check_path(path, quant, limits, dialect, bit_order, variant) for path in paths))
 
 
 def upgrade(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
     """The text of a document of NNEF 1.0.1 that means the same as the provisional document at ``path``.
 
-    A document that is none is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a provisional
-    document that is not valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
+    One of 1.0.1 is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a document that is not
+    valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
     """
     text, origin = read_document(path, limits)
-    with exhaustion(origin):
-        return upgrade_text(text, limits) if is_provisional(text) else text
+    if is_provisional(text):
+        with exhaustion(origin), explained(text, PROVISIONAL_SECTIONS):
+            return upgrade_text(text, limits)
+    with exhaustion(origin), explained(text):
+        findings = Findings()
+        propagate(parse_document(text, limits), findings, limits)
+        if findings:
+            raise collected(findings)
+    return text

@@ -7,6 +7,7 @@ is read as a stream. Nothing is extracted, and no link is followed out of a fold
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,11 +27,14 @@ __all__ = [
     "Member",
     "memory_container",
     "open_container",
+    "open_file",
     "read_text_file",
 ]
 
 DOCUMENT, QUANTIZATION = "graph.nnef", "graph.quant"
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_VARIANT = re.compile(r"[A-Za-z0-9_.-]+")
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +62,41 @@ class Container(Protocol):
         ...
 
 
-def open_container(path: str | os.PathLike[str], limits: Limits = DEFAULT, weights: bool = True) -> Container:
+def open_container(
+    path: str | os.PathLike[str], limits: Limits = DEFAULT, weights: bool = True, variant: str | None = None
+) -> Container:
     """The container at ``path``; the path itself may be a link.
 
-    Without ``weights`` an archive is read for its texts and the headers of its tensors only. Raises `Malformed`,
+    Without ``weights`` an archive is read for its texts and the headers of its tensors only; tensor files of a
+    ``variant`` have that as their further extension. Raises `Malformed`,
     `Invalid` or `LimitExceeded` for archives that are not in order; `OSError` for files that cannot be read.
     """
     root = Path(path)
     if "\0" in str(root):
         raise invalid("container.name", "the path has a NUL character")
+    if variant is not None and not _VARIANT.fullmatch(variant):
+        message = f"a variant is the end of a file's name, of the characters of labels; found {variant[:80]!r}"
+        raise invalid("container.variant", message)
     if root.is_dir():
         return _Folder(root, limits)
-    with root.open("rb") as file:
+    with open_file(root) as file:
         head = file.read(512)
         if not is_archive(head, root.name):
             return _Single(root, limits)
         file.seek(0)
+        suffixes = (".dat",) if variant is None else (".dat", f".dat.{variant}")
         members: dict[str, Member] = {}
+        deeper = ""
         for member in read_archive(file, limits):
+            if member.name.endswith(f"/{DOCUMENT}"):
+                deeper = f" at the top of the archive, only {member.name!r}"
             if member.name in (DOCUMENT, QUANTIZATION):
                 require("text_bytes", member.size, limits.text_bytes, f"bytes of {member.name}")
                 members[member.name] = _in_memory(member.read(member.size))
-            elif member.name.endswith(".dat"):
+            elif member.name.endswith(suffixes):
                 members[member.name] = _data_member(member, limits, weights)
+        if DOCUMENT not in members:
+            raise invalid("container.document", f"there is no {DOCUMENT}{deeper}")
         return _Archive(root, members)
 
 
@@ -195,18 +211,26 @@ class _Folder:
         return str(self._root / name)
 
 
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file for reading; a pipe or a device, which may block or never end, is `Invalid`."""
+    return _regular(os.open(path, _FLAGS), os.path.basename(path))
+
+
 def _open_regular(path: Path, name: str) -> BinaryIO:
     """Open a file that has just been listed, unless it has become a link or a special file since."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | _NO_FOLLOW), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    return _regular(os.open(path, _FLAGS | _NO_FOLLOW), name)
+
+
+def _regular(descriptor: int, name: str) -> BinaryIO:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise invalid("container.special", f"{name!r} is not a regular file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_text_file(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> bytes:
     """The bytes of a text file, at most as many as the limit on text."""
-    with Path(path).open("rb") as file:
+    with open_file(path) as file:
         data = file.read(limits.text_bytes + 1)
     require("text_bytes", len(data), limits.text_bytes, f"bytes of {Path(path).name}")
     return data

@@ -5,8 +5,10 @@ Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +16,7 @@ from cvm.errors import CvmError, LimitExceeded, Location, Unsupported
 from cvm.frontends.nnef.faults import KINDS, RULE_SECTIONS, SECTIONS, Kind, verdict_class
 from cvm.frontends.nnef.shapes import RULES
 
-__all__ = ["PROVISIONAL_SECTIONS", "Diagnosis", "diagnose", "excerpt"]
+__all__ = ["PROVISIONAL_SECTIONS", "Diagnosis", "diagnose", "excerpt", "explained"]
 
 PROVISIONAL_SECTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -69,17 +71,25 @@ class Diagnosis:
             "trace": list(self.trace),
         }
 
-    def __str__(self) -> str:
+    @property
+    def rule(self) -> str:
+        """The kind and the class of the error, and the section that has the rule."""
         what = self.kind if self.kind == self.class_ else f"{self.kind}, {self.class_}"
-        section = f", section {self.section}" if self.section else ""
-        place = str(self.location)
-        lines = [f"{place}: {self.message} ({what}{section})" if place else f"{self.message} ({what}{section})"]
-        if self.excerpt is not None:
-            lines.append(self.excerpt)
+        return f"{what}, section {self.section}" if self.section else what
+
+    @property
+    def context(self) -> list[str]:
+        """The excerpt and the invocations that led there, line by line."""
+        lines = [] if self.excerpt is None else self.excerpt.splitlines()
         lines += [f"  {step}" for step in self.trace[:_TRACE]]
         if len(self.trace) > _TRACE:
             lines.append(f"  and {len(self.trace) - _TRACE} more")
-        return "\n".join(lines)
+        return lines
+
+    def __str__(self) -> str:
+        place = str(self.location)
+        head = f"{place}: {self.message} ({self.rule})" if place else f"{self.message} ({self.rule})"
+        return "\n".join([head, *self.context])
 
 
 def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, str] = SECTIONS) -> Diagnosis:
@@ -104,13 +114,44 @@ def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, st
         error.message,
         error.expected,
         shown,
-        tuple(f"in fragment {step.op}, invoked at {step.line}:{step.column}" for step in error.trace),
+        tuple(_steps(error)),
     )
+
+
+def _steps(error: CvmError) -> Iterator[str]:
+    """The invocations that led to an error; one that is repeated, as a recursion does, is a single step.
+
+    An error in a definition that is not of the document is at the invocation of that, which need not be said twice.
+    """
+    trace, where = error.trace, error.location
+    if trace and (trace[0].line, trace[0].column) == (where.line, where.column):
+        yield f"in the definition of {trace[0].op}"
+        trace = trace[1:]
+    for (op, line, column), run in groupby((step.op, step.line, step.column) for step in trace):
+        times = len(list(run))
+        repeated = f" ({times} times)" if times > 1 else ""
+        yield f"in fragment {op}, invoked at {line}:{column}{repeated}"
+
+
+@contextmanager
+def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[None]:
+    """Give errors in a text a note (`BaseException.add_note`) with the rule, the excerpt and the invocations."""
+    try:
+        yield
+    except CvmError as error:
+        for each in error.errors:
+            found = diagnose(each, text, sections)
+            if found.section is not None or found.context:
+                each.add_note("\n".join([f"({found.rule})", *found.context]))
+        if error.others:
+            more = len(error.others)
+            error.add_note(f"and {more} more error{'' if more == 1 else 's'}, which `cvm nnef check` lists")
+        raise
 
 
 def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
     """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
-    if error.code in RULE_SECTIONS and error.location.op is None:
+    if error.code in RULE_SECTIONS and error.location.op not in RULES:
         return RULE_SECTIONS[error.code]
     if class_ in ("argument-validity", "shapes") and error.location.op in RULES:
         return RULES[error.location.op].section

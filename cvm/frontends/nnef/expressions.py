@@ -161,7 +161,7 @@ class Evaluator:
 
     def _sequence(self, symbol: str, left: Array | str, right: Value, node: syntax.Expression) -> Value:
         """An operator whose left side is an array or a string."""
-        size = max(leaves(left), len(left))
+        size = len(left) if isinstance(left, str) else max(leaves(left), len(left))
         match symbol, left, right:
             case "+", Array(), Array():
                 self._count(size + leaves(right), node, "an array")
@@ -173,6 +173,7 @@ class Evaluator:
                 if times < 0:
                     raise invalid("argument-validity.repetition", f"{times} repetitions", node)
                 self._count(size * times, node, "an array" if isinstance(left, Array) else "a string")
+                times = times if left else 0  # Python multiplies nothing by less than 2^63 only
                 return Array(tuple(left) * times) if isinstance(left, Array) else left * times
             case "in", _, Array():
                 return left in right

@@ -158,7 +158,7 @@ def exhaustion(file: str) -> Iterator[None]:
     except CvmError as error:
         raise error.at(file=file) from error.__cause__
     except RecursionError:
-        raise LimitExceeded("limit.nesting", "the call stack is exhausted", Location(file)) from None
+        raise LimitExceeded("limit.stack", "the call stack is exhausted", Location(file)) from None
     except MemoryError:
         raise LimitExceeded("limit.memory", "memory is exhausted", Location(file)) from None
     except OSError as error:

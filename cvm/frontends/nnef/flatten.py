@@ -31,18 +31,20 @@ def flatten_document(
     declarations: Mapping[str, syntax.Fragment],
     limits: Limits = DEFAULT,
     lower: Collection[str] = (),
+    supplied: Collection[str] = (),
 ) -> FlatGraph:
     """The flat form of a document that `cvm.frontends.nnef.checker.check_document` has accepted.
 
     The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their places in
-    the text are those of the invocation in the document. Raises `Invalid` for arguments and shapes, and for a name in
+    the text are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
+    among the ``declarations`` and not of the document. Raises `Invalid` for arguments and shapes, and for a name in
     ``lower`` that is not a compound operation; `LimitExceeded` for expansions, `Unsupported` where the shape of a
     custom operation's result is asked for.
     """
     for name in lower:
         if name not in compound_operations():
             raise invalid("lower.name", f"{str(name)[:80]!r} is not a compound operation, so it cannot be expanded")
-    return _Flattener(document.graph, declarations, limits, frozenset(lower)).run()
+    return _Flattener(document.graph, declarations, limits, frozenset(lower), frozenset(supplied)).run()
 
 
 class _Flattener:
@@ -54,12 +56,14 @@ class _Flattener:
         declarations: Mapping[str, syntax.Fragment],
         limits: Limits,
         lower: frozenset[str],
+        supplied: frozenset[str],
     ) -> None:
         self._graph = graph
         self._declarations = declarations
         self._lower = lower
+        self._supplied = supplied
         self._site: syntax.Invocation | None = None
-        """The invocation in the document, while a definition of a library is expanded."""
+        """The invocation in the document, while a definition that is not of the document is expanded."""
         self._limits = limits
         self._evaluator = Evaluator(self, limits)
         self._operations: list[FlatOperation] = []
@@ -113,15 +117,25 @@ class _Flattener:
         if is_library(declaration):
             if node.name not in self._lower:
                 return self._emit(declaration, arguments, generic, node, lengths)
-            return self._define(declaration, arguments, generic, node)
+            return self._define(declaration, arguments, generic, node, khronos_library())
+        if node.name in self._supplied:
+            return self._define(declaration, arguments, generic, node, self._declarations)
         return self._expand(declaration, arguments, generic, node)
 
     def _define(
-        self, declaration: syntax.Fragment, names: dict[str, Value], generic: DataType | None, node: syntax.Invocation
+        self,
+        declaration: syntax.Fragment,
+        names: dict[str, Value],
+        generic: DataType | None,
+        node: syntax.Invocation,
+        declarations: Mapping[str, syntax.Fragment],
     ) -> Value:
-        """Expand an operation of a library; names and places in its definition mean nothing to the document."""
+        """Expand a definition of a library, with the declarations that are in force there.
+
+        Places in it mean nothing to the document.
+        """
         outer = self._declarations, self._site
-        self._declarations, self._site = khronos_library(), self._site or node
+        self._declarations, self._site = declarations, self._site or node
         try:
             return self._expand(declaration, names, generic, node)
         except CvmError as error:

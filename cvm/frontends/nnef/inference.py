@@ -138,7 +138,9 @@ class Inference:
 
     def _identifier(self, node: syntax.Identifier, _: bool) -> Type:
         if node.name not in self.names:
-            raise invalid("identifier-usage.undefined", f"{node.name!r} is used before it is assigned", node)
+            operation = " (it is the name of an operation)" if node.name in self._declarations else ""
+            message = f"{node.name!r} is used before it is assigned{operation}"
+            raise invalid("identifier-usage.undefined", message, node)
         found = self.names[node.name]
         if found is None:
             raise Tainted

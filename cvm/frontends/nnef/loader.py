@@ -32,15 +32,16 @@ from cvm.frontends.nnef.container import (
     read_text_file,
 )
 from cvm.frontends.nnef.declarations import is_library
+from cvm.frontends.nnef.diagnosis import explained
 from cvm.frontends.nnef.dialects import required_dialect
 from cvm.frontends.nnef.faults import exhaustion, invalid, too_large, unsupported
 from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
-from cvm.frontends.nnef.shapes import label_path
-from cvm.frontends.nnef.tensor_file import ItemType, StoredTensor, TensorHeader, read_header, read_tensor
+from cvm.frontends.nnef.tensor_file import BitOrder, ItemType, StoredTensor, read_tensor
 from cvm.frontends.nnef.types import has_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatOperation, FlatTensor, NeededDialect, Value, concrete
+from cvm.frontends.nnef.weights import TensorFile, find_tensor_files, label_of
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import Limits
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -50,7 +51,6 @@ __all__ = [
     "load_graph",
     "needed_dialect",
     "read_flat",
-    "read_headers",
     "read_quantizers",
     "without_collection",
 ]
@@ -70,21 +70,24 @@ def load_graph(
     limits: Limits,
     dialect: Dialect = "auto",
     lower: Collection[str] = (),
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
 ) -> QuantizedGraph:
     """See `cvm.frontends.nnef.load`."""
     with exhaustion(str(path)):
-        container = open_container(path, limits)
-        flat, digest = read_flat(container, limits, dialect, lower)
+        container = open_container(path, limits, variant=variant)
+        flat, text = read_flat(container, limits, dialect, lower)
         quantizers = read_quantizers(container, quant, flat, limits).quantizers
-        headers = read_headers(container, flat, limits)
-        with exhaustion(container.origin(DOCUMENT)):
-            return _Builder(container, flat, quantizers, headers, limits).graph(digest)
+        files = find_tensor_files(container, flat, limits, variant)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        with exhaustion(container.origin(DOCUMENT)), explained(text):
+            return _Builder(container, flat, quantizers, files, limits, bit_order).graph(digest)
 
 
 def read_flat(
     container: Container, limits: Limits, dialect: Dialect = "auto", lower: Collection[str] = ()
 ) -> tuple[FlatGraph, str]:
-    """The flattened document of a container and the SHA-256 of its text.
+    """The flattened document of a container, and its text.
 
     The graph knows the dialect of the document, and the one that is allowed for the whole model.
     """
@@ -92,11 +95,12 @@ def read_flat(
         member = container.find(DOCUMENT)
         if member is None:
             raise invalid("container.document", f"there is no {DOCUMENT}")
-        data = _text(member, limits)
-        document = parse_document(decode(data, limits), limits)
-        needed = required_dialect(document, dialect)
-        flat = flatten_document(document, check_document(document), limits, lower)
-        return replace(flat, dialect=needed, allowed=dialect), hashlib.sha256(data).hexdigest()
+        text = decode(_text(member, limits), limits)
+        with explained(text), without_collection():
+            document = parse_document(text, limits)
+            needed = required_dialect(document, dialect)
+            flat = flatten_document(document, check_document(document), limits, lower)
+        return replace(flat, dialect=needed, allowed=dialect), text
 
 
 @contextmanager
@@ -126,52 +130,24 @@ def read_quantizers(container: Container, quant: Quantization, flat: FlatGraph, 
         return QuantizationInfo()
     if quant is not None:
         with exhaustion(str(quant)):
-            return read_quantization(decode(read_text_file(quant, limits), limits), flat, limits)
+            return _read_quantization(read_text_file(quant, limits), flat, limits)
     with exhaustion(container.origin(QUANTIZATION)):
         member = container.find(QUANTIZATION)
         if member is None:
             return QuantizationInfo()
-        return read_quantization(decode(_text(member, limits), limits), flat, limits)
+        return _read_quantization(_text(member, limits), flat, limits)
 
 
-def needed_dialect(flat: FlatGraph, info: QuantizationInfo, headers: Mapping[str, TensorHeader]) -> NeededDialect:
+def _read_quantization(data: bytes, flat: FlatGraph, limits: Limits) -> QuantizationInfo:
+    text = decode(data, limits)
+    with explained(text):
+        return read_quantization(text, flat, limits)
+
+
+def needed_dialect(flat: FlatGraph, info: QuantizationInfo, files: Mapping[str, TensorFile]) -> NeededDialect:
     """The dialect that a whole model is written in: its document, its quantisation and its tensor files."""
-    parts = {flat.dialect, info.dialect, *("khronos" if header.item.added else "1.0.1" for header in headers.values())}
+    parts = {flat.dialect, info.dialect, *("khronos" if file.header.item.added else "1.0.1" for file in files.values())}
     return "khronos" if "khronos" in parts else "1.0.1"
-
-
-def _file_of(operation: FlatOperation) -> str:
-    """The tensor file of a variable."""
-    return "/".join(label_path(str(operation.arguments["label"])) or ()) + ".dat"
-
-
-def read_headers(container: Container, flat: FlatGraph, limits: Limits) -> Mapping[str, TensorHeader]:
-    """The headers of the tensor files of all variables, by file, each of the shape that the document says.
-
-    Empty for a container without any tensor file; with one, all are required. No data is read.
-    """
-    headers: dict[str, TensorHeader] = {}
-    variables = [operation for operation in flat.operations if operation.name == "variable"]
-    if not variables or not container.has_data():
-        return MappingProxyType(headers)
-    for operation in variables:
-        name = _file_of(operation)
-        with exhaustion(container.origin(DOCUMENT)):
-            member = container.find(name)
-            if member is None:
-                message = f"there is no file {name!r} for this variable, but other variables have one"
-                raise invalid("container.data", message).at(
-                    line=operation.location.line, column=operation.location.column, op="variable"
-                )
-        with exhaustion(container.origin(name)):
-            header = read_header(member.head, member.size, limits, flat.allowed)
-            tensor = operation.results[0]
-            assert isinstance(tensor, FlatTensor)
-            if header.shape != tensor.shape:
-                message = f"the stored shape {list(header.shape)} is not {list(tensor.shape or ())} of the document"
-                raise invalid("tensor-file.shape", message).at(tensor=tensor.name)
-            headers[name] = header
-    return MappingProxyType(headers)
 
 
 class _Builder:
@@ -182,15 +158,18 @@ class _Builder:
         container: Container,
         flat: FlatGraph,
         quantizers: Mapping[str, Quantizer],
-        headers: Mapping[str, TensorHeader],
+        files: Mapping[str, TensorFile],
         limits: Limits,
+        bit_order: BitOrder,
     ) -> None:
         self._container = container
         self._flat = flat
         self._quantizers = quantizers
-        self._headers = headers
+        self._files = files
         self._limits = limits
-        self._files: dict[str, StoredTensor] = {}
+        self._bit_order: BitOrder = bit_order
+        self._stored: dict[str, StoredTensor] = {}  # by file
+        self._shared: dict[str, StoredTensor] = {}  # by label, in lower case
 
     def graph(self, digest: str) -> QuantizedGraph:
         tensors: dict[str, GraphTensor] = {}
@@ -229,7 +208,7 @@ class _Builder:
                     kind, data = "constant", _constant(concrete(operation.arguments["value"]), tensor.shape)
                 case "variable":
                     kind, label = "variable", str(operation.arguments["label"])
-                    data = self._variable(_file_of(operation), tensor)
+                    data = self._variable(label_of(operation), tensor)
         except CvmError as error:
             if error.location.file is None:  # of the document, not of a tensor file
                 error.at(line=operation.location.line, column=operation.location.column, op=operation.name)
@@ -237,17 +216,17 @@ class _Builder:
         quantizer = self._quantizers.get(tensor.name)
         return GraphTensor(tensor.name, tensor.shape, kind, dtype, quantizer, data, label, tensor.location)
 
-    def _variable(self, name: str, tensor: FlatTensor) -> TensorData | None:
+    def _variable(self, label: str, tensor: FlatTensor) -> TensorData | None:
         """The stored contents of a variable, of the data-type that the document says."""
-        if name not in self._headers:
+        file = self._files.get(label)
+        if file is None:
             return None
-        with exhaustion(self._container.origin(name)):
-            if name not in self._files:
-                member = self._container.find(name)
-                if member is None:
-                    raise invalid("container.data", f"the file {name!r} has disappeared")
-                self._files[name] = read_tensor(member.read(), self._limits)
-            stored = self._files[name]
+        with exhaustion(self._container.origin(file.name)):
+            stored = self._read(file)
+            shared = self._shared.setdefault(label.lower(), stored)
+            if stored is not shared and not _equal(stored, shared):
+                message = "it is not the file of the same label in other letters, whose data it shares"
+                raise invalid("container.shared", message)
             values, item = stored.data.values, stored.header.item
             if values.shape != tensor.shape:
                 raise invalid("tensor-file.shape", "the file has changed while it was read")
@@ -263,6 +242,11 @@ class _Builder:
                 return TensorData(values, self._code_quantizer(tensor.name, values))
             return stored.data
 
+    def _read(self, file: TensorFile) -> StoredTensor:
+        if file.name not in self._stored:
+            self._stored[file.name] = read_tensor(file.member.read(), self._limits, self._bit_order)
+        return self._stored[file.name]
+
     def _code_quantizer(self, name: str, codes: npt.NDArray[Any]) -> LinearQuantizer:
         """The quantiser that stored codes belong to, which is that of the quantization file."""
         quantizer = self._quantizers.get(name)
@@ -275,6 +259,11 @@ class _Builder:
         if int(codes.min()) < quantizer.lo or int(codes.max()) > quantizer.hi:
             raise invalid("tensor-file.codes", f"a code is outside of [{quantizer.lo}, {quantizer.hi}]")
         return quantizer
+
+
+def _equal(first: StoredTensor, second: StoredTensor) -> bool:
+    """Whether two tensor files hold the same."""
+    return first.header == second.header and first.data.values.tobytes() == second.data.values.tobytes()
 
 
 def _flat_tensors(results: tuple[Value, ...]) -> list[FlatTensor]:

@@ -75,7 +75,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        column = error.start - data.rfind(b"\n", 0, error.start)
+        column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8")) + 1
         message = f"byte 0x{data[error.start]:02x} is not UTF-8 text"
         raise Malformed("nnef.lexical.encoding", message, Location(line=line, column=column)) from None
 
@@ -129,19 +129,33 @@ def _readable(terminal: str, grammar: Lark) -> str:
     return f"'{text}'"
 
 
-def _expected(error: UnexpectedInput, grammar: Lark) -> list[str]:
-    """What could have stood where the error is; operators are one item where all of them could."""
+_STARTS = frozenset(
+    {"'('", "'['", "'+'", "'-'", "'!'", "'true'", "'false'", "a number", "a string", "an identifier"}
+    | {"'shape_of'", "'length_of'", "'range_of'", "'integer'", "'extent'", "'scalar'", "'logical'", "'string'"}
+)
+"""What an expression may begin with."""
+
+
+def _acceptable(error: UnexpectedInput, grammar: Lark) -> list[str]:
+    """What could have stood where the error is."""
     accepted = error.accepts or error.expected if isinstance(error, UnexpectedToken) else error.allowed  # type: ignore[attr-defined]
-    expected = sorted({_readable(name, grammar) for name in accepted or ()})
+    return sorted({_readable(name, grammar) for name in accepted or ()})
+
+
+def _summary(words: list[str]) -> list[str]:
+    """The same, with operators and expressions as one item where all of them could."""
     operators = {f"'{symbol}'" for level in BINARY_OPERATORS for symbol in level}
-    if operators <= set(expected):
-        expected = [*(word for word in expected if word not in operators), "an operator"]
-    return expected
+    if operators <= set(words):
+        words = [*(word for word in words if word not in operators), "an operator"]
+    if {"a number", "a string", "an identifier", "'('", "'!'"} <= set(words):
+        words = [*(word for word in words if word not in _STARTS), "an expression"]
+    return words
 
 
 def _refuse(error: UnexpectedInput, text: str, grammar: Lark) -> NoReturn:
     """Say what was found where, and what could have stood there."""
-    expected = _expected(error, grammar)
+    acceptable = _acceptable(error, grammar)
+    expected = _summary(acceptable)
     hint = f"; expected {' or '.join(expected)}" if 0 < len(expected) <= 8 else ""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         lines = text.split("\n")
@@ -160,7 +174,7 @@ def _refuse(error: UnexpectedInput, text: str, grammar: Lark) -> NoReturn:
     adjoining = word and ((offset > 0 and text[offset - 1].isalnum()) or len(word[0]) > len(error.token))  # type: ignore[attr-defined]
     keyword = error.token.type.isupper() and error.token.isidentifier() and error.token.type != "IDENTIFIER"  # type: ignore[attr-defined]
     comment = excerpt.startswith(("/*", "//"))
-    reserved = keyword and "an identifier" in expected and not _NAMED.match(text, offset)
+    reserved = keyword and "an identifier" in acceptable and not _NAMED.match(text, offset)
     rule = "lexical.word" if adjoining or comment or reserved else "syntax.token"
     raise malformed(rule, f"found {excerpt!a}{hint}", at, expected) from None
 

@@ -6,19 +6,20 @@ Source: NNEF 1.0.1 chapter 6, steps 2 and 3.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import TypeVar
 
 from cvm.errors import CvmError, LimitExceeded
 from cvm.frontends.nnef import syntax
-from cvm.frontends.nnef.checker import Findings, Survey, TooMany, identifiers_of, survey
+from cvm.frontends.nnef.checker import Findings, TooMany, identifiers_of, survey
 from cvm.frontends.nnef.dialects import required_dialect
 from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.values import Dialect, FlatGraph, NeededDialect
 from cvm.frontends.nnef.walk import descendants
 from cvm.limits import DEFAULT, Limits
 
-__all__ = ["propagate"]
+__all__ = ["dependent", "evaluated", "propagate"]
 
 _EVALUATIONS = 8  # how often a document is evaluated in search of further errors
 
@@ -32,9 +33,14 @@ def propagate(
     raised but what no statement is to blame for.
     """
     found = survey(document)
-    skipped = _closure(document, found)
+    skipped = dependent(document, found.skipped, found.unsound)
     empty = FlatGraph(document.graph.name, (), (), (), {}, allowed=dialect)
     needed: NeededDialect = "1.0.1"
+
+    def flattened(body: tuple[syntax.Assignment, ...]) -> FlatGraph:
+        right = replace(document, graph=replace(document.graph, body=body))
+        return replace(flatten_document(right, found.declarations, limits), dialect=needed, allowed=dialect)
+
     try:
         for error in found.errors:
             findings.add(error)
@@ -42,22 +48,37 @@ def propagate(
             needed = required_dialect(document, dialect)
         except CvmError as error:
             findings.add(error)
-        for _ in range(_EVALUATIONS):
-            body = tuple(a for place, a in enumerate(document.graph.body) if place not in skipped)
-            try:
-                right = replace(document, graph=replace(document.graph, body=body))
-                return replace(flatten_document(right, found.declarations, limits), dialect=needed, allowed=dialect)
-            except CvmError as error:
-                if not any(_same(error, other) for other in findings):
-                    findings.add(error)
-                place = _statement(document.graph.body, error)
-                if isinstance(error, LimitExceeded) or place is None or place in skipped:
-                    return empty
-                skipped.add(place)
-                _add_dependents(document.graph.body, skipped)
+        return evaluated(document.graph.body, skipped, findings, flattened) or empty
     except TooMany:
-        pass
-    return empty
+        return empty
+
+
+Evaluation = TypeVar("Evaluation")
+
+
+def evaluated(
+    body: tuple[syntax.Assignment, ...],
+    skipped: set[int],
+    findings: Findings,
+    evaluate: Callable[[tuple[syntax.Assignment, ...]], Evaluation],
+) -> Evaluation | None:
+    """What ``evaluate`` makes of the statements of a graph that are right; None where nothing can be made of them.
+
+    ``skipped`` are the places of those that are known to be wrong or to depend on such; those that turn out to be wrong
+    are left out as well, and what is wrong with them is added to ``findings``.
+    """
+    for _ in range(_EVALUATIONS):
+        try:
+            return evaluate(tuple(assignment for place, assignment in enumerate(body) if place not in skipped))
+        except CvmError as error:
+            if not any(_same(error, other) for other in findings):
+                findings.add(error)
+            place = _statement(body, error)
+            if isinstance(error, LimitExceeded) or place is None or place in skipped:
+                return None
+            skipped.add(place)
+            _add_dependents(body, skipped)
+    return None
 
 
 def _same(error: CvmError, other: CvmError) -> bool:
@@ -66,16 +87,18 @@ def _same(error: CvmError, other: CvmError) -> bool:
     return error.code == other.code and same == (other.location.line, other.location.column)
 
 
-def _closure(document: syntax.Document, found: Survey) -> set[int]:
-    """The statements of the graph that cannot be evaluated because of errors of static semantics."""
-    unsound = set(found.unsound)
+def dependent(document: syntax.Document, skipped: Collection[int], unsound: Collection[str]) -> set[int]:
+    """The places of all statements of the graph that cannot be evaluated.
+
+    They are those that are ``skipped`` and those that need a fragment that is ``unsound``, directly or not.
+    """
+    unsound, skipped = set(unsound), set(skipped)
     invoked = {
         fragment.name: {name for assignment in fragment.body or () for name in _invocations(assignment)}
         for fragment in (document.fragments if unsound else ())
     }
     while added := {name for name, names in invoked.items() if name not in unsound and names & unsound}:
         unsound |= added
-    skipped = set(found.skipped)
     if unsound:
         for place, assignment in enumerate(document.graph.body):
             if _invocations(assignment) & unsound:

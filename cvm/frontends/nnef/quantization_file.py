@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from cvm.errors import CvmError
+from cvm.errors import CvmError, LimitExceeded
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.channels import ChannelAxes
 from cvm.frontends.nnef.declarations import khronos_library, standard_library
 from cvm.frontends.nnef.expressions import Environment, Evaluator
-from cvm.frontends.nnef.faults import invalid
+from cvm.frontends.nnef.faults import MAX_ERRORS, collected, invalid
 from cvm.frontends.nnef.inference import Inference
 from cvm.frontends.nnef.parser import parse_quantization
 from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, Type
@@ -41,30 +41,43 @@ def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> 
     """The quantisers of a quantization file for the exported tensors of a graph.
 
     Raises `Malformed`, `Invalid` or `LimitExceeded` with line and column; `Invalid` also for an algorithm that
-    ``graph.allowed`` does not admit.
+    ``graph.allowed`` does not admit. The error of the first wrong entry knows those of the others.
     """
     channels = ChannelAxes(graph)
     quantizers: dict[str, Quantizer] = {}
+    errors: list[CvmError] = []
     dialect: NeededDialect = "1.0.1"
     for entry in parse_quantization(text, limits):
-        tensor = graph.exported.get(entry.tensor)
-        if tensor is None:
-            message = f"{entry.tensor[:80]!r} is not a tensor of the graph"
-            raise invalid("quantization.unknown-tensor", message, entry)
-        if entry.tensor in quantizers:
-            raise invalid("quantization.duplicate", f"there are two entries for {entry.tensor!r}", entry)
-        if tensor.dtype != "scalar":
-            message = f"{entry.tensor!r} is a tensor of type {tensor.dtype}; only scalars are quantised"
-            raise invalid("quantization.data-type", message, entry)
-        if entry.algorithm not in _ALGORITHMS:
-            raise invalid("quantization.algorithm", f"there is no algorithm {entry.algorithm!r}", entry)
-        if entry.algorithm not in standard_library():
-            if graph.allowed == "1.0.1":
-                message = f"algorithm {entry.algorithm!r} is not of NNEF 1.0.1; the dialect khronos has it"
-                raise invalid("quantization.algorithm", message, entry)
-            dialect = "khronos"
-        quantizers[entry.tensor] = _Reader(entry, tensor, channels, limits).quantizer()
+        try:
+            tensor = _tensor(entry, graph)
+            if entry.tensor in quantizers:
+                raise invalid("quantization.duplicate", f"there are two entries for {entry.tensor!r}", entry)
+            if entry.algorithm not in standard_library():
+                dialect = "khronos"
+            quantizers[entry.tensor] = _Reader(entry, tensor, channels, limits).quantizer()
+        except CvmError as error:
+            errors.append(error)
+            if isinstance(error, LimitExceeded) or len(errors) == MAX_ERRORS:
+                break
+    if errors:
+        raise collected(errors)
     return QuantizationInfo(MappingProxyType(quantizers), dialect)
+
+
+def _tensor(entry: syntax.Entry, graph: FlatGraph) -> FlatTensor:
+    """The tensor of an entry, which its algorithm may quantise."""
+    tensor = graph.exported.get(entry.tensor)
+    if tensor is None:
+        raise invalid("quantization.unknown-tensor", f"{entry.tensor[:80]!r} is not a tensor of the graph", entry)
+    if tensor.dtype != "scalar":
+        message = f"{entry.tensor!r} is a tensor of type {tensor.dtype}; only scalars are quantised"
+        raise invalid("quantization.data-type", message, entry)
+    if entry.algorithm not in _ALGORITHMS:
+        raise invalid("quantization.algorithm", f"there is no algorithm {entry.algorithm!r}", entry)
+    if graph.allowed == "1.0.1" and entry.algorithm not in standard_library():
+        message = f"algorithm {entry.algorithm!r} is not of NNEF 1.0.1; the dialect khronos has it"
+        raise invalid("quantization.algorithm", message, entry)
+    return tensor
 
 
 class _NoOperations:

@@ -11,27 +11,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from cvm.errors import CvmError, Location
 from cvm.frontends.nnef import provisional
 from cvm.frontends.nnef.archive import is_archive
 from cvm.frontends.nnef.checker import Findings, TooMany
-from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, read_text_file
+from cvm.frontends.nnef.container import DOCUMENT, QUANTIZATION, Container, open_container, open_file, read_text_file
 from cvm.frontends.nnef.diagnosis import PROVISIONAL_SECTIONS, Diagnosis, diagnose
 from cvm.frontends.nnef.faults import SECTIONS, exhaustion, invalid
-from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_headers, read_quantizers
+from cvm.frontends.nnef.loader import Quantization, needed_dialect, read_quantizers, without_collection
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
-from cvm.frontends.nnef.tensor_file import TensorHeader, read_tensor
+from cvm.frontends.nnef.tensor_file import BitOrder, read_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatTensor, NeededDialect
+from cvm.frontends.nnef.weights import TensorFile, find_tensor_files
 from cvm.limits import Limits, require
 
 __all__ = ["CheckReport", "CheckReports", "check_path", "read_document"]
 
 Shapes = dict[str, tuple[int, ...]]
 Edition = Literal["1.0.1", "provisional"]
+
+_NEEDS: Mapping[tuple[Edition | None, NeededDialect | None], str] = MappingProxyType(
+    {
+        ("1.0.1", "1.0.1"): "NNEF 1.0.1",
+        ("1.0.1", "khronos"): "NNEF 1.0.1 with what the dialect khronos adds",
+        ("provisional", None): "provisional NNEF 1.0",
+    }
+)
+"""What a reader must know, by edition and dialect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,7 @@ class CheckReport:
     When ``valid`` is false, ``class_`` names the kind of violation, ``section`` the section of NNEF 1.0.1 that has the
     rule, and ``error`` is the whole error; these are of the first of ``errors``. ``shapes`` has the tensors of the
     graph body whose shapes are known. ``edition`` is that of the document; for a provisional document sections are
-    those of the provisional specification. ``dialect`` is the one that a model of 1.0.1 needs.
+    those of the provisional specification. ``dialect`` is the one that a model, or a file of a model, needs.
     """
 
     path: str
@@ -69,10 +80,17 @@ class CheckReport:
             "message": self.message,
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "errors": [error.to_json() for error in self.errors],
+            "edition": self.edition,
+            "dialect": self.dialect,
         }
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.errors)) if self.errors else f"{self.path}: valid"
+        if self.errors:
+            return "\n".join(map(str, self.errors))
+        needs = _NEEDS[self.edition, self.dialect]
+        if not self.shapes:
+            return f"{self.path}: {needs}"
+        return f"{self.path}: {needs}, {len(self.shapes)} tensor{'' if len(self.shapes) == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +131,16 @@ def _document(container: Container, limits: Limits) -> tuple[str, str]:
         return decode(member.read(), limits), origin
 
 
-def check_path(path: str | os.PathLike[str], quant: Quantization, limits: Limits, dialect: Dialect) -> CheckReport:
+def check_path(
+    path: str | os.PathLike[str],
+    quant: Quantization,
+    limits: Limits,
+    dialect: Dialect,
+    bit_order: BitOrder = "lsb",
+    variant: str | None = None,
+) -> CheckReport:
     """See `cvm.frontends.nnef.check`."""
-    examination = _Examination(str(path), limits, dialect)
+    examination = _Examination(str(path), limits, dialect, bit_order, variant)
     with suppress(TooMany):
         _examine(examination, path, quant, limits)
     return examination.report()
@@ -126,7 +151,7 @@ def _examine(examination: _Examination, path: str | os.PathLike[str], quant: Qua
         with exhaustion(str(path)):
             kind = _kind(Path(path))
             if kind is None:
-                examination.model(open_container(path, limits, weights=False), quant)
+                examination.model(open_container(path, limits, False, examination.variant), quant)
             else:
                 kind(examination, Path(path))
     except CvmError as error:
@@ -139,7 +164,7 @@ def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
         raise invalid("container.name", "the path has a NUL character")
     if path.is_dir():
         return None
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(512)
     if is_archive(head, path.name):
         return None
@@ -177,9 +202,11 @@ class _AnyTensor(Mapping[str, FlatTensor]):
 class _Examination:
     """Collects what is found at one path."""
 
-    def __init__(self, path: str, limits: Limits, dialect: Dialect) -> None:
+    def __init__(self, path: str, limits: Limits, dialect: Dialect, bit_order: BitOrder, variant: str | None) -> None:
         self._path = path
         self._dialect: Dialect = dialect
+        self._bit_order: BitOrder = bit_order
+        self.variant = variant
         self._limits = limits
         self._texts: dict[str, str] = {}
         self._shapes: Shapes = {}
@@ -194,29 +221,32 @@ class _Examination:
         if provisional.is_provisional(text):
             self._edition = "provisional"
             with exhaustion(origin):
-                self._shapes.update(provisional.check_text(text, self._limits))
+                self._shapes.update(provisional.examine_text(text, self.findings, self._limits))
+            for error in self.findings:
+                error.at(file=origin)
             return
         self._edition = "1.0.1"
-        with exhaustion(origin):
+        with exhaustion(origin), without_collection():
             flat = propagate(parse_document(text, self._limits), self.findings, self._limits, self._dialect)
         for error in self.findings:
             error.at(file=origin)
         for name, tensor in flat.exported.items():
             if tensor.shape is not None:
                 self._shapes[name] = tensor.shape
+        self._needed = flat.dialect
         if self.findings:
             return
         self._remember(container, quant)
-        info, headers = QuantizationInfo(), dict[str, TensorHeader]()
+        info, files = QuantizationInfo(), dict[str, TensorFile]()
         try:
             info = read_quantizers(container, quant, flat, self._limits)
         except CvmError as error:
             self.findings.add(error)
         try:
-            headers.update(read_headers(container, flat, self._limits))
+            files.update(find_tensor_files(container, flat, self._limits, self.variant))
         except CvmError as error:
             self.findings.add(error)
-        self._needed = needed_dialect(flat, info, headers)
+        self._needed = needed_dialect(flat, info, files)
 
     def _remember(self, container: Container, quant: Quantization) -> None:
         """Keep the text of the quantization file for the excerpts of its errors."""
@@ -232,14 +262,18 @@ class _Examination:
 
     def tensor(self, path: Path) -> None:
         """A tensor file by itself, items included."""
-        require("archive_bytes", path.stat().st_size, self._limits.archive_bytes, f"bytes of {path.name}")
-        header = read_tensor(path.read_bytes(), self._limits, dialect=self._dialect).header
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            require("archive_bytes", size, self._limits.archive_bytes, f"bytes of {path.name}")
+            header = read_tensor(file.read(), self._limits, self._bit_order, self._dialect).header
+        self._edition, self._needed = "1.0.1", "khronos" if header.item.added else "1.0.1"
         self._shapes[path.stem] = header.shape
 
     def quantization(self, path: Path) -> None:
         """A quantization file by itself: all but the names of its tensors."""
         text = self._texts[str(path)] = decode(read_text_file(path, self._limits), self._limits)
-        read_quantization(text, FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect), self._limits)
+        graph = FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect)
+        self._edition, self._needed = "1.0.1", read_quantization(text, graph, self._limits).dialect
 
     def report(self) -> CheckReport:
         """All that was found, the first error first."""

@@ -188,16 +188,17 @@ def read_tensor(
     ``bit_order`` says from which end of a byte items are filled in that do not fill whole bytes. Linear items become
     codes with the exact quantiser of the header. Logarithmic items become the powers of two that they are, in float64
     where that holds all of them, otherwise codes of a `LogarithmicQuantizer` (`Unsupported` where they have more than
-    16 bits beside the sign).
+    16 bits beside the sign, the most that it has).
     """
     header = read_header(data[:HEADER_BYTES], len(data), limits, dialect)
     if header.item is ItemType.LOGICAL and header.bits == 1:
         bit_order = "msb"
     padding = -header.count * header.bits % 8
     if padding:
-        used = data[-1] >> (8 - padding) if bit_order == "lsb" else data[-1] & ((1 << padding) - 1)
-        if used:
-            raise malformed("tensor-file.padding", "the bits after the last item are not zero")
+        unused = {"lsb": data[-1] >> (8 - padding), "msb": data[-1] & ((1 << padding) - 1)}
+        if unused[bit_order]:
+            other = "" if all(unused.values()) else "; in the other bit order they are"
+            raise malformed("tensor-file.padding", f"the bits after the last item are not zero{other}")
     if header.item is ItemType.FLOAT:
         values: npt.NDArray[Any] = np.frombuffer(data, f"<f{header.bits // 8}", offset=HEADER_BYTES)
         return StoredTensor(header, TensorData(values.reshape(header.shape)))
@@ -241,18 +242,19 @@ def _unpack(data: bytes, header: TensorHeader, bit_order: BitOrder) -> npt.NDArr
 def _powers(items: npt.NDArray[Any], header: TensorHeader) -> TensorData:
     """Logarithmic items as the powers of two that they stand for: ``2^(q + m - r)``, ``m = ceil(log2 max)``."""
     magnitude_bits = header.bits - header.signed
-    if magnitude_bits > _LOGARITHMIC_BITS:
-        message = f"a logarithm of {magnitude_bits} bits; up to {_LOGARITHMIC_BITS} are read"
-        raise unsupported("tensor-file.logarithmic", message)
-    quantizer = LogarithmicQuantizer.of(Fraction(header.range[1]), magnitude_bits)
+    top = LogarithmicQuantizer.of(Fraction(header.range[1]), 1).top
     steps = 2**magnitude_bits - 1
-    magnitudes = (items & items.dtype.type(steps)).astype(np.int32)
+    magnitudes = items & items.dtype.type(steps)
     negative = (items >> items.dtype.type(magnitude_bits)).astype(np.bool_) if header.signed else np.False_
-    exponents = magnitudes + (quantizer.top - steps)
-    if int(exponents.min()) >= _LEAST_EXPONENT and int(exponents.max()) <= _GREATEST_EXPONENT:
-        powers = np.ldexp(1.0, exponents)
+    below = items.dtype.type(steps) - magnitudes  # how many powers below the greatest one
+    if top - int(below.max()) >= _LEAST_EXPONENT and top <= _GREATEST_EXPONENT:
+        powers = np.ldexp(1.0, top - below.astype(np.int32))
         return TensorData(np.where(negative, -powers, powers))
-    return TensorData(np.where(negative, -(magnitudes + 1), magnitudes + 1), quantizer)
+    if magnitude_bits > _LOGARITHMIC_BITS:
+        message = f"a logarithm of {magnitude_bits} bits, some of which are powers of two that are no float64"
+        raise unsupported("tensor-file.logarithmic", f"{message}; with up to {_LOGARITHMIC_BITS} bits they are read")
+    codes = magnitudes.astype(np.int32) + 1
+    return TensorData(np.where(negative, -codes, codes), LogarithmicQuantizer(top, magnitude_bits))
 
 
 def write_tensor(

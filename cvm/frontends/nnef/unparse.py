@@ -1,7 +1,7 @@
 """The text of a syntax tree: NNEF 1.0.1 section 3.2, the inverse of the parser.
 
-Parentheses are where the tree has them, so a tree that a parser made is printed as it was written, but for comments and
-white space.
+Parentheses are where the tree has them, so a tree that a parser made is printed as it was written, but for white space;
+comments are no part of the tree, and can be given with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.comments import NO_COMMENTS, Comments
 from cvm.frontends.nnef.exact import decimal_text
 from cvm.frontends.nnef.literals import PlainArray
 from cvm.frontends.nnef.values import Array, Value
@@ -21,19 +22,30 @@ __all__ = ["unparse", "unparse_expression"]
 _WIDTH = 120
 
 
-def unparse(document: syntax.Document) -> str:
-    """The text of a document of version 1.0."""
-    parts = ["version 1.0;"]
-    parts += [f"extension {extension.name};" for extension in document.extensions]
+def unparse(document: syntax.Document, comments: Mapping[int, Comments] = MappingProxyType({})) -> str:
+    """The text of a document of version 1.0, with the comments of its parts by the identity of their node."""
+    own = comments.get(id(document), NO_COMMENTS)
+    lines = _commented(["version 1.0;"], own)
+    lines += [f"extension {extension.name};" for extension in document.extensions]
     for fragment in document.fragments:
-        parts += ["", _fragment(fragment)]
+        lines += ["", *_fragment(fragment, comments)]
     graph = document.graph
     parameters, results = (", ".join(i.name for i in names) for names in (graph.parameters, graph.results))
-    parts += ["", f"graph {graph.name}( {parameters} ) -> ( {results} )", *_body(graph.body), ""]
-    return "\n".join(parts)
+    head = f"graph {graph.name}( {parameters} ) -> ( {results} )"
+    lines += ["", *_commented([head, *_body(graph, graph.body, comments)], comments.get(id(graph), NO_COMMENTS))]
+    return "\n".join([*lines, *own.end, ""])
 
 
-def _fragment(fragment: syntax.Fragment) -> str:
+def _commented(lines: list[str], comments: Comments) -> list[str]:
+    """Lines with the comments before them and the one beside the last of them; several go before."""
+    if len(comments.beside) > 1:
+        comments = comments.above()
+    last = "".join([lines[-1], *(f"  {comment}" for comment in comments.beside)])
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    return [*(indent + comment for comment in comments.before), *lines[:-1], last]
+
+
+def _fragment(fragment: syntax.Fragment, comments: Mapping[int, Comments]) -> list[str]:
     default = "" if fragment.generic_default is None else f" = {fragment.generic_default}"
     name = f"fragment {fragment.name}" + (f"<?{default}>" if fragment.generic else "")
     parameters = [
@@ -41,15 +53,25 @@ def _fragment(fragment: syntax.Fragment) -> str:
         for p in fragment.parameters
     ]
     results = ", ".join(f"{result.name}: {result.type}" for result in fragment.results)
-    head = f"{name}( {', '.join(parameters)} ) -> ( {results} )"
-    if len(head) > _WIDTH:
-        head = f"{name}(\n    " + ",\n    ".join(parameters) + f" )\n-> ( {results} )"
-    return f"{head};" if fragment.body is None else "\n".join([head, *_body(fragment.body)])
+    head = [f"{name}( {', '.join(parameters)} ) -> ( {results} )"]
+    if len(head[0]) > _WIDTH:
+        separated = [f"    {parameter}," for parameter in parameters[:-1]]
+        head = [f"{name}(", *separated, f"    {parameters[-1]} )", f"-> ( {results} )"]
+    own = comments.get(id(fragment), NO_COMMENTS)
+    if fragment.body is None:
+        return _commented([*head[:-1], f"{head[-1]};"], own)
+    return _commented([*head, *_body(fragment, fragment.body, comments)], own)
 
 
-def _body(body: tuple[syntax.Assignment, ...]) -> list[str]:
-    lines = [f"    {_target(a.target)} = {unparse_expression(a.value)};" for a in body]
-    return ["{", *lines, "}"]
+def _body(
+    owner: syntax.Fragment | syntax.Graph, body: tuple[syntax.Assignment, ...], comments: Mapping[int, Comments]
+) -> list[str]:
+    lines = ["{"]
+    for assignment in body:
+        line = f"    {_target(assignment.target)} = {unparse_expression(assignment.value)};"
+        lines += _commented([line], comments.get(id(assignment), NO_COMMENTS))
+    lines += [f"    {comment}" for comment in comments.get(id(owner), NO_COMMENTS).end]
+    return [*lines, "}"]
 
 
 def _target(target: syntax.Expression) -> str:

@@ -26,7 +26,7 @@ from cvm.graph import QuantizedGraph
 from cvm.limits import LARGE
 from cvm.quantization import LinearQuantizer, Quantizer
 
-__all__ = ["save"]
+__all__ = ["checked_texts", "save"]
 
 _ARCHIVES = {".tar": False, ".tgz": True, ".tar.gz": True}
 
@@ -39,11 +39,7 @@ def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
     """
     target = Path(path)
     try:
-        files = {DOCUMENT: document_text(graph).encode()}
-        quantization = quantization_text(graph)
-        if quantization:
-            files[QUANTIZATION] = quantization.encode()
-        _check(graph, files)
+        files = {name: text.encode() for name, text in checked_texts(graph).items()}
         files.update(_data_files(graph))
     except CvmError as error:
         raise error.at(file=str(target)) from None
@@ -60,6 +56,19 @@ def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
             _write_archive(target, files, compressed)
     except OSError as error:
         raise invalid("container.unwritable", f"cannot be written: {error.strerror}").at(file=str(target)) from None
+
+
+def checked_texts(graph: QuantizedGraph) -> dict[str, str]:
+    """The document and, if there is a quantiser, the quantization file, both read back and compared with the graph.
+
+    Raises `Invalid` for a graph that is not in order, `Unsupported` for what NNEF cannot say.
+    """
+    texts = {DOCUMENT: document_text(graph)}
+    quantization = quantization_text(graph)
+    if quantization:
+        texts[QUANTIZATION] = quantization
+    _check(graph, {name: text.encode() for name, text in texts.items()})
+    return texts
 
 
 def _write_archive(target: Path, files: Mapping[str, bytes], compressed: bool) -> None:

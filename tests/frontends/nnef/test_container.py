@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,99 @@ def test_checking_reads_headers_but_no_weights(tmp_path: Path) -> None:
     assert nnef.check(write(tmp_path / "m.tgz", gzip.compress(tar_bytes(FILES | {"fc/w.dat": bad})))).valid
 
 
+def test_checking_does_not_read_weights_of_any_size(tmp_path: Path) -> None:
+    """A quarter of a GiB of weights, most of it a hole in the file, costs a check and a print nothing."""
+    count = 2**26
+    text = flat(f"f = variable(shape = [{count}], label = 'w'); y = add(x, f);", shape="[1]")
+    header = bytearray(nnef.write_tensor(np.zeros(1, np.float32))[:128])
+    header[4:8] = (4 * count).to_bytes(4, "little")
+    header[12:16] = count.to_bytes(4, "little")
+    write_folder(tmp_path, {"graph.nnef": text.encode(), "w.dat": bytes(header)})
+    os.truncate(tmp_path / "w.dat", 128 + 4 * count)
+    tracemalloc.start()
+    try:
+        assert nnef.check(tmp_path).valid
+        assert "variable" in nnef.flatten(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+SHARING = flat(
+    "f = variable(shape = [2], label = 'A/W'); g = variable(shape = [2], label = 'a/w'); y = add(f, g);"
+).encode()
+ONE, OTHER = (nnef.write_tensor(np.array([1.0, last])) for last in (2.0, 3.0))
+
+
+@pytest.mark.parametrize("form", ["folder", "tgz"])
+@pytest.mark.parametrize("names", [["A/W.dat"], ["a/w.dat"], ["A/W.dat", "a/w.dat"]])
+def test_labels_that_differ_in_case_share_the_file_of_any_spelling(tmp_path: Path, form: str, names: list[str]) -> None:
+    files = {"graph.nnef": SHARING, **dict.fromkeys(names, ONE)}
+    path = (
+        write_folder(tmp_path, files)
+        if form == "folder"
+        else write(tmp_path / "m.tgz", gzip.compress(tar_bytes(files)))
+    )
+    assert nnef.check(path).valid
+    model = nnef.load(path)
+    for name in ("f", "g"):
+        data = model.tensors[name].data
+        assert data is not None
+        assert data.values.tolist() == [1.0, 2.0]
+    nnef.save(model, tmp_path / "saved")
+    again = nnef.load(tmp_path / "saved").tensors["g"].data
+    assert again is not None
+    assert again.values.tolist() == [1.0, 2.0]
+
+
+def test_labels_that_share_their_data_cannot_have_two_files_that_differ(tmp_path: Path) -> None:
+    files = {"graph.nnef": SHARING, "A/W.dat": ONE, "a/w.dat": OTHER}
+    error = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files))))
+    assert error.code == "nnef.container.shared"
+    assert (error.location.file or "").endswith("a/w.dat")
+    files["z.dat"] = files.pop("A/W.dat")
+    del files["a/w.dat"]
+    errors = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files)))).errors
+    assert [error.code for error in errors] == ["nnef.container.data"] * 2
+    assert len(nnef.check(tmp_path / "m.tar").errors) == 2
+
+
+def test_a_label_may_end_in_what_is_the_extension_of_another(tmp_path: Path) -> None:
+    text = flat("f = variable(shape = [2], label = 'w'); g = variable(shape = [2], label = 'w.dat'); y = add(f, g);")
+    model = nnef.load(write_folder(tmp_path, {"graph.nnef": text.encode(), "w.dat": ONE, "w.dat.dat": OTHER}))
+    values = [tensor.data.values.tolist() for tensor in model.tensors.values() if tensor.data is not None]
+    assert values == [[1.0, 2.0], [1.0, 3.0]]
+
+
+@pytest.mark.parametrize("form", ["folder", "tgz"])
+def test_a_version_of_the_data_is_taken_by_its_extension(tmp_path: Path, form: str) -> None:
+    """Section 5.1: different versions of the same data have additional extensions after ``.dat``."""
+    text = flat("f = variable(shape = [2], label = 'a/f'); g = variable(shape = [2], label = 'g'); y = add(f, g);")
+    codes = nnef.write_tensor(np.array([0, 3], np.uint8), 2, nnef.ItemType.LINEAR, 0.0, 3.0)
+    files = {"graph.nnef": text.encode(), "a/f.dat": ONE, "a/f.dat.2bit": codes, "g.dat": OTHER, "a/f.dat.old": b"N"}
+    path = (
+        write_folder(tmp_path, files)
+        if form == "folder"
+        else write(tmp_path / "m.tgz", gzip.compress(tar_bytes(files)))
+    )
+
+    def contents(variant: str | None) -> list[list[float]]:
+        assert nnef.check(path, variant=variant).valid
+        tensors = nnef.load(path, variant=variant).tensors
+        return [tensor.data.values.tolist() for tensor in tensors.values() if tensor.data is not None]
+
+    assert contents(None) == [[1.0, 2.0], [1.0, 3.0]]
+    assert contents("2bit") == [[0, 3], [1.0, 3.0]]
+    for variant, code in (
+        ("8bit", "container.variant"),
+        ("old", "tensor-file.truncated"),
+        ("../x", "container.variant"),
+        ("", "container.variant"),
+    ):
+        assert error_of(lambda v=variant: nnef.load(path, variant=v)).code == f"nnef.{code}"  # type: ignore[misc]
+        assert nnef.check(path, variant=variant).errors[0].code == f"nnef.{code}"
+
+
 def test_codes_belong_to_the_quantiser_of_the_quantization_file(tmp_path: Path) -> None:
     codes = nnef.write_tensor(np.array([[0, 15, 3]], np.uint8), 8, nnef.ItemType.UNSIGNED_CODE)
     quant = b'"f": linear_quantize(min = 0.0, max = 1.5, bits = 4);'
@@ -189,6 +283,14 @@ def test_duplicate_members_are_refused(tmp_path: Path) -> None:
     assert error_of(lambda: nnef.load(write(tmp_path / "m.tar", data))).code == "nnef.container.duplicate"
 
 
+def test_an_archive_of_a_folder_that_has_a_model_says_where_the_document_is(tmp_path: Path) -> None:
+    files = {f"model/{name}": data for name, data in FILES.items()}
+    error = error_of(lambda: nnef.load(write(tmp_path / "m.tar", tar_bytes(files))))
+    assert error.code == "nnef.container.document"
+    assert error.message == "there is no graph.nnef at the top of the archive, only 'model/graph.nnef'"
+    assert nnef.check(tmp_path / "m.tar").errors[0].message == error.message
+
+
 def test_trailing_data_is_refused(tmp_path: Path) -> None:
     for data in (
         tar_bytes(FILES) + b"x",
@@ -220,6 +322,19 @@ def test_special_files_in_a_folder_do_not_block(tmp_path: Path) -> None:
     (tmp_path / "fc" / "w.dat").unlink()
     os.mkfifo(tmp_path / "fc" / "w.dat")
     assert error_of(lambda: nnef.load(tmp_path)).code == "nnef.container.special"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["pipe", "pipe.dat", "pipe.quant", "pipe.tgz"])
+def test_a_path_that_is_no_file_does_not_block(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    os.mkfifo(path)
+    report = nnef.check(path)
+    assert report.errors[0].code == "nnef.container.special"
+    for action in (nnef.load, nnef.flatten, nnef.upgrade):
+        assert error_of(lambda action=action: action(path)).code == "nnef.container.special"
+    document = write(tmp_path / "graph.nnef", DOCUMENT)
+    assert error_of(lambda: nnef.load(document, quant=path)).code == "nnef.container.special"
 
 
 BOMBS = [

@@ -80,6 +80,8 @@ def test_a_report_is_the_json_that_design_section_8_describes(tmp_path: Any) -> 
                 "trace": [],
             }
         ],
+        "edition": "1.0.1",
+        "dialect": None,
     }
     path.write_text(path.read_text().replace("relu(x)", "relu(x);"))
     assert nnef.check(path).to_json() == {
@@ -92,4 +94,6 @@ def test_a_report_is_the_json_that_design_section_8_describes(tmp_path: Any) -> 
         "message": None,
         "shapes": {"x": [2], "y": [2]},
         "errors": [],
+        "edition": "1.0.1",
+        "dialect": "1.0.1",
     }

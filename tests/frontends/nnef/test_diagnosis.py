@@ -12,8 +12,8 @@ from cvm.frontends import nnef
 from cvm.frontends.nnef.checker import check_document
 from cvm.frontends.nnef.diagnosis import Diagnosis, diagnose, excerpt
 from cvm.frontends.nnef.faults import KINDS, MAX_ERRORS, SECTIONS
-from cvm.frontends.nnef.parser import parse_document
-from tests.frontends.nnef.documents import error_of, flat, flatten_text, graph
+from cvm.frontends.nnef.parser import decode, parse_document
+from tests.frontends.nnef.documents import EXTENSIONS, error_of, flat, flatten_text, graph
 
 
 def diagnoses(tmp_path: Path, text: str) -> list[Diagnosis]:
@@ -85,9 +85,34 @@ def test_a_default_array_does_not_make_a_trace() -> None:
 def test_recursion_is_told_by_the_fragment_and_cut_for_people(tmp_path: Path) -> None:
     array = ", ".join(["x"] * 20)
     (error,) = diagnoses(tmp_path, graph(f"y = last([{array}]);", fragments=FRAGMENTS))
-    assert len(error.trace) == 20
-    assert set(error.trace[:-1]) == {"in fragment last, invoked at 6:7"}
-    assert str(error).endswith("  and 12 more")
+    assert error.trace == ("in fragment last, invoked at 6:7 (19 times)", "in fragment last, invoked at 11:9")
+    chain = "".join(
+        f"fragment f{i}( x: tensor<scalar> ) -> ( y: tensor<scalar> ) {{ y = f{i + 1}(x); }}\n" for i in range(20)
+    )
+    end = "fragment f20( x: tensor<scalar> ) -> ( y: tensor<scalar> ) { y = reshape(x, shape = [7]); }"
+    (error,) = diagnoses(tmp_path, graph("y = f0(x);", fragments=chain + end))
+    assert len(error.trace) == 21
+    assert str(error).endswith("  and 13 more")
+
+
+def test_an_error_in_a_lowered_compound_names_its_place_once(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    fragment = "fragment f( x: tensor<scalar> ) -> ( y: tensor<scalar> ) { y = rms_pool(x, size = [0,0]); }"
+    path.write_text(graph("y = f(x);", fragments=fragment))
+    for lower in ([], ["rms_pool"], ["rms_pool", "avg_pool", "sqr", "sqrt"]):
+        error = error_of(lambda lower=lower: nnef.load(path, lower=lower))  # type: ignore[misc]
+        found = diagnose(error)
+        assert (found.location.line, found.location.column) == (2, 2 + len(EXTENSIONS) + fragment.index("rms_pool"))
+        steps = ["in the definition of rms_pool"] if lower else []
+        assert found.trace == (*steps, "in fragment f, invoked at 6:9")
+
+
+def test_a_count_of_results_is_a_rule_of_assignments_and_of_the_operation_where_it_has_one(tmp_path: Path) -> None:
+    many = "fragment many( x: tensor<scalar> ) -> ( ys: tensor<scalar>[] ) { ys = [x, x]; }"
+    (error,) = diagnoses(tmp_path, graph("[a, b, c] = many(x); y = x;", fragments=many))
+    assert (error.code, error.section) == ("nnef.shapes.count", "3.3.2")
+    (error,) = diagnoses(tmp_path, graph("[a, b, c] = split(x, axis = 0, ratios = [1,1]); y = x;"))
+    assert (error.code, error.section) == ("nnef.shapes.count", "4.5.3")
 
 
 def test_independent_errors_are_reported_together_in_the_order_of_the_text(tmp_path: Path) -> None:
@@ -232,3 +257,33 @@ def test_verdicts_keep_their_classes() -> None:
     assert isinstance(
         error_of(lambda: flatten_text(graph("y = x * scalar(length_of([1] * 99999999));"))), LimitExceeded
     )
+
+
+def test_an_error_of_loading_has_its_rule_excerpt_and_invocations_as_notes(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    path.write_text(graph("y = outer(x, n = [7]);", fragments=FRAGMENTS))
+    error = error_of(lambda: nnef.load(path))
+    (note,) = error.__notes__
+    rule, source, caret, *steps = note.splitlines()
+    assert rule == "(argument, shapes, section 4.5.1)"
+    assert source[caret.index("^") :] == "reshape(x, shape = n); }"
+    assert steps == ["  in fragment inner, invoked at 4:82", "  in fragment outer, invoked at 11:9"]
+    path.write_text(graph("a = foo(x); b = bar(x); y = baz(x);"))
+    error = error_of(lambda: nnef.load(path))
+    assert [len(each.__notes__) for each in error.errors] == [2, 1, 1]
+    assert error.__notes__[1] == "and 2 more errors, which `cvm nnef check` lists"
+
+
+def test_an_error_in_a_quantization_file_shows_its_line(tmp_path: Path) -> None:
+    (tmp_path / "graph.nnef").write_text(flat("y = relu(x);"))
+    (tmp_path / "graph.quant").write_text("# two wrong lines\n'z': foo(a = 1);\n'x': foo(a = 1);\n")
+    for quant in (None, tmp_path / "graph.quant"):
+        error = error_of(lambda quant=quant: nnef.load(tmp_path, quant))  # type: ignore[misc]
+        assert [each.location.line for each in error.errors] == [2, 3]
+        assert error.__notes__[0].splitlines()[1:] == ["    2 | 'z': foo(a = 1);", "      | ^"]
+    assert [each.location.line for each in nnef.check(tmp_path).errors] == [2, 3]
+
+
+def test_the_column_of_a_wrong_byte_counts_characters() -> None:
+    error = error_of(lambda: decode(b"version 1.0;\n# \xc3\xa4\xc3\xb6 \xff\n"))
+    assert (error.location.line, error.location.column) == (2, 6)

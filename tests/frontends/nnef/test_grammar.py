@@ -184,6 +184,9 @@ def test_a_syntax_error_says_where_and_what(body: str, code: str, line: int, col
 def test_a_syntax_error_says_what_was_expected() -> None:
     error = error_of(lambda: parse_document("version 1.0\ngraph"))
     assert "expected ';'" in error.message
+    for body in ("y = 1 +;", "y = relu(x,);", "y = [1,;"):
+        error = error_of(lambda body=body: parse_document(graph(body)))  # type: ignore[misc]
+        assert error.expected == ("an expression",)
     error = error_of(lambda: parse_document("version 1.0;"))
     assert (error.code, error.location.line, error.location.column) == ("nnef.syntax.end", 1, 13)
     assert "'graph'" in error.message

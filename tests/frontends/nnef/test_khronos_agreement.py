@@ -24,7 +24,7 @@ from cvm.frontends import nnef
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.parser import parse_document
 from cvm.frontends.nnef.walk import descendants
-from tests.frontends.nnef.documents import SHARED, corpus
+from tests.frontends.nnef.documents import SHARED, corpus, folders
 from tools.fuzz.grammar import document
 
 FOLDER = SHARED / "nnef" / "corpus"
@@ -153,6 +153,24 @@ def test_verdict_and_shapes_agree_but_for_known_defects(entry: dict[str, Any]) -
         shapes = {name: list(shape) for name, shape in report.shapes.items()}
         same = {name: answer["shapes"].get(name) for name in shapes} == shapes
         assert same == (reason(OTHER_SHAPES, file) is None)
+
+
+def test_every_document_with_a_known_defect_is_in_the_corpus() -> None:
+    stems = {Path(file).stem for file in corpus_answers()}
+    for table in (ACCEPTED_WRONGLY, REFUSED_WRONGLY, OTHER_SHAPES):
+        assert not stems or {name for names in table.values() for name in names} <= stems
+
+
+@pytest.mark.parametrize("folder", [*folders("nnef/khronos_cts"), *folders("models/digits"), *folders("models/real")])
+def test_shapes_of_networks_agree(folder: Path) -> None:
+    path = folder / "graph.nnef"
+    (answer,) = ask([path])
+    report = nnef.check(path)
+    assert report.valid
+    assert answer["accepted"], answer.get("message")
+    assert {name: answer["shapes"].get(name) for name in report.shapes} == {
+        name: list(shape) for name, shape in report.shapes.items()
+    }
 
 
 def test_generated_documents_agree_outside_of_the_known_defects(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_result_shapes(body: str, shape: str, result: tuple[int, ...]) -> None:
         (F.format("[4,3,9]") + "y = conv(x, f, padding = [(0,0)]);", "[1,3,8]", "shapes.window"),
         (F.format("[4,3,9]") + "y = conv(x, f, border = 'reflect');", "[1,3,4]", "shapes.border"),
         (F.format("[3,2,3]") + "y = deconv(x, f, output_shape = [1,2]);", "[1,3,5]", "argument-validity.output_shape"),
+        (F.format("[3]") + "y = deconv(x, f, output_shape = [-9223372036854775809]);", "[3]", "shapes.rank"),
         (F.format("[3,2,3]") + "y = deconv(x, f, output_shape = [1,2,11], stride = [2]);", "[1,3,5]",
          "shapes.output_shape"),
         (F.format("[3,2,3]") + "y = deconv(x, f, padding = [(9,9)]);", "[1,3,5]", "shapes.empty"),

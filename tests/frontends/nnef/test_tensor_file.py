@@ -39,9 +39,9 @@ def test_integers_of_every_width_survive(
 FLOATS = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
-@given(st.integers(1, 40), st.binary(min_size=1, max_size=30), FLOATS, FLOATS.map(abs))
+@given(st.integers(1, 64), st.binary(min_size=1, max_size=30), FLOATS, FLOATS.map(abs))
 def test_linear_codes_keep_the_exact_range(bits: int, raw: bytes, minimum: float, span: float) -> None:
-    codes = np.frombuffer(raw, np.uint8).astype(np.uint64) % 2**bits
+    codes = np.frombuffer(raw, np.uint8).astype(np.uint64) & np.uint64(2**bits - 1)
     maximum = float(np.float32(minimum + span))
     if not minimum < maximum:
         return
@@ -88,8 +88,31 @@ def test_logarithmic_items_are_powers_of_two() -> None:
     assert stored.data.values.tolist() == [2.0**-7, 2.0**-4, 1.0, -1.0]
     stored = read_tensor(write_tensor(np.array([0, 15], np.uint8), 4, ItemType.LOGARITHMIC, 0.0, 1.0))
     assert stored.data.values.tolist() == [2.0**-15, 1.0]
-    wide = write_tensor(np.array([0], np.uint32), 17, ItemType.LOGARITHMIC, 0.0, 1.0)
-    assert isinstance(error_of(lambda: read_tensor(wide)), Unsupported)
+
+
+@pytest.mark.parametrize(
+    ("bits", "signed"), [(bits, signed) for bits in range(1, 65) for signed in (False, True) if bits > signed]
+)
+@pytest.mark.parametrize("order", ORDERS)
+def test_logarithmic_items_of_every_width_are_read(bits: int, signed: bool, order: Literal["lsb", "msb"]) -> None:
+    """Section 5.2, where all items are powers of two that float64 has."""
+    steps = 2 ** (bits - signed) - 1
+    below = sorted({min(distance, steps) for distance in (0, 1, 5, 1075, steps)} - {steps if steps > 1075 else -1})
+    items = [steps - distance for distance in below]
+    items += [item + 2 ** (bits - 1) for item in items] if signed else []
+    expected = [2.0 ** (1 - distance) for distance in below]
+    expected += [-power for power in expected] if signed else []
+    data = write_tensor(np.array(items, np.uint64), bits, ItemType.LOGARITHMIC, -2.0 if signed else 0.0, 2.0, order)
+    stored = read_tensor(data, bit_order=order)
+    assert stored.data.quantizer is None
+    assert stored.data.values.tolist() == expected
+
+
+@pytest.mark.parametrize("bits", [17, 40, 64])
+def test_wide_logarithmic_items_that_float64_does_not_hold_are_refused(bits: int) -> None:
+    for item in (0, 2**bits - 1 - 1075):
+        data = write_tensor(np.array([item], np.uint64), bits, ItemType.LOGARITHMIC, 0.0, 1.0)
+        assert isinstance(error_of(lambda data=data: read_tensor(data)), Unsupported)  # type: ignore[misc]
 
 
 def test_logarithmic_items_that_float64_does_not_hold_are_codes() -> None:

@@ -48,10 +48,16 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A valid provisional document: the instances of its fragments that the graph invokes, by the invocation."""
+    """A provisional document with the instances of its fragments that the graph invokes, by the invocation.
+
+    ``skipped`` are the places of the statements of the graph that cannot be evaluated because of an error, and
+    ``unsound`` the fragments that have one.
+    """
 
     document: syntax.Document
     calls: Mapping[int, Instance]
+    skipped: frozenset[int] = frozenset()
+    unsound: frozenset[str] = frozenset()
 
     def instances(self) -> list[Instance]:
         """All instances that the graph needs, each after the ones that it needs itself."""
@@ -76,32 +82,40 @@ def check_provisional(document: syntax.Document, findings: Findings) -> Checked:
     instances = _Instances(document)
     found = Findings()
     graph = _GraphBody(instances)
+    skipped: set[int] = set()
+    unsound: set[str] = set()
     try:
         instances.broken |= _check_declarations(document, found)
+        unsound |= instances.broken
         try:
-            check_graph(document.graph, graph, found, set())
+            check_graph(document.graph, graph, found, skipped)
         finally:
-            _check_bodies(document, instances, list(graph.inference.calls.values()), found)
+            for instance in _all_instances(document, instances, list(graph.inference.calls.values())):
+                if instance.errors:
+                    unsound.add(instance.source.name)
+                    _add_new(instance.errors, found)
     except TooMany:
-        pass
+        skipped.update(range(len(document.graph.body)))
     for error in found:
         error.message = _INTEGER.sub("extent", error.message)
     findings.extend(sorted(found, key=lambda error: (error.location.line or 0, error.location.column or 0)))
-    return Checked(document, MappingProxyType(graph.inference.calls))
+    calls = MappingProxyType(graph.inference.calls)
+    return Checked(document, calls, frozenset(skipped), frozenset(unsound))
 
 
-def _check_bodies(document: syntax.Document, instances: _Instances, roots: list[Instance], found: Findings) -> None:
-    """Add the errors of all fragments, those that nothing invokes included, each error once."""
+def _all_instances(document: syntax.Document, instances: _Instances, roots: list[Instance]) -> Iterator[Instance]:
+    """The instances of all fragments, those that nothing invokes included."""
     invoked = {instance.source.name for instance in _reachable(roots)}
     others = (fragment for fragment in document.fragments if fragment.name not in invoked | instances.broken)
-    roots.extend(map(instances.guess, others))
-    known: set[tuple[str, int | None, int | None]] = set()
-    for instance in _reachable(roots):
-        for error in instance.errors:
-            key = error.code, error.location.line, error.location.column
-            if key not in known:
-                known.add(key)
-                found.add(error)
+    return _reachable([*roots, *map(instances.guess, others)])
+
+
+def _add_new(errors: Iterable[CvmError], found: Findings) -> None:
+    """Add the errors that another instance of the same fragment has not had already."""
+    for error in errors:
+        key = error.code, error.location.line, error.location.column
+        if all(key != (known.code, known.location.line, known.location.column) for known in found):
+            found.add(error)
 
 
 def _check_declarations(document: syntax.Document, findings: Findings) -> set[str]:

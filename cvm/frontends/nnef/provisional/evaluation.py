@@ -88,7 +88,9 @@ def _flatten(document: syntax.Document, rewriter: Rewriter, limits: Limits) -> t
     fragments = [rewriter.fragment(f, rewriter.fragments[f.name]) for f in document.fragments]
     fragments += [rewriter.definition(name) for name in definitions()]
     declarations = {**declare(()), **{fragment.name: fragment for fragment in fragments}}
-    return graph, flatten_document(replace(document, graph=marked), declarations, limits)
+    return graph, flatten_document(
+        replace(document, graph=marked), declarations, limits, supplied=rewriter.definitions.values()
+    )
 
 
 def _mark(place: int) -> str:

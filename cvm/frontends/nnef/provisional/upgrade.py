@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.checker import FRAGMENTS, OPERATOR_EXPRESSIONS, Body, Findings, check_document, is_flat
+from cvm.frontends.nnef.comments import NO_COMMENTS, Comments
 from cvm.frontends.nnef.declarations import check_declaration, declare
 from cvm.frontends.nnef.faults import unsupported
 from cvm.frontends.nnef.flatten import flatten_document
@@ -30,9 +32,12 @@ from cvm.limits import DEFAULT, Limits
 __all__ = ["upgrade_document"]
 
 
-def upgrade_document(checked: Checked, limits: Limits = DEFAULT) -> str:
-    """The text of a document of NNEF 1.0.1 that means the same; comments are not kept.
+def upgrade_document(
+    checked: Checked, comments: Mapping[int, Comments] = MappingProxyType({}), limits: Limits = DEFAULT
+) -> str:
+    """The text of a document of NNEF 1.0.1 that means the same, with ``comments`` by the nodes of the document.
 
+    Comments inside of a fragment that is not printed are left out with it.
     Raises `Invalid` and `LimitExceeded` for arguments and shapes, `Unsupported` for what 1.0.1 cannot say at all.
     """
     rewriter = Rewriter(checked.document)
@@ -40,19 +45,30 @@ def upgrade_document(checked: Checked, limits: Limits = DEFAULT) -> str:
     portable = _Portable(checked, rewriter)
     body = Body(portable.declarations, None)
     assignments: list[syntax.Assignment] = []
+    printed: dict[int, Comments] = {}
     originals = checked.document.graph.body
     for original, plain, operations in zip(originals, evaluated.graph.body, evaluated.statements, strict=True):
         kept = replace(plain, value=rewriter.expression(original.value, portable.calls(checked.calls)))
         extended = (original.value.line, original.value.column) in rewriter.short_windows
         if not extended and portable.keeps(kept) and _admitted(body, kept):
-            assignments.append(kept)
+            statements = [kept]
         else:
-            assignments += map(assignment_of, operations)
+            statements = list(map(assignment_of, operations))
+            for statement in statements:
+                _admitted(body, statement)  # which tells it what the statements after it may use
+        assignments += statements
+        own = comments.get(id(original))
+        if own is not None and statements:
+            printed[id(statements[0])] = own if len(statements) == 1 else own.above()
     graph = replace(evaluated.graph, body=tuple(assignments))
-    text = unparse(_document(graph, portable.used_by(assignments)))
+    fragments = portable.used_by(assignments)
+    document = _document(graph, fragments)
+    printed |= portable.comments(fragments, comments)
+    printed |= _comments_of_parts(checked.document, document, portable.sources(fragments), comments)
+    text = unparse(document, printed)
     try:
-        document = parse_document(text, limits)
-        flatten_document(document, check_document(document), limits)
+        again = parse_document(text, limits)
+        flatten_document(again, check_document(again), limits)
     except CvmError as error:
         message = f"the document means something that 1.0.1 cannot say: {error.message}"
         raise unsupported("extension.upgrade", message, checked.document.graph) from error
@@ -74,6 +90,7 @@ class _Portable:
         self._rewriter = rewriter
         self._names: dict[int, str] = {}
         self._fragments: dict[str, syntax.Fragment] = {}
+        self._sources: dict[str, syntax.Fragment] = {}
         self.declarations: dict[str, syntax.Fragment] = dict(declare(()))
         for name in definitions():
             self._admit(rewriter.definition(name))
@@ -82,6 +99,7 @@ class _Portable:
             base = rewriter.fragments[instance.source.name]
             self._names[id(instance)] = base if first else rewriter.new_name(base)
         for instance in checked.instances():
+            self._sources[self._names[id(instance)]] = instance.source
             self._admit(self._fragment(instance))
 
     def _instances(self, checked: Checked, until: Instance) -> Iterable[Instance]:
@@ -114,6 +132,26 @@ class _Portable:
         else:
             self._fragments[fragment.name] = fragment
 
+    def sources(self, fragments: Iterable[syntax.Fragment]) -> dict[int, syntax.Fragment]:
+        """The fragments that are the document's own, by the identity of the one that each comes from."""
+        named = ((self._sources.get(fragment.name), fragment) for fragment in fragments)
+        found: dict[int, syntax.Fragment] = {}
+        for source, fragment in named:
+            if source is not None:
+                found.setdefault(id(source), fragment)
+        return found
+
+    def comments(self, fragments: Iterable[syntax.Fragment], comments: Mapping[int, Comments]) -> dict[int, Comments]:
+        """The comments of the statements of fragments, and those at their end, by the nodes that are printed."""
+        found: dict[int, Comments] = {}
+        for fragment in fragments:
+            source = self._sources.get(fragment.name)
+            if source is not None:
+                pairs = zip(source.body or (), fragment.body or (), strict=True)
+                found |= {id(new): comments[id(old)] for old, new in pairs if id(old) in comments}
+                found[id(fragment)] = replace(comments.get(id(source), NO_COMMENTS), before=())
+        return found
+
     def keeps(self, assignment: syntax.Assignment) -> bool:
         """Whether a statement of the graph may stay; the definition of an operation is for fragments only."""
         definitions_ = self._rewriter.definitions.values()
@@ -139,6 +177,25 @@ class _Portable:
 def _invoked(assignments: Iterable[syntax.Assignment]) -> list[str]:
     nodes = (node for assignment in assignments for node in descendants(assignment.value))
     return [node.name for node in nodes if isinstance(node, syntax.Invocation)]
+
+
+def _comments_of_parts(
+    source: syntax.Document,
+    document: syntax.Document,
+    fragments: Mapping[int, syntax.Fragment],
+    comments: Mapping[int, Comments],
+) -> dict[int, Comments]:
+    """The comments of fragments, the graph and the document; those before what is not printed go to what follows."""
+    found: dict[int, Comments] = {}
+    pending: tuple[str, ...] = ()
+    parts: list[tuple[syntax.Node, syntax.Node | None]] = [(f, fragments.get(id(f))) for f in source.fragments]
+    for old, new in [*parts, (source.graph, document.graph)]:
+        own = comments.get(id(old), NO_COMMENTS)
+        own = replace(own, before=(*pending, *own.before))
+        pending = own.before if new is None else ()
+        if new is not None:
+            found[id(new)] = own
+    return found | {id(document): comments.get(id(source), NO_COMMENTS)}
 
 
 def _document(graph: syntax.Graph, fragments: list[syntax.Fragment]) -> syntax.Document:

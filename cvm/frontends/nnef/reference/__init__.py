@@ -6,8 +6,8 @@
 Its results are float64 and depend on the order of summation; no executor may use them.
 """
 
-from cvm.frontends.nnef.reference.evaluator import Capture, Reference
+from cvm.frontends.nnef.reference.evaluator import Capture, Reference, run_count
 from cvm.frontends.nnef.reference.registry import OPERATIONS
 from cvm.frontends.nnef.reference.statistics import Statistics, statistics
 
-__all__ = ["OPERATIONS", "Capture", "Reference", "Statistics", "statistics"]
+__all__ = ["OPERATIONS", "Capture", "Reference", "Statistics", "run_count", "statistics"]

@@ -26,7 +26,7 @@ from cvm.frontends.nnef.reference.values import (
 )
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
 
-__all__ = ["Capture", "Reference"]
+__all__ = ["Capture", "Reference", "run_count"]
 
 Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 """Tensors to return besides the outputs: names, or "all"."""
@@ -111,10 +111,7 @@ class Reference:
         return {name: layout.join([run[name] for run in runs]) for name in runs[0]}
 
     def _arranged(self, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> tuple[Layout, list[list[Feed]]]:
-        if cycles and not self._stateful:
-            raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
-        shapes = {name: self.graph.tensors[name].shape for name in self.graph.inputs}
-        return arranged(shapes, {name: np.asarray(found) for name, found in inputs.items()}, cycles)
+        return _samples(self.graph, inputs, cycles)
 
     def _captured(self, capture: Capture) -> list[str]:
         """The names of all results, outputs first."""
@@ -190,6 +187,20 @@ class Reference:
         if not self._pseudo_quantize or tensor.quantizer is None:
             return x
         return pseudo_quantized(x, tensor.quantizer)
+
+
+def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
+    """How many runs `Reference.runs` makes of these inputs. Raises `Invalid` as that does."""
+    return sum(map(len, _samples(graph, inputs, cycles)[1]))
+
+
+def _samples(
+    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool
+) -> tuple[Layout, list[list[Feed]]]:
+    if cycles and not any(map(_updates, graph.operations)):
+        raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
+    shapes = {name: graph.tensors[name].shape for name in graph.inputs}
+    return arranged(shapes, {name: np.asarray(found) for name, found in inputs.items()}, cycles)
 
 
 def _updates(operation: GraphOperation) -> bool:

@@ -45,7 +45,7 @@ def _deconv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window
     """
     if len(shape) >= 2 and len(reference) not in (0, len(shape)):
         raise call.invalid("output_shape", f"output_shape must have {len(shape)} items or none, found {len(reference)}")
-    depthwise = reference[1] if reference else shape[1] if len(shape) > 1 else 1
+    depthwise = next((extents[1] for extents in (reference, shape) if len(extents) > 1), 1)
     if depthwise < 1:
         raise call.invalid("output_shape", f"items of output_shape must be positive, found {list(reference)}")
     groups = _check_filter(call, shape, kernel, groups, depthwise)

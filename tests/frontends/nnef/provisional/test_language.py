@@ -202,6 +202,49 @@ def test_no_more_errors_are_reported_than_of_a_document_of_1_0_1() -> None:
     assert len(error_of(lambda: check_text(text)).errors) == MAX_ERRORS
 
 
+def places(text: str) -> list[tuple[str, int | None]]:
+    """The code and the line of each error of a document."""
+    errors = error_of(lambda: check_text(text)).errors
+    return [(error.code.removeprefix("nnef."), error.location.line) for error in errors]
+
+
+def test_independent_errors_of_arguments_and_shapes_are_reported_together() -> None:
+    body = "a = concat([x, x], axis = 9)\nb = reshape(x, shape = [7])\nc = relu(b)\ny = transpose(x, perm = [0,0])"
+    assert places(document(body)) == [
+        ("argument-validity.axis", 6),
+        ("shapes.volume", 7),
+        ("argument-validity.axes", 9),
+    ]
+
+
+def test_an_error_of_types_does_not_hide_one_of_arguments() -> None:
+    fragments = (
+        "fragment f( x: tensor ) -> ( y: tensor ) { y = relu(z) } fragment g( x: tensor ) -> ( y: tensor ) { y = f(x) }"
+    )
+    body = "a = g(x)\nb = foo(x)\nc = concat([x, x], axis = 9)\nd = concat([a, a], axis = 9)\ny = neg(x)"
+    assert places(document(body, fragments)) == [
+        ("identifier-usage.undefined", 2),
+        ("invocation.unknown-operation", 7),
+        ("argument-validity.axis", 8),
+    ]
+
+
+def test_shapes_of_what_is_right_are_known_beside_errors(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    path.write_text(document("a = concat([x, x], axis = 9)\nb = relu(a)\nc = transpose(x, perm = [1,0])\ny = neg(q)"))
+    report = nnef.check(path)
+    assert len(report.errors) == 2
+    assert report.shapes == {"x": (2, 3), "c": (3, 2)}
+
+
+def test_an_error_in_a_definition_is_at_the_invocation_of_the_operation() -> None:
+    fragment = "fragment f( x: tensor ) -> ( y: tensor ) { y = max_pool_layer(x, size = [0]) }"
+    error = error_of(lambda: check_text(document("y = f(x)", fragment, "[1,1,4]")))
+    assert error.location.op == "max_pool"
+    assert (error.location.line, error.location.column) == (2, fragment.index("max_pool_layer") + 1)
+    assert [(step.op, step.line) for step in error.trace] == [("max_pool_layer", 2), ("f", 6)]
+
+
 def test_declarations_and_definitions_agree_with_each_other_and_with_1_0_1() -> None:
     current = declare(())
     for name, definition in definitions().items():

@@ -9,7 +9,7 @@ import pytest
 from cvm.errors import Unsupported
 from cvm.frontends import nnef
 from cvm.frontends.nnef.provisional import check_text, flat_form, upgrade_text
-from tests.frontends.nnef.documents import error_of, flatten_text
+from tests.frontends.nnef.documents import error_of, flat, flatten_text
 from tests.frontends.nnef.provisional.test_language import document
 
 
@@ -209,3 +209,27 @@ def test_files_are_upgraded_and_documents_of_1_0_1_are_left_alone(tmp_path: Path
     assert nnef.upgrade(path) == text
     path.write_text(document("y = relu(z)"))
     assert error_of(lambda: nnef.upgrade(tmp_path)).location.file == str(path)
+
+
+def test_a_document_of_1_0_1_stays_as_it_is_if_it_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    for body, code in (
+        ("y = relu(x); # comment", None),
+        ("y = relu(x)", "nnef.syntax.token"),
+        ("y = foo(x); z = bar(x);", "nnef.invocation.unknown-operation"),
+        ("y = concat([x, x], axis = 9);", "nnef.argument-validity.axis"),
+    ):
+        path.write_text(flat(body))
+        if code is None:
+            assert nnef.upgrade(path) == path.read_text()
+        else:
+            error = error_of(lambda: nnef.upgrade(path))
+            assert error.code == code
+            assert error.location.line == (7 if "syntax" in code else 6)
+
+
+def test_errors_of_an_upgrade_cite_the_provisional_specification(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nnef"
+    path.write_text(document("y = foo(x)"))
+    error = error_of(lambda: nnef.upgrade(path))
+    assert error.__notes__ == ["(semantic, invocation, section 3.3.1)\n    6 |     y = foo(x)\n      |         ^"]

@@ -1,0 +1,130 @@
+"""The process of one contestant: ``python -m cvm.bench.worker ENGINE FILE THREADS BATCH``.
+
+It opens the model, runs it once, and says so on stdout; then it answers requests on stdin, one line each, until that
+ends. A request is the seconds to time for. All lines are JSON documents; one with ``error`` is the last. What libraries
+print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from cvm.bench.engines import ENGINES, Opened
+from cvm.bench.timing import timed
+from cvm.errors import CvmError
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until stdin ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        _serve(arguments[0], Path(arguments[1]), int(arguments[2]), int(arguments[3]), answers)
+    except CvmError as error:
+        _say(answers, {"error": error.to_json()})
+        return error.exit_code
+    except Exception as error:  # whatever another engine raises is its answer
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        _say(answers, {"error": {"class": "Failed", "code": "bench.failed", "message": what, "location": {}}})
+        return 1
+    return 0
+
+
+def _serve(name: str, path: Path, threads: int, batch: int, answers: TextIO) -> None:
+    engine = ENGINES[name]
+    for module in engine.modules:
+        import_module(module)
+    _forget_peak()
+    before = _resident()
+    start = time.perf_counter()
+    opened = engine.open(path, threads, batch)
+    ready = time.perf_counter()
+    opened.run()
+    cpu = time.process_time()
+    _say(
+        answers,
+        {
+            "open_seconds": ready - start,
+            "cpu_seconds": cpu,
+            "roots": None if opened.outputs is None else _roots(opened.outputs()),
+            "facts": dict(opened.facts),
+        },
+    )
+    for line in sys.stdin:
+        _say(answers, _timings(opened, float(line)) | {"memory": _added(before)})
+
+
+def _timings(opened: Opened, seconds: float) -> dict[str, Any]:
+    run = asdict(timed(opened.run, seconds))
+    return {"run": run, "bound": None if opened.bound is None else asdict(timed(opened.bound, seconds))}
+
+
+def _say(answers: TextIO, document: Mapping[str, Any]) -> None:
+    answers.write(json.dumps(document) + "\n")
+    answers.flush()
+
+
+def _roots(outputs: Mapping[str, Any]) -> dict[str, str]:
+    """What is equal exactly where the codes are, by the name of the output."""
+    return {
+        name: hashlib.sha256(f"{array.shape}".encode() + np.ascontiguousarray(array, "<i4").tobytes()).hexdigest()
+        for name, array in outputs.items()
+    }
+
+
+# Memory -------------------------------------------------------------------------------------------------------------
+
+
+def _added(before: int) -> dict[str, int]:
+    """Bytes in memory beyond those before: now, and at the most so far."""
+    now = _resident()
+    return {"now": now - before, "peak": max(_status("VmHWM:") or _high_water(), now) - before}
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; where the system does not say, the most that there were."""
+    return _status("VmRSS:") or _high_water()
+
+
+def _forget_peak() -> None:
+    """Let Linux count the most anew from here on."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass  # elsewhere the most includes what imports took
+
+
+def _status(field: str) -> int:
+    """A line of /proc/self/status in bytes; 0 where there is none."""
+    try:
+        with open("/proc/self/status") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith(field)), 0)
+    except OSError:
+        return 0
+
+
+def _high_water() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

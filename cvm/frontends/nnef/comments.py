@@ -1,0 +1,130 @@
+"""Comments of a document, each with the part of the syntax tree that it belongs to (NNEF 1.0.1 section 3.1).
+
+A comment on a line of its own belongs to what follows it, one behind something to what it follows, and one within the
+brackets of a statement to that statement.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from cvm.frontends.nnef import syntax
+
+__all__ = ["NO_COMMENTS", "Comments", "attached"]
+
+_TOKEN = re.compile(r"""#[^\n\f]*|'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+"|[()\[\]{}]""")
+_BEGIN = re.compile(r"(?:\s++|#[^\n\f]*+)*+")
+
+
+@dataclass(frozen=True, slots=True)
+class Comments:
+    """The comments of a statement, a fragment, the graph or a whole document, each from its ``#`` on.
+
+    ``before`` stand on lines before it; ``beside`` behind it - behind the closing brace of a body, behind the version
+    of a document; ``end`` on lines before a closing brace, or at the end of a document.
+    """
+
+    before: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def above(self) -> Comments:
+        """The same with what stands beside on lines before."""
+        return replace(self, before=(*self.before, *self.beside), beside=())
+
+
+NO_COMMENTS = Comments()
+
+_Place: TypeAlias = "tuple[int, int]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Comment:
+    text: str
+    place: _Place
+    alone: bool
+    nested: bool
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What a text has besides its tree: comments, and the places of braces."""
+
+    comments: list[_Comment] = field(default_factory=list)
+    opened: list[_Place] = field(default_factory=list)
+    closed: list[_Place] = field(default_factory=list)
+
+
+def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
+    """The comments of a text by the identity of the node of its tree: an assignment, fragment, graph or document."""
+    found: dict[int, Comments] = {}
+    for comment, node, where in _owners(text, document):
+        known = found.get(id(node), NO_COMMENTS)
+        found[id(node)] = replace(known, **{where: (*getattr(known, where), comment)})
+    return found
+
+
+def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.Node, str]]:
+    """Each comment, the node that it belongs to, and which of its comments it is."""
+    scan = _scan(text)
+    bodies: list[tuple[syntax.Fragment | syntax.Graph, tuple[syntax.Assignment, ...]]] = []
+    bodies += [(fragment, fragment.body) for fragment in document.fragments if fragment.body is not None]
+    bodies.append((document.graph, document.graph.body))
+    starts = [[(assignment.line, assignment.column) for assignment in body] for _, body in bodies]
+    first = _places(text)(_BEGIN.match(text).end())  # type: ignore[union-attr]  # it matches nothing, too
+    for comment in scan.comments:
+        text_, place, kind = comment.text, comment.place, "before" if comment.alone else "beside"
+        index = bisect_left(scan.closed, place)
+        before = bodies[index - 1][0] if index > 0 else None
+        if before is not None and not comment.alone and scan.closed[index - 1][0] == place[0]:
+            yield text_, before, "beside"
+        elif index == len(bodies):
+            yield text_, document, "end"
+        elif place < scan.opened[index]:
+            node = bodies[index][0]
+            if before is None and (place < first or (not comment.alone and place < (node.line, node.column))):
+                yield text_, document, kind
+            else:
+                yield text_, node, "before"
+        else:
+            node, body = bodies[index]
+            latest = bisect_right(starts[index], place) - 1
+            if latest >= 0 and (comment.nested or not comment.alone):
+                yield text_, body[latest], kind
+            elif latest + 1 < len(body):
+                yield text_, body[latest + 1], "before"
+            else:
+                yield text_, node, "end"
+
+
+def _scan(text: str) -> _Scan:
+    scan, place, depth = _Scan(), _places(text), 0
+    for match in _TOKEN.finditer(text):
+        symbol = match[0]
+        if symbol in ("(", "["):
+            depth += 1
+        elif symbol in (")", "]"):
+            depth -= 1
+        elif symbol == "{":
+            scan.opened.append(place(match.start()))
+        elif symbol == "}":
+            scan.closed.append(place(match.start()))
+        elif symbol[0] == "#":
+            alone = not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+            scan.comments.append(_Comment(symbol.rstrip(), place(match.start()), alone, depth > 0))
+    return scan
+
+
+def _places(text: str) -> Callable[[int], _Place]:
+    """The function that gives the line and the column of an offset in a text."""
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def place(offset: int) -> _Place:
+        line = bisect_right(lines, offset)
+        return line, offset - lines[line - 1] + 1
+
+    return place

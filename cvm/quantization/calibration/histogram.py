@@ -1,0 +1,108 @@
+"""Histograms whose bins are dyadic: the order in which numbers arrive does not matter.
+
+Bins have the width 2^e, the least for which the largest magnitude so far lies within `BINS` of them on its side of
+zero. When a larger one arrives the width is doubled until it does, and each two neighbouring bins become one, exactly:
+the bins of width 2w are unions of bins of width w. So one pass in bounded memory gives the histogram that a second pass
+over the known range would give, bit for bit, whatever the batches were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+
+__all__ = ["BINS", "Histogram"]
+
+BINS = 2**12
+"""Bins on either side of zero. At least half of them are in use on one side, 16 for each of 127 steps."""
+
+_LEAST_EXPONENT = -1074
+"""Of the width of bins: that of the least float64."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Histogram:
+    """How often numbers occur: zero, and those of each bin.
+
+    ``counts[BINS]`` counts zeros, ``counts[BINS + k]`` numbers in [k - 1, k) and ``counts[BINS - k]`` numbers in
+    (-k, 1 - k], in units of 2^``exponent``, k = 1 .. `BINS`. ``min`` and ``max`` are the exact extremes.
+    """
+
+    min: float
+    max: float
+    exponent: int
+    counts: Counts
+
+    @staticmethod
+    def of(items: npt.NDArray[Any]) -> Histogram:
+        """The histogram of an array with at least one item. Raises `Invalid` where an item is NaN or infinite."""
+        real = items.astype(np.float64, copy=False).ravel()
+        low, high = float(real.min()), float(real.max())
+        if not np.isfinite([low, high]).all():
+            message = f"found {'NaN' if np.isnan([low, high]).any() else 'an infinity'} where a real number is needed"
+            raise Invalid("calibration.real", message)
+        magnitudes = np.abs(real)
+        exponent = _exponent(max(-low, high))
+        with np.errstate(under="ignore"):
+            places = np.ldexp(magnitudes, -exponent).astype(np.int64) + (magnitudes > 0.0)
+        counts = np.bincount(np.where(real < 0.0, -places, places) + BINS, minlength=2 * BINS + 1)
+        return Histogram(low, high, exponent, counts)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """The histogram of both collections of numbers together."""
+        exponent = max(self.exponent, other.exponent)
+        counts = self._at(exponent) + other._at(exponent)
+        return Histogram(min(self.min, other.min), max(self.max, other.max), exponent, counts)
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return int(self.counts.sum())
+
+    @property
+    def width(self) -> float:
+        """The width of a bin."""
+        return float(np.ldexp(1.0, self.exponent))
+
+    def points(self) -> tuple[Floats, Counts]:
+        """The middles of the bins that are not empty, ascending, in units of the width; and their counts.
+
+        Zeros are at 0, exactly; no point is beyond the extremes.
+        """
+        (used,) = np.nonzero(self.counts)
+        places = used - BINS
+        middles = places - 0.5 * np.sign(places)
+        return np.clip(middles, self.min / self.width, self.max / self.width), self.counts[used]
+
+    def share_outside(self, low: float, high: float) -> float:
+        """The share of the numbers whose point is outside of [low, high]."""
+        points, counts = self.points()
+        outside = (points < low / self.width) | (points > high / self.width)
+        return float(counts[outside].sum()) / self.count
+
+    def _at(self, exponent: int) -> Counts:
+        """The counts at the width of 2^exponent, which is not less than the own one."""
+        shift = min(exponent - self.exponent, 2 * BINS)
+        if shift == 0:
+            return self.counts
+        (used,) = np.nonzero(self.counts)
+        places = used - BINS
+        merged = np.sign(places) * (((np.abs(places) - 1) >> min(shift, 62)) + 1)
+        counts = np.zeros_like(self.counts)
+        np.add.at(counts, np.where(places == 0, 0, merged) + BINS, self.counts[used])
+        return counts
+
+
+def _exponent(magnitude: float) -> int:
+    """The least e with magnitude < BINS * 2^e for which 2^e is a float64."""
+    if magnitude == 0.0:
+        return _LEAST_EXPONENT
+    return max(int(np.frexp(magnitude)[1]) - (BINS.bit_length() - 1), _LEAST_EXPONENT)

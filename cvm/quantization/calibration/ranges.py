@@ -1,0 +1,135 @@
+"""Methods of calibration: which part of the numbers that occur a quantiser should cover.
+
+What is chosen is one threshold T: numbers of a greater magnitude are clipped, so that the range is [max(min, -T),
+min(max, T)]. A smaller T leaves smaller steps to the rest. Among equals the greatest T is taken.
+
+Sources: Wu et al., "Integer Quantization for Deep Learning Inference", arXiv:2004.09602, section 3.4 (max, percentile,
+entropy); Migacz, "8-bit Inference with TensorRT", GTC 2017 (entropy); Nagel et al., "A White Paper on Neural Network
+Quantization", arXiv:2106.08295, section 3.1 (min-max, mean squared error).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+from cvm.quantization.calibration.histogram import Histogram
+from cvm.quantization.calibration.levels import Levels
+
+__all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergences", "squared_errors"]
+
+CANDIDATES = 128
+"""Thresholds that mse and entropy compare: the greatest magnitude times i / `CANDIDATES`, i = 1 .. `CANDIDATES`."""
+
+Method = Literal["minmax", "percentile", "mse", "entropy"]
+Range: TypeAlias = "tuple[float, float]"
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+
+def choose(
+    histogram: Histogram, levels: Levels, method: Method, *, percentile: float = 99.99, with_zero: bool = False
+) -> Range:
+    """The range [low, high] for a quantiser of ``levels``; low < high unless all numbers are equal.
+
+    It lies within the extremes; ``with_zero`` widens these to contain zero, as affine levels need where zeros are
+    padded. Raises `Invalid` (``calibration.percentile``) for a percentile outside (0, 100].
+    """
+    low, high = histogram.min, histogram.max
+    if with_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low == high or method == "minmax":
+        return low, high
+    threshold = _THRESHOLDS[method](histogram, levels, (low, high), percentile)
+    return _clipped((low, high), threshold)
+
+
+def _clipped(extremes: Range, threshold: float) -> Range:
+    return max(extremes[0], -threshold), min(extremes[1], threshold)
+
+
+def _percentile(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
+    """The least bound of a bin that so many percent of the numbers other than zero do not exceed in magnitude.
+
+    Zeros are no reason to clip more: every quantiser has them exactly.
+    """
+    if not 0.0 < percentile <= 100.0:
+        raise Invalid("calibration.percentile", f"a percentile must be greater than 0 and at most 100: {percentile}")
+    half = len(histogram.counts) // 2
+    counts = histogram.counts[half + 1 :] + histogram.counts[:half][::-1]
+    needed = percentile / 100.0 * float(counts.sum())
+    bins = int(np.searchsorted(np.cumsum(counts), needed)) + 1
+    bound = bins * histogram.width
+    return bound if _clipped(extremes, bound)[0] < _clipped(extremes, bound)[1] else max(-extremes[0], extremes[1])
+
+
+def _least_error(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
+    return _best(histogram, levels, extremes, squared_errors)
+
+
+def _least_divergence(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
+    return _best(histogram, levels, extremes, divergences)
+
+
+_THRESHOLDS: Mapping[str, Callable[[Histogram, Levels, Range, float], float]] = MappingProxyType(
+    {"percentile": _percentile, "mse": _least_error, "entropy": _least_divergence}
+)
+
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
+"""All methods."""
+
+
+def _best(
+    histogram: Histogram,
+    levels: Levels,
+    extremes: Range,
+    costs: Callable[[Floats, Integers, Levels, Floats, Floats], Floats],
+) -> float:
+    """The greatest of the candidates that cost least; computed in units of the bins, so that no square overflows."""
+    thresholds = max(-extremes[0], extremes[1]) * (np.arange(CANDIDATES, 0, -1) / CANDIDATES)
+    low, high = np.maximum(extremes[0], -thresholds), np.minimum(extremes[1], thresholds)
+    ranges = low < high
+    points, counts = histogram.points()
+    found = costs(points, counts, levels, low[ranges] / histogram.width, high[ranges] / histogram.width)
+    return float(thresholds[ranges][found.argmin()])
+
+
+def squared_errors(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
+    """For each range the sum over all numbers of the squared distance to the level that they get."""
+    rounded, _ = levels.rounded(points, low[:, None], high[:, None])
+    total: Floats = (np.square(points - rounded) * counts).sum(axis=1)
+    return total
+
+
+def divergences(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
+    """The `divergence` for each range."""
+    ranges = zip(low.tolist(), high.tolist(), strict=True)
+    return np.array([divergence(points, counts, levels, *extremes) for extremes in ranges])
+
+
+def divergence(points: Floats, counts: Integers, levels: Levels, low: float, high: float) -> float:
+    """The Kullback-Leibler divergence of what is left of the distribution by quantisation, from what clipping leaves.
+
+    P is the distribution of the points within the range, what is clipped being added to the outermost point of the
+    level that it is clipped to; Q gives the points of each level that level's share of the numbers within the range,
+    evenly (Migacz, GTC 2017). It is infinite where numbers are clipped to a level that none within the range has.
+    """
+    inside = (points >= low) & (points <= high)
+    below, above = float(counts[points < low].sum()), float(counts[points > high].sum())
+    _, ends = levels.rounded(np.array([low, high]), low, high)
+    _, codes = levels.rounded(points[inside], low, high)
+    if not codes.size or (below and codes[0] != ends[0]) or (above and codes[-1] != ends[-1]):
+        return math.inf
+    reference = counts[inside].astype(np.float64)
+    _, level = np.unique(codes, return_inverse=True)
+    quantised = (np.bincount(level, reference) / np.bincount(level))[level]
+    reference[0] += below
+    reference[-1] += above
+    p, q = reference / reference.sum(), quantised / quantised.sum()
+    return float((p * np.log(p / q)).sum())

@@ -1,0 +1,101 @@
+"""Native code against the NumPy executor: on every machine that this processor can be, on one thread and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors import Capture, RunResult, initial_state
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.select import available
+from cvm.executors.numpy import NumpyExecutor
+from cvm.program import Program, verify
+from cvm.program.verifier import VerifiedProgram
+
+Feed = Mapping[str, npt.NDArray[np.int32]]
+
+MACHINES = available()
+NAMES = [machine.name for machine in MACHINES]
+
+
+def feeds(program: Program, count: int, seed: int = 0) -> list[Feed]:
+    """Inputs: all at one end of the interval, all at the other, the ends in any order, then anything."""
+    random = np.random.default_rng(seed)
+
+    def values(lo: int, hi: int, shape: tuple[int, ...], kind: int) -> npt.NDArray[np.int32]:
+        if kind < 2:
+            return np.full(shape, (hi, lo)[kind], np.int32)
+        if kind == 2:
+            return random.choice(np.array([lo, hi], np.int32), shape)
+        return random.integers(lo, hi, shape, np.int32, endpoint=True)
+
+    return [
+        {one.value.name: values(one.value.lo, one.value.hi, one.value.shape, kind) for one in program.inputs}
+        for kind in range(count)
+    ]
+
+
+def expected(verified: VerifiedProgram, runs: Sequence[Feed]) -> list[RunResult]:
+    """Every tensor of every run, one after the other, and the states between them."""
+    numpy, state, results = NumpyExecutor(verified), initial_state(verified.program), []
+    for feed in runs:
+        results.append(numpy.run(feed, state, "all"))
+        state = results[-1].state
+    return results
+
+
+def require_equal(
+    verified: VerifiedProgram,
+    runs: Sequence[Feed],
+    known: Sequence[RunResult],
+    machine: Machine,
+    threads: int,
+    capture: Capture,
+    what: object = "",
+) -> None:
+    """The same values, states and kinds of arrays as the known results."""
+    native = NativeExecutor(verified, threads, machine)
+    state = initial_state(verified.program)
+    for number, (feed, right) in enumerate(zip(runs, known, strict=True)):
+        found = native.run(feed, state, capture)
+        wanted = {output.value for output in verified.program.outputs}
+        wanted |= set(right.values) if capture == "all" else capture
+        assert set(found.values) == wanted
+        for name in wanted:
+            context = f"{what}: {name} on {machine.name}, {threads} threads, capture {capture!r}, run {number}"
+            np.testing.assert_array_equal(found.values[name], right.values[name], err_msg=context, strict=True)
+        assert found.state.keys() == right.state.keys()
+        for name, tensor in right.state.items():
+            np.testing.assert_array_equal(found.state[name], tensor, err_msg=f"{what}: state {name}", strict=True)
+        state = found.state
+
+
+def compare(
+    program: Program | VerifiedProgram,
+    runs: Sequence[Feed] | None = None,
+    machines: Iterable[Machine] = MACHINES,
+    threads: Iterable[int] = (1, 2),
+    captures: Iterable[Capture] = (frozenset(), "all"),
+    what: object = "",
+) -> None:
+    """Every machine, number of threads and capture against NumPy."""
+    verified = verify(program) if isinstance(program, Program) else program
+    runs = feeds(verified.program, 4) if runs is None else runs
+    known, captures = expected(verified, runs), tuple(captures)
+    for machine in machines:
+        for count in threads:
+            for capture in captures:
+                require_equal(verified, runs, known, machine, count, capture, what)
+
+
+def compare_some(program: Program, runs: Sequence[Feed], seed: int, what: object = "") -> None:
+    """Every machine, each with one number of threads and one capture of all: quicker by a factor of four."""
+    verified, random = verify(program), Random(seed)
+    known = expected(verified, runs)
+    for machine in MACHINES:
+        capture: Capture = "all" if random.random() < 0.3 else frozenset()
+        require_equal(verified, runs, known, machine, random.choice((1, 2)), capture, what)

@@ -1,0 +1,20 @@
+"""Settings of the tests of native code: a cache of their own, and sharing between threads however small the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cvm.executors.native import executor, runtime
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _small_work_is_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Calls are cut into as many chunks as they have units and threads allow; what that compiles to lies by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CVM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("CVM_MACHINE", raising=False)
+        patch.setattr(executor, "WORTH", 0)
+        patch.setattr(runtime, "GRAIN", 1)
+        yield

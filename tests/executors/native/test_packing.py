@@ -1,0 +1,93 @@
+"""Packed weights are the weights: digits add up, no product saturates, and every place is filled once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from cvm.executors.native.contraction import segments
+from cvm.executors.native.epilogue import Block, interleaved
+from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.packing import passes
+
+WEIGHTS = st.integers(1, 31).flatmap(
+    lambda bits: hnp.arrays(
+        np.int64, (3, 2, 5), elements=st.integers(-(2**bits) + 1, 2**bits - 1) | st.sampled_from((-(2**bits) + 1, 0))
+    )
+)
+
+
+def total(digits: list[tuple[Any, int]]) -> Any:
+    """What the passes compute of an input of one."""
+    result: Any = 0
+    for digit, shift in digits:
+        result = (result << shift) + digit
+    return result
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+@given(weights=WEIGHTS)
+def test_digits_add_up_and_fit_a_byte(machine: Machine, weights: Any) -> None:
+    digits = passes(weights, machine, 4, 255)
+    np.testing.assert_array_equal(total(digits), weights)
+    for digit, _ in digits:
+        assert digit.min() >= -128
+        assert digit.max() <= 127
+    assert digits[0][1] == 0
+
+
+@given(weights=WEIGHTS, highest=st.sampled_from((1, 15, 127, 128, 129, 254, 255)))
+def test_no_pair_of_products_saturates_where_they_would(weights: Any, highest: int) -> None:
+    (machine,) = (machine for machine in MACHINES if machine.saturates)
+    for digit, _ in passes(weights, machine, 4, highest):
+        low, high = int(min(digit.min(), 0)), int(max(digit.max(), 0))
+        assert 2 * low * highest >= -(2**15)
+        assert 2 * high * highest < 2**15
+
+
+@given(weights=WEIGHTS)
+def test_wider_products_take_weights_as_they_are(weights: Any) -> None:
+    for machine in MACHINES:
+        for per in (1, 2):
+            ((same, shift),) = passes(weights, machine, per, 255)
+            assert shift == 0
+            np.testing.assert_array_equal(same, weights)
+
+
+@pytest.mark.parametrize("lane", [4, 8, 16])
+def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int) -> None:
+    found = list(interleaved(lane))
+    assert sorted(found) == list(range(4 * lane))
+    for place, channel in enumerate(found):
+        q, rest = divmod(place, lane)
+        block, e = divmod(rest, 4)
+        assert channel == 16 * block + 4 * q + e
+    for turned in (False, True):
+        block_ = Block(lane, 4, 4 * lane, turned)
+        channels = [channel for q in range(4) for channel in block_.channels(q)]
+        assert channels == (found if turned else list(range(4 * lane)))
+
+
+@given(
+    channels=st.integers(1, 300), pixels=st.sampled_from((1, 2, 100)), packs=st.booleans(),
+    machine=st.sampled_from(MACHINES),
+)  # fmt: skip
+def test_segments_cover_all_channels_once_within_the_registers(
+    channels: int, pixels: int, packs: bool, machine: Machine
+) -> None:
+    done = 0
+    found = segments(channels, pixels, packs, machine)
+    for segment in found:
+        assert segment.start == done
+        assert segment.count >= 1
+        assert (segment is found[-1]) or segment.block.valid == segment.channels
+        assert 1 <= segment.tile <= pixels
+        assert segment.block.vectors * (segment.tile + 1) <= max(machine.registers, 2 * segment.block.vectors)
+        assert segment.block.lane in (machine.width, *machine.narrower)
+        done += (segment.count - 1) * segment.channels + segment.block.valid
+    assert done == channels

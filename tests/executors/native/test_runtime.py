@@ -1,0 +1,61 @@
+"""How calls are shared: chunks cover all units once, whatever the numbers."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cvm.executors.native.ir import Module
+from cvm.executors.native.jit import Loaded, compiled
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.runtime import CHUNKS, DIRECT, chunks, emit_start
+from tests.executors.native.comparison import MACHINES, NAMES
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(1, 10**6))
+def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threads: int) -> None:
+    count = chunks(units, cost, threads)
+    assert 1 <= count <= min(units, CHUNKS * threads)
+    assert count < 2**16  # the bits of a counter below its epoch
+    bounds = [units * k // count for k in range(count + 1)]
+    assert bounds[0] == 0
+    assert bounds[-1] == units
+    assert all(a < b for a, b in pairwise(bounds))
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one by one", "as a table"])
+@pytest.mark.parametrize("machine", MACHINES, ids=NAMES)
+def test_the_check_of_inputs_finds_every_element_outside(machine: Machine, many: bool) -> None:
+    most = 2**31 - 1
+    bounds = [(1, 0, 0), (37, -128, 127), (64, -most, most), (33, -most, -5), (5, 7, most)]
+    random = np.random.default_rng(0)
+    arrays = [random.integers(lo, hi, n, np.int32, endpoint=True) for n, lo, hi in bounds]
+    for array, (_, lo, hi) in zip(arrays, bounds, strict=True):
+        array[0], array[-1] = lo, hi
+    addresses = [array.ctypes.data for array in arrays] + list(range(1, DIRECT if many else 4))
+    module = Module()
+    emit_start(module, len(addresses), bounds, machine, runs=False)
+    loaded = Loaded(compiled(str(module), machine), machine)
+    count = 1 if many else len(addresses)
+    start = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * (5 + count))(loaded.address("start"))
+    table, given_ = np.zeros(len(addresses), np.int64), np.array(addresses)
+
+    def check() -> int:
+        return start(0, 0, table.ctypes.data, 0, 0, *([given_.ctypes.data] if many else addresses))
+
+    assert check() == -1
+    assert table.tolist() == addresses  # all, the ones to be written as well
+    for number, (array, (size, lo, hi)) in enumerate(zip(arrays, bounds, strict=True)):
+        for wrong in {lo - 1, hi + 1, -(2**31), most}:
+            if not -(2**31) <= wrong < 2**31 or lo <= wrong <= hi:
+                continue
+            for place in range(size):
+                kept, array[place] = array[place], wrong
+                assert check() == number
+                array[place] = kept
+    assert check() == -1

@@ -1,0 +1,214 @@
+"""A machine that computes wrongly is found by its trial, named, and not used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+import cvm.executors
+from cvm.errors import Invalid, Unsupported
+from cvm.executors.native import NativeExecutor, cache, epilogue, requantize, select, trial
+from cvm.executors.native.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.machine import MACHINES, Dot, Machine
+from cvm.program import verify
+from tests.executors.native.comparison import NAMES
+from tests.executors.native.networks import network
+
+GENERIC = MACHINES[-1]
+
+
+@pytest.fixture(autouse=True)
+def _verdicts_are_forgotten() -> Iterator[None]:
+    select._tried.cache_clear()
+    yield
+    select._tried.cache_clear()
+
+
+def _saturating(code: Code, total: V, a: V, w: V) -> V:
+    """Pairs of products are cut at 16 bits, as AVX2 does."""
+    products = [GENERIC.dot4(code, typed(total.type, 0), code.binary("and", a, 0xFF << 8 * k), w) for k in range(4)]
+    for pair in (products[:2], products[2:]):
+        both = code.binary("add", pair[0], pair[1])
+        cut = code.intrinsic("smin", code.intrinsic("smax", both, -(2**15)), 2**15 - 1)
+        total = code.binary("add", total, cut)
+    return total
+
+
+def _last_byte_dropped(code: Code, total: V, a: V, w: V) -> V:
+    return GENERIC.dot4(code, total, code.binary("and", a, 0xFFFFFF), w)
+
+
+def _signed_bytes(code: Code, total: V, a: V, w: V) -> V:
+    """Activations are taken as signed."""
+    for k in range(4):
+        x = code.binary("ashr", code.binary("shl", a, 24 - 8 * k), 24)
+        weight = code.binary("ashr", code.binary("shl", w, 24 - 8 * k), 24)
+        total = code.binary("add", total, code.binary("mul", x, weight))
+    return total
+
+
+def _unsigned_weights(code: Code, total: V, a: V, w: V) -> V:
+    for k in range(4):
+        x, weight = (code.binary("and", code.binary("lshr", v, 8 * k), 255) for v in (a, w))
+        total = code.binary("add", total, code.binary("mul", x, weight))
+    return total
+
+
+def _unsigned_halves(code: Code, total: V, a: V, w: V) -> V:
+    for k in range(2):
+        x = code.binary("and", code.binary("lshr", a, 16 * k), 65535)
+        weight = code.binary("ashr", code.binary("shl", w, 16 - 16 * k), 16)
+        total = code.binary("add", total, code.binary("mul", x, weight))
+    return total
+
+
+def _refused(code: Code, total: V, a: V, w: V) -> V:
+    """Code that is no code."""
+    return code.binary("add", total, V("i7", "%nobody"))
+
+
+DOTS: list[tuple[str, Dot, str]] = [
+    ("dot4", _saturating, "8-bit convolution"),
+    ("dot4", _last_byte_dropped, "8-bit convolution"),
+    ("dot4", _signed_bytes, "8-bit convolution"),
+    ("dot4", _unsigned_weights, "8-bit convolution"),
+    ("dot2", _unsigned_halves, "16-bit convolution"),
+    ("dot4", _refused, "8-bit convolution"),
+]
+
+
+@pytest.mark.parametrize(("place", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
+def test_a_wrong_product_fails_by_its_class_and_the_next_machine_is_taken(
+    place: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = replace(GENERIC, name=f"wrong{dot.__name__}", **{place: dot})
+    monkeypatch.setattr(select, "available", lambda: (wrong, GENERIC))
+    found = select.choice()
+    assert found.machine is GENERIC
+    assert f"{wrong.name} FAILED its trial ({what}" in found.reason
+    assert found.reason.endswith("generic passed its trial")
+    assert cvm.executors.default() == ("native", found.reason)
+
+
+def test_if_no_machine_passes_numpy_is_the_default_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = replace(GENERIC, name="wrong", dot4=_last_byte_dropped)
+    monkeypatch.setattr(select, "available", lambda: (wrong,))
+    name, reason = cvm.executors.default()
+    assert name == "numpy"
+    assert reason == "wrong FAILED its trial (8-bit convolution)"
+    with pytest.raises(Unsupported, match="8-bit convolution") as caught:
+        NativeExecutor(verify(network("reductions", 0)))
+    assert caught.value.code == "executors.native"
+
+
+def _swapped_vectors(self: epilogue.Epilogue, values: list[V]) -> V:
+    """The four vectors in another order: codes of the wrong channels."""
+    return _PACKED(self, values[::-1])
+
+
+_PACKED = epilogue.Epilogue._packed
+
+
+def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
+    count = 2 * lanes(even.type)
+    order = [place for lane in range(0, count, 2) for place in (count + lane + half, lane + half)]
+    return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
+
+
+BROKEN: list[tuple[object, str, Callable[..., V], str]] = [
+    (epilogue.Epilogue, "_packed", _swapped_vectors, "depthwise convolution"),
+    (requantize, "_merged", _halves_swapped, "8-bit convolution"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "wrong", "what"), BROKEN, ids=[name for _, name, _, _ in BROKEN])
+def test_a_wrong_pack_fails_by_its_class(
+    module: object, name: str, wrong: Callable[..., V], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, wrong)
+    monkeypatch.setenv("CVM_CACHE", "")
+    machine = next(machine for machine in select.available() if machine.packs or module is requantize)
+    complaint = trial.failure(replace(machine, name="wrong"))
+    assert complaint is not None
+    assert complaint.startswith(what)
+
+
+def test_a_verdict_is_kept_and_only_a_good_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def agrees(machine: Machine, verified: object) -> bool:
+        tried.append(machine.name)
+        return machine.name != "wrong"
+
+    monkeypatch.setattr(trial, "_agrees", agrees)
+    count = len(list(trial.programs()))
+    right, wrong = replace(GENERIC, name="right"), replace(GENERIC, name="wrong")
+    assert [trial.failure(right) for _ in range(2)] == [None, None]
+    assert tried == ["right"] * count
+    assert [trial.failure(wrong) for _ in range(2)] == ["8-bit convolution"] * 2
+    assert tried == ["right"] * count + ["wrong"] * 2
+    monkeypatch.setattr(cache, "_sources", lambda: b"another version")
+    trial.failure(right)
+    assert tried[-count:] == ["right"] * count
+
+
+def test_the_environment_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_agrees", lambda machine, verified: True)
+    for name in NAMES:
+        monkeypatch.setenv("CVM_MACHINE", name)
+        found = select.choice()
+        assert found.machine is not None
+        assert found.machine.name == name
+    monkeypatch.setenv("CVM_MACHINE", "abacus")
+    with pytest.raises(Invalid, match="abacus") as caught:
+        select.choice()
+    assert caught.value.code == "executors.machine"
+    assert all(name in str(caught.value) for name in NAMES)
+
+
+def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names(features: dict[str, bool]) -> list[str]:
+        monkeypatch.setattr(select.llvm, "get_host_cpu_features", lambda: features)
+        return [machine.name for machine in select.available.__wrapped__()]
+
+    assert names({}) == ["generic"]
+    assert names({"avx2": True}) == ["avx2", "generic"]
+    assert names({"avx2": False}) == ["generic"]
+    everything = dict.fromkeys(("avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"), True)
+    assert names(everything) == ["vnni512", "vnni256", "avx2", "generic"]
+    assert names({**everything, "avx512vnni": False}) == ["avx2", "generic"]
+
+
+def test_the_trial_reaches_every_kind_of_kernel() -> None:
+    kernels = set()
+    for _, verified in trial.programs():
+        for line in NativeExecutor(verified, 1, GENERIC).explain():
+            kernels |= {kind for kind in KINDS if kind in line}
+    assert kernels == set(KINDS)
+
+
+KINDS = ("8-bit dot products", "16-bit dot products", "32-bit multiply-adds", "depthwise", "requantize", "copy",
+         "maxima of windows", "sum, modulo", "max, modulo", "rows one after the other", "sorted by counting",
+         "another view")  # fmt: skip
+
+
+def test_a_missing_or_broken_llvmlite_leaves_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    import builtins
+    import sys
+
+    real = builtins.__import__
+    for error in (ImportError("no module named llvmlite"), OSError("could not load shared object file")):
+
+        def importing(name: str, *arguments: object, error: Exception = error) -> object:
+            if name == "cvm.executors.native.select":
+                raise error
+            return real(name, *arguments)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, "cvm.executors.native.select")
+            patch.setattr(builtins, "__import__", importing)
+            name, reason = cvm.executors.default()
+        assert name == "numpy"
+        assert str(error) in reason

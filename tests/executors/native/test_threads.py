@@ -1,0 +1,385 @@
+"""Threads: the same bytes from any number of them; nothing hangs, and nothing is freed too early."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.executors import initial_state
+from cvm.executors.native import NativeExecutor, executor, runtime, threads
+from cvm.executors.native.threads import Workers
+from cvm.program import Output, Program, ProgramBuilder, verify
+from cvm.program.verifier import VerifiedProgram
+from tests.executors.native.comparison import MACHINES, Feed, compare, expected, feeds, require_equal
+from tests.executors.native.networks import network
+
+ROOT = Path(__file__).parents[3]
+GENERIC = MACHINES[-1]
+posix = pytest.mark.skipif(os.name != "posix", reason="fork and signals are POSIX'")
+
+
+def small(channels: int = 32) -> Program:
+    """A convolution, a pool and a sum, each cut into chunks."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 8, 9, 9), -9, 9)
+    weights = builder.constant(np.arange(72 * channels).reshape(channels, 8, 3, 3) % 7 - 3)
+    (y,) = builder.add("conv2d", [x, weights], {"padding": (1, 1)})
+    (z,) = builder.add("max_pool2d", [y], {"pool_size": (2, 2), "strides": (1, 1)})
+    (s,) = builder.add("sum", [z], {"axes": (2, 3)})
+    return builder.build([Output("y", y), Output("s", s)])
+
+
+def ready(program: Program, count: int) -> tuple[VerifiedProgram, list[Feed], NativeExecutor, Callable[[int], None]]:
+    """The verified program, inputs, an executor, and a run of one input that compares."""
+    verified = verify(program)
+    runs = feeds(program, 4)
+    known = expected(verified, runs)
+    native = NativeExecutor(verified, count, GENERIC)
+
+    def run(place: int) -> None:
+        found = native.run(runs[place % 4], initial_state(program)).values
+        for name, tensor in found.items():
+            np.testing.assert_array_equal(tensor, known[place % 4].values[name])
+
+    return verified, runs, native, run
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    for aim, seed in (("convolutions", 11), ("depthwise convolutions", 12), ("reductions", 13), ("movement", 14)):
+        compare(network(aim, seed), machines=MACHINES[:1], threads=(1, 2, 3, 7), captures=[frozenset()])
+    compare(small(), machines=MACHINES, threads=(3, 7), captures=[frozenset()])
+
+
+def test_calls_are_really_cut() -> None:
+    """What the tests of this folder share is shared: the calls of a small network have several chunks."""
+    made = NativeExecutor(verify(small()), 2, GENERIC)._main
+    counts = [runtime.chunks(call.units, call.cost, 2) for call in made.plan.calls]
+    assert made.threads == 2
+    assert max(counts) == 2 * runtime.CHUNKS
+
+
+def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
+    script = """
+import threading
+import numpy as np
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.select import available
+from cvm.program import verify
+from tests.executors.native.test_threads import small
+executor = NativeExecutor(verify(small()), {threads}, available()[-1])
+for _ in range(50):
+    executor.run({{"x": np.ones((1, 8, 9, 9), np.int32)}}, {{}})
+print(sorted(thread.name for thread in threading.enumerate()), executor._main.threads)
+"""
+    assert process(script.format(threads=2)) == "['MainThread'] 1"
+    patched = "from cvm.executors.native import executor as one\none.WORTH = 0\n"
+    assert process(patched + script.format(threads=1)) == "['MainThread'] 1"
+    assert process(patched + script.format(threads=3)) == "['MainThread', 'cvm-worker-0', 'cvm-worker-1'] 3"
+
+
+def process(script: str, seconds: float = 120) -> str:
+    """The last line that a Python process prints, which must end well and in time."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=seconds, env=dict(os.environ)
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert done.stderr == ""
+    return done.stdout.splitlines()[-1]
+
+
+def test_one_executor_serves_many_threads() -> None:
+    _, _, _, run = ready(small(), 3)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(run, range(400)))) == 400
+
+
+def test_one_session_serves_many_threads() -> None:
+    program = small()
+    session = cvm.Session(program, executor="native", threads=2)
+    runs = feeds(program, 4)
+    known = [session.run(feed)["s"].tolist() for feed in runs]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda place: session.run(runs[place % 4])["s"].tolist(), range(200)))
+    assert found == [known[place % 4] for place in range(200)]
+
+
+def test_many_executors_run_in_many_threads_at_once() -> None:
+    """Each made, used and dropped in a thread of its own, while others have the workers."""
+    program = small()
+    verified, runs = verify(program), feeds(program, 4)
+    known = expected(verified, runs)
+
+    def live(number: int) -> None:
+        require_equal(verified, runs, known, GENERIC, 1 + number % 5, frozenset())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(live, range(80)))) == 80
+
+
+def test_jobs_are_freed_only_when_workers_have_left_them() -> None:
+    """Workers that wake late find no memory, and no code, of executors that are gone."""
+    program = small()
+    verified, (feed, *_) = verify(program), feeds(program, 1)
+    for number in range(150):
+        native = NativeExecutor(verified, 2 + number % 7, GENERIC)
+        if number % 3 == 0:
+            time.sleep(0.002)  # workers sleep
+        native.run(feed, {})
+        del native
+        if number % 10 == 0:
+            gc.collect()
+    compare(program, machines=[GENERIC], threads=[8], captures=[frozenset()])
+
+
+def test_workers_of_a_stopped_run_help_the_next_one() -> None:
+    """A job is hidden when it has run: nothing shows it but its own run."""
+    _, _, native, run = ready(small(), 3)
+    run(0)
+    pool = threads.workers(GENERIC)
+    assert pool.control[runtime.JOB // 8] == 0
+    assert pool.control[runtime.BUSY // 8] == 0
+    threads.settled(native._main._free[0].head)
+    before = int(pool.control[runtime.TICKET // 8])
+    for place in range(5):
+        run(place)
+    assert int(pool.control[runtime.TICKET // 8]) == before + 5
+
+
+def test_a_run_that_finds_the_workers_taken_runs_alone() -> None:
+    _, _, _, run = ready(small(), 3)
+    run(0)
+    pool = threads.workers(GENERIC)
+    pool.control[runtime.BUSY // 8] = 1
+    try:
+        before = int(pool.control[runtime.TICKET // 8])
+        for place in range(5):
+            run(place)
+        assert int(pool.control[runtime.TICKET // 8]) == before
+    finally:
+        pool.control[runtime.BUSY // 8] = 0
+    run(0)
+
+
+def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Workers(GENERIC)
+    monkeypatch.setattr(threads, "_pool", pool)
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        _, _, _, run = ready(small(), 4)
+        for place in range(2000):
+            run(place % 4)
+    assert pool._threads == []
+    run(0)
+    assert len(pool._threads) == 3
+    pool.stop()
+
+
+def test_more_threads_than_a_counter_holds_chunks_of() -> None:
+    native = NativeExecutor(verify(small()), 1_000_000, GENERIC)
+    assert native._main.threads == 1_000_000
+    assert runtime.chunks(10**6, 1e12, 10**6) == 2**16 - 1
+
+
+@posix
+def test_a_forked_child_computes_and_exits() -> None:
+    script = """
+import os, signal, sys, threading, time
+import numpy as np
+from cvm.executors.native import executor as one
+one.WORTH = 0
+from tests.executors.native.test_threads import ready, small
+verified, runs, native, run = ready(small(), 3)
+for place in range(20):
+    run(place)
+stop = threading.Event()
+def always():
+    while not stop.is_set():
+        run(1)
+others = [threading.Thread(target=always) for _ in range(2)]
+for sleep in (0.0, 0.05) * 3:  # workers that look for work, and workers that sleep
+    time.sleep(sleep)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        for place in range(50):
+            run(place)
+        assert threading.active_count() >= 3
+        sys.exit(7)  # with everything that an interpreter does at its end
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7, status
+    run(2)
+for other in others:
+    other.start()
+for _ in range(5):  # while other threads run, who are not there in the child
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        for place in range(20):
+            run(place)
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7, status
+stop.set()
+for other in others:
+    other.join()
+print("done")
+"""
+    assert process("import warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n" + script) == "done"
+
+
+@pytest.mark.parametrize("state", ["spinning", "parked", "stopping in a thread"])
+def test_the_interpreter_exits_whatever_workers_do(state: str) -> None:
+    script = f"""
+import threading, time
+from cvm.executors.native import executor as one, threads
+one.WORTH = 0
+if {state!r} == "spinning":
+    threads.BUDGET = 2**60
+from tests.executors.native.test_threads import ready, small
+_, _, _, run = ready(small(), 4)
+for place in range(20):
+    run(place)
+if {state!r} == "parked":
+    time.sleep(0.3)
+if {state!r} == "stopping in a thread":
+    def always():
+        while True:
+            run(1)
+    for _ in range(2):
+        threading.Thread(target=always, daemon=True).start()
+    time.sleep(0.05)
+print("done")
+"""
+    begin = time.monotonic()
+    assert process(script) == "done"
+    assert time.monotonic() - begin < 60
+
+
+@posix
+def test_interrupts_leave_the_executor_usable() -> None:
+    script = """
+import random, signal, time
+from cvm.executors.native import executor as one
+one.WORTH = 0
+from tests.executors.native.test_threads import ready, small
+_, _, _, run = ready(small(), 2)
+for place in range(5):
+    run(place)
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+interrupts, end = 0, time.monotonic() + 4
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4))
+        for place in range(20):
+            run(place)
+    except KeyboardInterrupt:
+        interrupts += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+for place in range(20):
+    run(place)
+print(interrupts)
+"""
+    assert int(process(script)) > 100
+
+
+@posix
+def test_another_process_takes_the_cores() -> None:
+    """Slower, and the same."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        _, _, _, run = ready(small(), 4)
+        for place in range(300):
+            run(place)
+    finally:
+        for burner in burners:
+            burner.send_signal(signal.SIGKILL)
+            burner.wait()
+
+
+@pytest.mark.long
+@posix
+def test_two_hundred_thousand_inferences_under_load() -> None:
+    """Eight Python threads, executors of random numbers of threads, cores that others want: no mismatch, no leak."""
+    script = """
+import os, random, sys, threading, time
+import numpy as np
+from cvm.executors import initial_state
+from cvm.executors.native import NativeExecutor, executor as one, runtime
+from cvm.executors.native.select import available
+from cvm.program import verify
+from tests.executors.native.comparison import expected, feeds
+from tests.executors.native.test_threads import small
+one.WORTH = 0
+RUNS, THREADS = int(sys.argv[1]), 8
+program = small(8)
+verified, runs = verify(program), feeds(program, 4)
+known = expected(verified, runs)
+machines = available()
+NativeExecutor(verified, 2, machines[0])
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+done, wrong, sizes = [0] * THREADS, [], []
+def live(number):
+    chance = random.Random(number)
+    while done[number] < RUNS // THREADS and not wrong:
+        native = NativeExecutor(verified, chance.choice((1, 2, 3, 5, 8)), chance.choice(machines))
+        for _ in range(min(500, RUNS // THREADS - done[number])):
+            place = chance.randrange(4)
+            found = native.run(runs[place], {}).values
+            if any(not np.array_equal(tensor, known[place].values[name]) for name, tensor in found.items()):
+                wrong.append(number)
+            done[number] += 1
+people = [threading.Thread(target=live, args=(number,)) for number in range(THREADS)]
+begin = time.monotonic()
+for person in people:
+    person.start()
+while any(person.is_alive() for person in people):
+    time.sleep(0.5)
+    sizes.append((sum(done), resident()))
+for person in people:
+    person.join()
+assert not wrong, wrong
+assert sum(done) == RUNS
+half = [size for count, size in sizes if RUNS // 4 < count < RUNS // 2]
+last = [size for count, size in sizes if count > 3 * RUNS // 4]
+print(sum(done), time.monotonic() - begin, max(half) >> 20, max(last) >> 20)
+"""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script, "200000"], cwd=ROOT, capture_output=True, text=True, timeout=3000
+        )
+    finally:
+        for burner in burners:
+            burner.send_signal(signal.SIGKILL)
+            burner.wait()
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    count, seconds, middle, last = done.stdout.split()
+    print(f"{count} inferences in {float(seconds):.0f} s; resident {middle} MiB in the second quarter, then {last} MiB")
+    assert int(count) == 200_000
+    assert int(last) <= int(middle) + 16
+
+
+def test_the_threshold_of_sharing_is_restored() -> None:
+    """The settings of these tests are those that conftest made."""
+    assert executor.WORTH == 0
+    assert runtime.GRAIN == 1

@@ -1,0 +1,101 @@
+"""The programs that time the networks: what they count and print. No test judges a duration."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import warnings
+
+import pytest
+
+from cvm.audit.costs import macs
+from cvm.executors.native.select import available
+from cvm.program import verify
+from tests.tools.test_bench_networks import small
+from tools.bench import compare, peak, profile_layers
+from tools.bench.networks import NETWORKS
+from tools.bench.programs import program_of
+
+x86 = pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="the counter of x86")
+
+
+def test_the_peak_of_every_machine_is_a_rate():
+    for machine in available():
+        assert 1e8 < peak.multiply_add_peak(machine, 0.01) < 1e14
+    assert 1e8 < peak.multiply_add_peak(available()[0], 0.01, 2) < 1e14
+
+
+@x86
+def test_a_profile_has_all_multiply_adds_of_the_network():
+    for program in (program_of(small()), program_of(NETWORKS["lenet"]())):
+        verified = verify(program)
+        for machine in available():
+            rows, whole = profile_layers.profile(verified, machine, 0.0)
+            assert sum(row.macs for row in rows) == sum(macs(verified))
+            assert whole > 0
+
+
+@x86
+def test_profile_layers_prints_the_calls(capsys):
+    assert profile_layers.main(["lenet", "--seconds", "0"]) == 0
+    text = capsys.readouterr().out
+    assert "lenet on" in text
+    assert "GMAC/s" in text
+    assert profile_layers.main(["lenet", "--seconds", "0", "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert sum(call["macs"] for call in document["calls"]) == 2_293_000
+
+
+def timing(median):
+    return {"median": median, "least": median / 2, "cpu": median * 2, "calls": 5, "gmacs": 1.0}
+
+
+def result(label, median, bound=None, network="net", threads=1, failure=None):
+    item = {"network": network, "label": label, "threads": threads, "batch": 1, "failure": failure}
+    return item | {"run": timing(median), "bound": None if bound is None else timing(bound)}
+
+
+def test_ratios_are_those_of_the_best_other_engine():
+    results = [
+        result("native", 10.0, 8.0),
+        result("a", 30.0, 4.0),
+        result("b", 20.0),
+        result("c", 1.0, failure="broken"),
+        result("native", 5.0, threads=2),
+        result("a", 4.0, 3.0, threads=2),
+    ]
+    one, two = compare.ratios(results)
+    assert (one["threads"], two["threads"]) == (1, 2)
+    assert one["median"] == {"best": "b", "ratio": 2.0}
+    assert one["least"] == {"best": "b", "ratio": 2.0}
+    assert one["cpu"] == {"best": "b", "ratio": 2.0}
+    assert one["bound"] == {"best": "a", "ratio": 0.5}
+    assert two["median"] == {"best": "a", "ratio": 0.8}
+    assert two["bound"] is None
+
+
+def test_compare_writes_tables_and_json_and_a_plot(tmp_path, capsys):
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed (extra bench)")
+    packages = {"litert": ("ai_edge_litert", "flatbuffers"), "onnxruntime": ("onnxruntime", "onnx")}
+    peers = [name for name, needed in packages.items() if all(map(importlib.util.find_spec, needed))]
+    arguments = ["lenet", "--threads", "1", "--rounds", "1", "--seconds", "0", "--peers", ",".join(peers)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert compare.main([*arguments, "-o", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "Time of the best other engine / ours" in text
+    document = json.loads((tmp_path / "bench.json").read_text())
+    labels = [item["label"] for item in document["results"]]
+    assert labels[0] == "native"
+    assert len(labels) == 1 + 2 * len(peers)
+    assert all(item["failure"] is None for item in document["results"])
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_knows_its_networks(capsys):
+    assert compare.main(["lenet", "resnet19"]) == 2
+    assert "the networks are resnet18, " in capsys.readouterr().out
+    assert compare.main(["lenet", "--peers", "mine"]) == 3
+    assert "there is no engine 'mine'" in capsys.readouterr().out

@@ -1,0 +1,58 @@
+"""The machine's multiply-add peak: dot products of bytes in registers, by the code generator of the native executor."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from cvm.executors.native.ir import Code, Module, V, typed, vector
+from cvm.executors.native.jit import Loaded, compiled
+from cvm.executors.native.machine import Machine
+
+__all__ = ["multiply_add_peak"]
+
+_ROUNDS = 20_000
+_UNROLLED = 4
+
+
+def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) -> float:
+    """The most multiply-adds of bytes per second that threads were seen to do: the best of many short runs of each."""
+    accumulators = machine.registers - 4
+    loaded = Loaded(compiled(_text(machine, accumulators), machine), machine)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address("peak"))
+    end = time.perf_counter() + seconds
+
+    def least(_: int) -> float:
+        memory, best = (ctypes.c_int32 * (accumulators * machine.width + 32))(), float("inf")
+        while True:
+            start = time.perf_counter()
+            function(ctypes.addressof(memory))
+            now = time.perf_counter()
+            best = min(best, now - start)
+            if now >= end:
+                return best
+
+    with ThreadPoolExecutor(threads) as pool:
+        rates = [1 / best for best in pool.map(least, range(threads))]
+    return _ROUNDS * _UNROLLED * accumulators * machine.width * 4 * sum(rates)
+
+
+def _text(machine: Machine, accumulators: int) -> str:
+    """``peak(memory)``: a loop of independent dot products whose operands are in registers, unknown to the compiler."""
+    module = Module()
+    memory = V("ptr", "%memory")
+    code = Code(module, "peak", [memory])
+    type_ = vector(32, machine.width)
+    a, w = (code.load(type_, code.at(memory, 4 * machine.width * place)) for place in range(2))
+
+    def body(_: V, totals: list[V]) -> list[V]:
+        for _ in range(_UNROLLED):
+            totals = [machine.dot4(code, total, a, w) for total in totals]
+        return totals
+
+    totals = code.loop(0, _ROUNDS, 1, body, [typed(type_, 0)] * accumulators)
+    for place, total in enumerate(totals):
+        code.store(total, code.at(memory, 4 * machine.width * place))
+    code.finish()
+    return str(module)

@@ -1,0 +1,211 @@
+"""Where the time of a network goes, kernel call by kernel call, in place: one thread, caches as they are in a run.
+
+    python tools/bench/profile_layers.py NETWORK|PROGRAM.. [--machine NAME] [--seconds S] [--json]
+
+NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. The network is compiled with a
+look at the processor's time stamp counter before every call, so x86 only; a call's time is its median over the runs,
+less that of an empty stretch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cvm.audit.costs import macs
+from cvm.cli.models import open_program
+from cvm.executors.base import returned
+from cvm.executors.native.ir import Code, Module, V
+from cvm.executors.native.jit import Loaded, compiled
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.plan import plan
+from cvm.executors.native.select import choice, named
+from cvm.executors.native.steps import Call, Plan
+from cvm.program.verifier import VerifiedProgram, verify
+from tools.bench.networks import NETWORKS
+from tools.bench.peak import multiply_add_peak
+from tools.bench.programs import program_of
+
+__all__ = ["Row", "profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One call: the value that it computes, its kernel, nanoseconds, and its multiply-adds (0: none)."""
+
+    what: str
+    function: str
+    note: str
+    nanoseconds: float
+    macs: int
+
+
+def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> tuple[list[Row], float]:
+    """The calls of a program on one thread, and the nanoseconds of the fastest run without looks at the counter."""
+    made = plan(verified, machine, returned(verified.program, frozenset()))
+    loaded = Loaded(compiled(_text(made), machine), machine)
+    types = [ctypes.c_void_p] * 4
+    plain, looking = (ctypes.CFUNCTYPE(None, *types)(loaded.address(name)) for name in ("plain", "looking"))
+    ticks = np.zeros(len(made.calls) + 2, np.int64)
+    memory = [_aligned(made.arena), _aligned(len(made.constants))]
+    memory[1][: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
+    table, keep = _table(verified, made)
+    arguments = (memory[0].ctypes.data, memory[1].ctypes.data, table.ctypes.data, ticks.ctypes.data)
+    stretches, whole, ratios = [], [], []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(whole) < 5:
+        start = time.perf_counter_ns()
+        plain(*arguments)
+        whole.append(time.perf_counter_ns() - start)
+        start = time.perf_counter_ns()
+        looking(*arguments)
+        ratios.append((time.perf_counter_ns() - start) / int(ticks[-1] - ticks[0]))
+        stretches.append(np.diff(ticks))
+    del keep
+    nanoseconds = np.median(np.array(stretches, np.float64), axis=0) * float(np.median(ratios))
+    work = _work(verified, made)
+    sums = Counter(call.what for call in made.calls if _kind(call.function) in _SUMS)
+    rows = [
+        Row(call.what, call.function, call.note, float(spent), _share(call, work, sums))
+        for call, spent in zip(made.calls, nanoseconds[:-1] - nanoseconds[-1], strict=True)
+    ]
+    return rows, float(min(whole))
+
+
+_SUMS = ("conv2d", "dense", "depthwise")
+"""Kinds of the functions that do the multiply-adds of a value."""
+
+
+def _kind(function: str) -> str:
+    return function.split("_")[0]
+
+
+def _share(call: Call, work: Mapping[str, int], sums: Mapping[str, int]) -> int:
+    """The multiply-adds of one call: the groups of a convolution have one each."""
+    return work.get(call.what, 0) // sums[call.what] if _kind(call.function) in _SUMS else 0
+
+
+def _text(made: Plan) -> str:
+    """``plain``, and ``looking``, which puts the counter before every call, and twice at the end, into ``ticks``."""
+    module = Module()
+    for name, emit in made.functions.items():
+        emit(module, name)
+    names = ("arena", "constants", "arrays", "ticks")
+    for function in ("plain", "looking"):
+        arena, constants, arrays, ticks = parameters = [V("ptr", f"%{name}") for name in names]
+        code = Code(module, function, parameters)
+        given = [code.load("ptr", code.at(arrays, 8 * place)) for place in range(len(made.arrays))]
+        for number, call in enumerate(made.calls):
+            bases = {"arena": arena, "constants": constants}
+            places = [
+                code.at(bases[buffer.kind], offset + made.offsets.get(buffer, 0))
+                if buffer.kind != "array"
+                else code.at(given[buffer.place], offset)
+                for buffer, offset in call.arguments
+            ]
+            if function == "looking":
+                _look(code, ticks, number)
+            code.line(f"call void @{call.function}({', '.join(map(str, places))}, i64 0, i64 {call.units})")
+        if function == "looking":
+            _look(code, ticks, len(made.calls))
+            _look(code, ticks, len(made.calls) + 1)
+        code.finish()
+    return str(module)
+
+
+def _look(code: Code, ticks: V, place: int) -> None:
+    code.store(code.call("i64", "llvm.readcyclecounter"), code.at(ticks, 8 * place))
+
+
+def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:
+    """The addresses of the caller's arrays, and the arrays: random codes for what is read."""
+    random = np.random.default_rng(0)
+    fed = {item.value.name: item.value for item in (*verified.program.inputs, *verified.program.state)}
+    read, written = made.arrays[: made.written], made.arrays[made.written :]
+    values = [fed[name] for name in read]
+    arrays = [random.integers(value.lo, value.hi, value.shape, np.int32, endpoint=True) for value in values]
+    arrays += [np.zeros(verified.shapes[name], np.int32) for name in written]
+    return np.array([array.ctypes.data for array in arrays], np.int64), arrays
+
+
+def _work(verified: VerifiedProgram, made: Plan) -> dict[str, int]:
+    """Multiply-adds by the value whose kernel does them."""
+    work: dict[str, int] = {}
+    for node, count in zip(verified.program.nodes, macs(verified), strict=True):
+        name = node.outputs[0].name
+        root = made.joined.get(name, name)
+        work[root] = work.get(root, 0) + count
+    return work
+
+
+def _aligned(size: int) -> npt.NDArray[np.uint8]:
+    raw = np.zeros(size + 192, np.uint8)
+    return raw[-raw.ctypes.data % 64 :]
+
+
+def _print(name: str, machine: Machine, rows: list[Row], whole: float, peak: float) -> None:
+    total, count = sum(row.nanoseconds for row in rows), sum(row.macs for row in rows)
+    print(f"{name} on {machine.name}: {whole / 1e3:.1f} us in one run, {total / 1e3:.1f} us in {len(rows)} calls")
+    print(f"  {_rate(count, whole, peak)} of the peak of {peak / 1e9:.1f}")
+    kinds: dict[str, list[Row]] = {}
+    for row in rows:
+        kinds.setdefault(_kind(row.function), []).append(row)
+    for kind, found in sorted(kinds.items(), key=lambda item: -sum(row.nanoseconds for row in item[1])):
+        spent, done = sum(row.nanoseconds for row in found), sum(row.macs for row in found)
+        times = f"{spent / 1e3:9.1f} us {100 * spent / total:5.1f} %"
+        print(f"  {kind:<12} {len(found):4d} calls {times} {_rate(done, spent, peak)}")
+    for row in rows:
+        times = f"{row.nanoseconds / 1e3:8.2f} us {100 * row.nanoseconds / total:5.1f} %"
+        print(f"  {times} {_rate(row.macs, row.nanoseconds, peak)}  {row.what}: {row.function}, {row.note}")
+
+
+def _rate(work: int, nanoseconds: float, peak: float) -> str:
+    if not work:
+        return " " * 21
+    return f"{work / nanoseconds:7.1f} GMAC/s {1e11 * work / nanoseconds / peak:4.0f} %"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="+", metavar="NETWORK|PROGRAM")
+    parser.add_argument("--machine")
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        print("profile_layers: reads the time stamp counter, which needs an x86 processor", file=sys.stderr)
+        return 2
+    machine = named(options.machine) if options.machine else choice().machine
+    if machine is None:
+        print(f"profile_layers: {choice().reason}", file=sys.stderr)
+        return 1
+    peak = multiply_add_peak(machine)
+    documents = []
+    for name in options.programs:
+        verified = verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))
+        rows, whole = profile(verified, machine, options.seconds)
+        calls = [asdict(row) for row in rows]
+        found = {"program": name, "machine": machine.name, "peak": peak, "nanoseconds": whole, "calls": calls}
+        documents.append(found)
+        if not options.json:
+            _print(name, machine, rows, whole, peak)
+    if options.json:
+        print(json.dumps(documents))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
