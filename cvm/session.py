@@ -161,7 +161,7 @@ class Session:
         session's stays as it is. ``witness`` is shown every single run, with all that it asks for; receipts are made so
         (`cvm.audit`). Raises `Invalid`.
         """
-        if capture is None and not cycles and self._are_plain(inputs):
+        if capture is None and not cycles and witness is None and self._are_plain(inputs):
             return self._run_plain(inputs)
         layout, samples = arrange(self.program, inputs, cycles)
         wishes, names = self._wished(capture)

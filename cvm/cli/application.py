@@ -24,7 +24,7 @@ from cvm.cli import (
     report,
     run,
     vectors,
-)  # fmt: skip
+)
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
 from cvm.errors import CvmError, LimitExceeded
