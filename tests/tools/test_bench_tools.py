@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from cvm.cli.models import macs
+from cvm.audit.costs import macs
 from cvm.executors.native.select import available
 from cvm.program import verify
 from tests.tools.test_bench_networks import small

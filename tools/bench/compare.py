@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rich.console import Console
 from rich.table import Table
 
+from cvm.audit.costs import macs
 from cvm.bench.contest import Contestant, Score, check, compete, require
 from cvm.cli.bench import score_document
-from cvm.cli.models import macs, open_program
+from cvm.cli.models import open_program
 from cvm.errors import CvmError
 from cvm.executors.native.select import choice
 from tools.bench.networks import NETWORKS

@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cvm.cli.models import macs, open_program
+from cvm.audit.costs import macs
+from cvm.cli.models import open_program
 from cvm.executors.base import returned
 from cvm.executors.native.ir import Code, Module, V
 from cvm.executors.native.jit import Loaded, compiled
