@@ -58,8 +58,9 @@ def quantize(
             f"a quantiser of {len(quantizer.scale)} channels along axis {axis} does not fit the shape {values.shape}",
             location,
         )
-    parts = [_quantize_uniform(part, quantizer, i) for i, part in enumerate(np.moveaxis(values, axis, 0))]
-    return np.moveaxis(np.stack(parts), 0, axis)
+    # Parts of extent 1, which stay arrays: items of a vector are none.
+    parts = [_quantize_uniform(part, quantizer, i) for i, part in enumerate(np.split(values, values.shape[axis], axis))]
+    return np.concatenate(parts, axis)
 
 
 def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, index: int) -> npt.NDArray[np.int64]:
