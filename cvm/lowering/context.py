@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, Limits
+from cvm.lowering.claims import CLAIMS, Claim
 from cvm.lowering.form import (
     Form,
     Known,
@@ -51,11 +52,12 @@ RULES: dict[str, Rule] = {}
 """The lowering rule of each operation, by the name it has in the graph."""
 
 
-def rule(*operations: str) -> Callable[[Rule], Rule]:
-    """Enter a lowering rule for the named operations."""
+def rule(*operations: str, claim: Claim) -> Callable[[Rule], Rule]:
+    """Enter a lowering rule for the named operations, and what it claims."""
 
     def enter(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(operations, function))
+        CLAIMS.update(dict.fromkeys(operations, claim))
         return function
 
     return enter

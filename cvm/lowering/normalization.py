@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import NO_RATIO, THRESHOLDS, WHOLE_TENSOR, ZERO_BY_ZERO, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached
 from cvm.lowering.form import LinearForm, SurdForm, Term
@@ -38,7 +39,13 @@ _HALF = Fraction(1, 2)
 _MOST_ROOT = 16
 
 
-@rule("batch_normalization")
+@rule(
+    "batch_normalization",
+    claim=exact(
+        "one requantize whose thresholds are decided by integer square roots",
+        "mean, variance, offset or scale is computed",
+    ),
+)
 def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Offset + scale * (input - mean) / sqrt(variance + epsilon), with constant parameters.
 
@@ -65,7 +72,7 @@ def _attribute(operation: GraphOperation, name: str) -> Fraction:
 # Means and squares
 
 
-@rule("local_mean_normalization")
+@rule("local_mean_normalization", claim=exact("x minus a sum of integers over the volume", NO_RATIO))
 def local_mean_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X minus the mean of its window; positions outside of the tensor count as zeros."""
     return [_centred(lowering, operation, lowering.linear(operation, "input"))]
@@ -77,7 +84,7 @@ def _centred(lowering: Lowering, operation: GraphOperation, form: LinearForm) ->
     return sum_of(form, scaled(mean, lambda factor: factor * volume))
 
 
-@rule("moments")
+@rule("moments", claim=exact("sums and sums of squares: n * sum x^2 - (sum x)^2 over n^2"))
 def moments(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
 
@@ -131,7 +138,12 @@ def _squares(lowering: Lowering, operation: GraphOperation, form: LinearForm) ->
 # Division by a sum
 
 
-@rule("l1_normalization")
+@rule(
+    "l1_normalization",
+    claim=exact(
+        "a quotient of sums, decided bit by bit", WHOLE_TENSOR, ZERO_BY_ZERO, "the quotient does not fit 64 bits"
+    ),
+)
 def l1_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sum |x| + bias, epsilon): a quotient of linear forms."""
     form, quantizer = _few_codes(lowering, operation)
@@ -263,7 +275,10 @@ def _integer_root(n: int, degree: int) -> int:
         root = better
 
 
-@rule("l2_normalization")
+@rule(
+    "l2_normalization",
+    claim=exact("per code of x and step of the result one threshold for the sum of squares", *THRESHOLDS),
+)
 def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sqrt(sum x^2) + bias, epsilon)."""
     form, quantizer = _few_codes(lowering, operation)
@@ -273,7 +288,18 @@ def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Resu
     return [_divided(lowering, operation, form, sigma, _root_divisor(operation), least, quantizer)]
 
 
-@rule("local_variance_normalization", "local_contrast_normalization")
+@rule(
+    "local_variance_normalization",
+    claim=exact("per code of x and step of the result one threshold for the sum of squares", *THRESHOLDS),
+)
+@rule(
+    "local_contrast_normalization",
+    claim=exact(
+        "as local_variance_normalization, of exact differences from the local mean",
+        *THRESHOLDS,
+        "zero is no code of the input",
+    ),
+)
 def local_variance_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
     form, quantizer = _few_codes(lowering, operation)
@@ -284,7 +310,14 @@ def local_variance_normalization(lowering: Lowering, operation: GraphOperation) 
     return [_divided(lowering, operation, form, sigma, _root_divisor(operation), least, quantizer)]
 
 
-@rule("local_response_normalization")
+@rule(
+    "local_response_normalization",
+    claim=exact(
+        "per code of x and step of the result one threshold for the sum of squares",
+        *THRESHOLDS,
+        f"alpha or beta is not positive, or beta has a numerator or denominator above {_MOST_ROOT}",
+    ),
+)
 def local_response_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / (bias + alpha * mean x^2 of the window)^beta."""
     form, quantizer = _few_codes(lowering, operation)

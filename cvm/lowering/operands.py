@@ -124,7 +124,10 @@ def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantiz
     shape = lowering.output_shape(operation)
     operand = expanded(lowering, operation, lowering.operand(operation, parameter), shape)
     if isinstance(operand, Known):
-        codes = quantize_rationals(operand.rationals(), quantizer)
+        numbers = operand.rationals()
+        if quantizer.axis is not None:  # one number has another code in each channel
+            numbers = numbers.broadcast(shape)
+        codes = quantize_rationals(numbers, quantizer)
         return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.{parameter}")
     return codes_of(lowering, operation, operand, quantizer, parameter)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import AxisSum, moved_to_zero, spread, summed
+from cvm.lowering.claims import BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.convolution import Kernel, correlated
 from cvm.lowering.form import LinearForm, Term, constant_of
@@ -28,7 +29,11 @@ _FEW = 2**12
 """Numbers of which a table is made rather than a search among thresholds."""
 
 
-@rule("box", "avg_pool")
+@rule(
+    "box",
+    "avg_pool",
+    claim=exact("sums of integers; the divisor joins the scale", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
+)
 def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of each window, divided by its size for ``normalize`` and for an average."""
     form = lowering.linear(operation, "input")
@@ -37,7 +42,10 @@ def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [boxed(lowering, operation, form, axes, normalize)]
 
 
-@rule("debox")
+@rule(
+    "debox",
+    claim=exact("sums of integers in the up-scaled space", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
+)
 def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of the items whose windows reach each position of the up-scaled space."""
     form = lowering.linear(operation, "input")
@@ -94,7 +102,15 @@ def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis])
     return counts
 
 
-@rule("rms_pool")
+@rule(
+    "rms_pool",
+    claim=exact(
+        "sums of squares; the root is compared with each step between codes by its square",
+        BEYOND_REFLECTION,
+        NO_RATIO,
+        NOTHING_INSIDE,
+    ),
+)
 def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import SEVERAL_AXES, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.decide import TooWide, at_least_zero, count_reached
 from cvm.lowering.form import Known, LinearForm, TableForm, Term, code_form, known_codes
@@ -30,7 +31,17 @@ from cvm.quantization.reals import Real, rational
 __all__: list[str] = []
 
 
-@rule("linear_quantize", "min_max_linear_quantize", "zero_point_linear_quantize")
+@rule(
+    "linear_quantize",
+    claim=exact(
+        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor", SEVERAL_AXES
+    ),
+)
+@rule(
+    "min_max_linear_quantize",
+    "zero_point_linear_quantize",
+    claim=exact("the codes of that quantiser", SEVERAL_AXES, "a parameter is computed"),
+)
 def linear_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The number that the code of x stands for."""
     parameters = ("zero_point", "scale") if operation.name.startswith("zero") else ("min", "max")
@@ -108,7 +119,10 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
 # Logarithms
 
 
-@rule("logarithmic_quantize")
+@rule(
+    "logarithmic_quantize",
+    claim=exact("comparisons of squares with powers of two", "max is computed, or differs between items"),
+)
 def logarithmic_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """sign(x) * 2^round(log2 |x|), clamped: x has one of 2^(bits+1) + 1 values, decided by comparisons of squares."""
     bound = lowering.constant(operation, "max").rationals()

@@ -56,7 +56,10 @@ def requantize(lowering: Lowering, form: Form, quantizer: LinearQuantizer, name:
         return value
     if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
         return form.terms[0].value
-    lo, hi = _code_bounds(form, quantizer, location)
+    ends = _code_bounds(form, quantizer)
+    if ends is None:
+        return _clamped_per_channel(lowering, form, quantizer, name, location)
+    lo, hi = ends
     values, rows, where = _rows(lowering, form, quantizer, lo, hi)
     try:
         values, rows = _without_idle_terms(values, rows)
@@ -91,18 +94,43 @@ def _same_codes(lowering: Lowering, form: LinearForm, quantizer: LinearQuantizer
     return same and quantizer.lo <= lo and hi <= quantizer.hi
 
 
-def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer, location: Location) -> tuple[int, int]:
-    """The codes of the form's bounds. A quantiser is monotone: the code of a clamped value is the clamped code."""
-    lo, hi = quantizer.lo, quantizer.hi
+def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tuple[int, int] | None:
+    """The codes of the form's bounds; None where channels have different ones.
+
+    A quantiser is monotone: the code of a clamped value is the clamped code.
+    """
     if isinstance(form, SurdForm) or not form.clamped:
-        return lo, hi
-    least, greatest = (
-        {default} if bound is None else {code(bound, quantizer, i) for i in range(len(quantizer.scale))}
-        for bound, default in ((form.lower, lo), (form.upper, hi))
+        return quantizer.lo, quantizer.hi
+    least, greatest = (set(codes) for codes in _codes_of_bounds(form, quantizer))
+    return (least.pop(), greatest.pop()) if len(least) == len(greatest) == 1 else None
+
+
+def _codes_of_bounds(form: LinearForm, quantizer: LinearQuantizer) -> tuple[list[int], list[int]]:
+    """The codes of the lower and of the upper bound in each channel."""
+    channels = range(len(quantizer.scale))
+    lower, upper = (
+        [end if bound is None else code(bound, quantizer, i) for i in channels]
+        for bound, end in ((form.lower, quantizer.lo), (form.upper, quantizer.hi))
     )
-    if len(least) > 1 or len(greatest) > 1:
-        raise Unsupported("lowering.clamp", "a clamp under a per-channel quantiser is not lowered", location)
-    return least.pop(), greatest.pop()
+    return lower, upper
+
+
+def _clamped_per_channel(
+    lowering: Lowering, form: Form, quantizer: LinearQuantizer, name: str, location: Location
+) -> str:
+    """The codes without the clamp, then the greater of these and the lower bounds, the lesser and the upper."""
+    assert isinstance(form, LinearForm)
+    assert quantizer.axis is not None
+    builder = lowering.builder
+    extents = [len(quantizer.scale) if axis == quantizer.axis else 1 for axis in range(form.rank)]
+    lower, upper = (np.array(codes, np.int64).reshape(extents) for codes in _codes_of_bounds(form, quantizer))
+    value = requantize(lowering, replace(form, lower=None, upper=None), quantizer, f"{name}.unclamped", location)
+    (value,) = builder.add("broadcast_max", (value, builder.constant(lower, f"{name}.lower")), name=f"{name}.max")
+    (value,) = builder.add("negative", (value,), name=f"{name}.negative")
+    (value,) = builder.add("broadcast_max", (value, builder.constant(-upper, f"{name}.upper")), name=f"{name}.min")
+    (value,) = builder.add("negative", (value,), name=name)
+    lowering.report[-1] = replace(lowering.report[-1], tensor=name, value=value)
+    return value
 
 
 def _rows(

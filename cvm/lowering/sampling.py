@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor
+from cvm.lowering.claims import BEYOND_REFLECTION, INDICES, NO_RATIO, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
@@ -77,7 +78,10 @@ def _along(items: Array, axis: int, rank: int) -> Array:
     return items.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-@rule("sample")
+@rule(
+    "sample",
+    claim=exact("one look-up in the flattened tensor", BEYOND_REFLECTION, NO_RATIO, *INDICES),
+)
 def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The item of each window that the index names."""
     form = _input(lowering, operation)
@@ -121,7 +125,10 @@ def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Seq
     return place
 
 
-@rule("desample")
+@rule(
+    "desample",
+    claim=exact("sums of items times whether their index names the position", BEYOND_REFLECTION, NO_RATIO, *INDICES),
+)
 def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
     form = _input(lowering, operation)

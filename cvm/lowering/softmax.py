@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
@@ -27,7 +28,16 @@ _MULTIPLIER_BITS = 28
 _TABLE = 65_536
 
 
-@rule("softmax")
+@rule(
+    "softmax",
+    claim=bounded(
+        "a table of the exponential, sums, one integer division",
+        "the more items, the nearer sums of their exponentials come to a threshold (256 times as many sums per item of "
+        "8 bits): no table of one width is proven to decide all; the report says how near a number must be to differ",
+        WHOLE_TENSOR,
+        "so many items that no bits are left for the table",
+    ),
+)
 def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``, from a table of the exponential and one integer division."""
     quantizer = lowering.quantizer(operation)

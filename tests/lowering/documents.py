@@ -33,6 +33,11 @@ class Document:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The integers of inputs; codes of 8 bits where there is none."""
+    fixed: set[str] = field(default_factory=set)
+    """Tensors whose quantisers are part of the case (`tests.lowering.quantisers`)."""
+    most_bits: dict[str, int] = field(default_factory=dict)
+    """Where an operation has a table, the widest codes that the case can afford."""
+    cycles: int = 1
 
     def quantise(self, name: str, low: float = -1.0, high: float = 1.0, bits: int = 8) -> None:
         """Give a tensor a range near [low, high] whose zero is, at random, a code, no code, or outside."""
@@ -44,6 +49,16 @@ class Document:
             low, high = 0.1 * abs(high), abs(high)
         low, high = (round(bound * self.random.uniform(0.7, 1.3), self.random.randint(2, 8)) for bound in (low, high))
         self.quantisers[name] = f"linear_quantize(min = {low!r}, max = {max(high, low + 0.25)!r}, bits = {bits})"
+
+    def quantise_within(self, name: str, low: float, high: float, bits: int = 8) -> None:
+        """Give a tensor a range inside of [low, high], for functions of a limited domain; codes of at most ``bits``."""
+        extent = high - low
+        least, most = low + extent * self.random.uniform(0, 0.2), high - extent * self.random.uniform(0, 0.2)
+        if low <= 0 <= high and self.random.random() < 0.4:
+            least = 0.0
+        text = (round(bound, self.random.randint(4, 8)) for bound in (least, most))
+        self.quantisers[name] = "linear_quantize(min = {!r}, max = {!r}, bits = {})".format(*text, min(bits, 8))
+        self.most_bits[name] = bits
 
     def external(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> str:
         """Add an input."""

@@ -180,8 +180,8 @@ _HALVED = 6
 def _arctangent_at(n: int, bits: int) -> Interval:
     """atan(n / 2^bits).
 
-    atan t = 2 * atan(t / (1 + sqrt(1 + t^2))), six times; then atan z = z - z^3 / 3 + z^5 / 5 - .. for 0 <= z < 1/8, whose
-    terms fall, so that each partial sum is off by less than the next term.
+    atan t = 2 * atan(t / (1 + sqrt(1 + t^2))), six times; then atan z = z - z^3 / 3 + z^5 / 5 - .. for 0 <= z < 1/8,
+    whose terms fall, so that each partial sum is off by less than the next term.
     """
     precision = bits + 2 * _HALVED + 32
     t = abs(n) << (precision - bits), abs(n) << (precision - bits)
