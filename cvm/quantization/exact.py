@@ -49,20 +49,18 @@ def quantize(
     """
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise Invalid("quantization.nan", "an item is NaN or infinite: not a real number", location)
-    _check_axis(values.shape, quantizer, location)
     if quantizer.axis is None:
         return _quantize_uniform(values, quantizer, 0)
     axis = quantizer.axis
+    if axis >= values.ndim or values.shape[axis] != len(quantizer.scale):
+        raise Invalid(
+            "quantization.axis",
+            f"a quantiser of {len(quantizer.scale)} channels along axis {axis} does not fit the shape {values.shape}",
+            location,
+        )
     # Parts of extent 1, which stay arrays: items of a vector are none.
     parts = [_quantize_uniform(part, quantizer, i) for i, part in enumerate(np.split(values, values.shape[axis], axis))]
     return np.concatenate(parts, axis)
-
-
-def _check_axis(shape: tuple[int, ...], quantizer: LinearQuantizer, location: Location | None = None) -> None:
-    axis, channels = quantizer.axis, len(quantizer.scale)
-    if axis is not None and (axis >= len(shape) or shape[axis] != channels):
-        message = f"a quantiser of {channels} channels along axis {axis} does not fit the shape {shape}"
-        raise Invalid("quantization.axis", message, location)
 
 
 def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, index: int) -> npt.NDArray[np.int64]:
@@ -88,13 +86,11 @@ def _fraction(item: Any) -> Fraction:
 
 
 def quantize_rationals(values: Rationals, quantizer: LinearQuantizer) -> npt.NDArray[np.int64]:
-    """The codes of an array of exact rationals at full extent.
-
-    Raises `Invalid` (``quantization.axis``) where a per-channel quantiser does not fit the array.
-    """
-    _check_axis(values.shape, quantizer)
+    """The codes of an array of exact rationals at full extent."""
     axis = quantizer.axis
     indices = np.zeros(values.shape, np.int64) if axis is None else np.indices(values.shape)[axis]
+    if axis is not None and values.shape[axis] != len(quantizer.scale):
+        raise ValueError(f"{len(quantizer.scale)} channels along axis {axis} of the shape {values.shape}")
     pairs = zip(values.fractions(), indices.ravel().tolist(), strict=True)
     codes = [code(value, quantizer, index) for value, index in pairs]
     return np.array(codes, dtype=np.int64).reshape(values.shape)

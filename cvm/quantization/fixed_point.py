@@ -41,6 +41,8 @@ WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
 
 _ENUMERABLE = 512
 """Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
+_MOST_THRESHOLDS = 2**18
+"""Thresholds of one row over all enumerated values: beyond, a proof takes minutes."""
 _MAX_SHIFT = 62
 """Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
@@ -270,6 +272,8 @@ class _Proof:
         wide = 2 if _enumerations(ordered.bounds[1:]) > _ENUMERABLE else 1
         if _enumerations(ordered.bounds[wide:]) > _ENUMERABLE:
             raise Unprovable("more than two wide accumulators")
+        if _enumerations(ordered.bounds[wide:]) * (row.hi - row.lo) > _MOST_THRESHOLDS:
+            raise Unprovable("too many thresholds to prove")
         for values in product(*(range(lo, hi + 1) for lo, hi in ordered.bounds[wide:])):
             core = ordered
             for value in reversed(values):
