@@ -46,6 +46,7 @@ docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
 	$(BIN)/python tools/generate_nnef_operations_page.py
 	$(BIN)/python tools/generate_cli_page.py
 	$(BIN)/python tools/generate_legalize_page.py
+	test ! -d ../shared/models || $(BIN)/python tools/compare_models.py --write
 	$(BIN)/python tools/run_readme.py --write
 
 .PHONY: vectors

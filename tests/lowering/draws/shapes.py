@@ -138,7 +138,7 @@ def slice_(document: Document, operation: str) -> str:
         extent = shape[axis]
         first = random.randrange(extent)
         last = random.randint(first + 1, extent)
-        begin.append(first - extent if random.random() < 0.4 else first)
+        begin.append(first - extent if first and random.random() < 0.4 else first)
         end.append(random.choice([last, last - extent]))  # 0 is the end of the axis
     stride = f", stride = {[random.randint(1, 3) for _ in axes]}" if axes and random.random() < 0.4 else ""
     return moved(document, f"slice({{x}}, axes = {axes}, begin = {begin}, end = {end}{stride})", shape)
