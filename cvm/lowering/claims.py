@@ -61,7 +61,6 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "lowering.logarithmic": "a tensor that is computed or given has a logarithmic quantiser in graph.quant",
         "lowering.variance": "the variance plus epsilon of a batch normalisation is not positive",
         "lowering.contents": "a variable has no stored items",
-        "quantization.nan": "a stored item is infinite or no number",
     }
 )
 """Every error code of lowering, and when it is raised."""
@@ -71,18 +70,20 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
 ALONG_THE_SUM = "an operand has several scales along the axis that is summed over"
 BEYOND_REFLECTION = "a border reflects beyond the data more than once"
 COMPUTED_FILTER = "the filter is computed, and it or the input has no single quantiser for the whole tensor"
-INDICES = ("an index is no integer, or is not proven to lie within its window",)
+INDICES = "an index is not proven to lie within its window"
 NOTHING_INSIDE = "border 'ignore' leaves a window without any item"
 NO_RATIO = "items with several scales, which have no simple ratio, are added up"
 PARTS = "the parts are not alike, have too many values for a table, and the result has no quantiser"
+SCATTERED = "scales of items differ along an axis that is summed over, and along another"
 SEVERAL_AXES = "constant parameters vary along several axes"
 SHARED_LABEL = "another variable shares the label of the updated one"
+TOO_WIDE = "the quotient has sums that do not fit 64 bits"
 TOO_FINE = "the weights of interpolation do not fit 32 bits: the scale of rois is no simple fraction"
 WHOLE_TENSOR = "the result has no quantiser for the whole tensor"
+WIDE_FILTER = "an unquantised filter has items whose common measure leaves integers of more than 32 bits"
 ZERO_BY_ZERO = "items that are all zero would be divided by zero: neither bias nor epsilon is above 0"
 THRESHOLDS = (
     WHOLE_TENSOR,
     ZERO_BY_ZERO,
     "the codes of the input times those of the result are more than 2^18",
-    "the sum of squares does not fit",
 )

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import exact
+from cvm.lowering.claims import TOO_WIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, SurdForm, Term
 from cvm.lowering.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
@@ -74,6 +74,7 @@ def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         "a scaling by a constant, a table over the codes of both, or, by a positive tensor of many codes, bit by bit",
         "a constant divisor holds a zero",
         "a divisor of more codes than a table holds is not proven positive, or the result has no quantiser",
+        TOO_WIDE,
     ),
 )
 def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:

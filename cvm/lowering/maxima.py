@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import BEYOND_REFLECTION, NOTHING_INSIDE, exact
+from cvm.lowering.claims import NOTHING_INSIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.correlation import own_padding
 from cvm.lowering.form import Form, Known, LinearForm, Term
@@ -35,9 +35,7 @@ Array = npt.NDArray[Any]
 
 @rule(
     "max_pool",
-    claim=exact(
-        "the greatest of integers in the order of the reals, of codes, or of ranks", BEYOND_REFLECTION, NOTHING_INSIDE
-    ),
+    claim=exact("the greatest of integers in the order of the reals, of codes, or of ranks", NOTHING_INSIDE),
 )
 def max_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item of each window."""
@@ -45,14 +43,14 @@ def max_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [_maximum(lowering, operation, operand, axes)]
 
 
-@rule("argmax_pool", claim=exact("the first greatest by comparison tap by tap", BEYOND_REFLECTION, NOTHING_INSIDE))
+@rule("argmax_pool", claim=exact("the first greatest by comparison tap by tap", NOTHING_INSIDE))
 def argmax_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The row-major position within its window of the first greatest item."""
     operand, axes = _pooled(lowering, operation)
     return [_position(lowering, operation, operand, axes)]
 
 
-@rule("max_pool_with_index", claim=exact("as max_pool and argmax_pool", BEYOND_REFLECTION, NOTHING_INSIDE))
+@rule("max_pool_with_index", claim=exact("as max_pool and argmax_pool", NOTHING_INSIDE))
 def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item of each window, and its position."""
     operand, axes = _pooled(lowering, operation)

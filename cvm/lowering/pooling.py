@@ -32,7 +32,7 @@ _FEW = 2**12
 @rule(
     "box",
     "avg_pool",
-    claim=exact("sums of integers; the divisor joins the scale", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
+    claim=exact("sums of integers; the divisor joins the scale", NO_RATIO, NOTHING_INSIDE),
 )
 def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of each window, divided by its size for ``normalize`` and for an average."""
@@ -106,7 +106,6 @@ def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis])
     "rms_pool",
     claim=exact(
         "sums of squares; the root is compared with each step between codes by its square",
-        BEYOND_REFLECTION,
         NO_RATIO,
         NOTHING_INSIDE,
     ),

@@ -15,7 +15,7 @@ import numpy as np
 
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import SEVERAL_AXES, exact
+from cvm.lowering.claims import SEVERAL_AXES, TOO_WIDE, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.decide import TooWide, at_least_zero, count_reached
 from cvm.lowering.form import Known, LinearForm, TableForm, Term, code_form, known_codes
@@ -34,7 +34,9 @@ __all__: list[str] = []
 @rule(
     "linear_quantize",
     claim=exact(
-        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor", SEVERAL_AXES
+        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor",
+        SEVERAL_AXES,
+        TOO_WIDE,
     ),
 )
 @rule(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import NO_RATIO, exact
+from cvm.lowering.claims import SCATTERED, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.logic import truth
@@ -29,7 +29,7 @@ __all__ = ["axes_of_reduction", "total"]
 @rule(
     "sum_reduce",
     "mean_reduce",
-    claim=exact("a sum of integers; 1/n joins the scale", NO_RATIO),
+    claim=exact("a sum of integers; 1/n joins the scale", SCATTERED),
 )
 def sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum or the mean over some axes, which keep extent 1."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import BEYOND_REFLECTION, PARTS, exact
+from cvm.lowering.claims import PARTS, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, SurdForm, TableForm, Term
 from cvm.lowering.logic import not_zero
@@ -159,7 +159,7 @@ def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 
 @rule(
     "pad",
-    claim=exact("integers beside integers; what no code stands for is a constant of the position", BEYOND_REFLECTION),
+    claim=exact("integers beside integers; what no code stands for is a constant of the position"),
 )
 def pad(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Items before and after the tensor along every axis; negative padding crops."""
@@ -286,7 +286,7 @@ def _bordered(
 
 @rule(
     "gather",
-    claim=exact("one take", "a constant index is no integer or lies outside of the axis"),
+    claim=exact("one take", "a constant index lies outside of the axis"),
 )
 def gather(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The items at given positions along an axis. A position that is computed is cut into those that exist."""
