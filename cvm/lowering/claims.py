@@ -61,6 +61,7 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "lowering.logarithmic": "a tensor that is computed or given has a logarithmic quantiser in graph.quant",
         "lowering.variance": "the variance plus epsilon of a batch normalisation is not positive",
         "lowering.contents": "a variable has no stored items",
+        "quantization.range": "min is not less than max among constant parameters of a quantisation",
     }
 )
 """Every error code of lowering, and when it is raised."""

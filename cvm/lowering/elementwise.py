@@ -61,6 +61,8 @@ def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     parts = operation.inputs["x"]
     if not isinstance(parts, tuple):
         raise lowering.unsupported(operation, "x must be an array of tensors")
+    if not parts:
+        return [LinearForm(lowering.output_shape(operation), (), Rationals.scalar(0, 1))]
     total = lowering.linear_of(parts[0], operation, "x")
     for part in parts[1:]:
         total = sum_of(total, lowering.linear_of(part, operation, "x"))

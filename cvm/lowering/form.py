@@ -69,8 +69,9 @@ class LinearForm:
         return self.lower is not None or self.upper is not None
 
     def at_least(self, bound: Fraction) -> LinearForm:
-        """The greater of this and ``bound``, for a form without an upper bound below it."""
-        return replace(self, lower=bound if self.lower is None else max(self.lower, bound))
+        """The greater of this and ``bound``, which also wins over an upper bound below it."""
+        lower = bound if self.lower is None else max(self.lower, bound)
+        return replace(self, lower=lower, upper=None if self.upper is None else max(self.upper, bound))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -23,7 +23,7 @@ from cvm.lowering.gather import around, gathered, gathered_windows
 from cvm.lowering.movement import valued
 from cvm.lowering.operands import codes_of
 from cvm.lowering.ordering import by_ranks, in_order
-from cvm.lowering.windows import Axis, Indices, axes_of, integers
+from cvm.lowering.windows import Axis, Indices, axes_of, sizes_of
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
@@ -74,7 +74,7 @@ def _read(lowering: Lowering, name: str) -> bool:
 def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
     found = lowering.operand(operation, "input")
     operand = valued(lowering, operation, found, "constant") if isinstance(found, Known) else found
-    axes = axes_of(lowering, operation, operand.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, operand.shape, sizes_of(operation, len(operand.shape)))
     if any(axis.border == "ignore" and not axis.inside().any(axis=1).all() for axis in axes):
         raise lowering.unsupported(operation, "a window lies in the ignored border altogether: it has no maximum")
     return operand, axes

@@ -19,7 +19,7 @@ from cvm.lowering.form import LinearForm, Term, constant_of
 from cvm.lowering.operands import scaled
 from cvm.lowering.staircase import quantized_function
 from cvm.lowering.table import folded, tabulate
-from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
+from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of, sizes_of
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
 
@@ -37,7 +37,7 @@ _FEW = 2**12
 def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of each window, divided by its size for ``normalize`` and for an average."""
     form = lowering.linear(operation, "input")
-    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
     normalize = operation.name == "avg_pool" or bool(operation.attributes["normalize"])
     return [boxed(lowering, operation, form, axes, normalize)]
 
@@ -50,7 +50,7 @@ def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of the items whose windows reach each position of the up-scaled space."""
     form = lowering.linear(operation, "input")
     shape = lowering.output_shape(operation)
-    axes = reverse_axes_of(lowering, operation, form.shape, integers(operation, "size"), shape)
+    axes = reverse_axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank), shape)
     return [boxed(lowering, operation, form, axes, bool(operation.attributes["normalize"]))]
 
 
@@ -72,7 +72,7 @@ def boxed(
 
 def window_total(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
     """The sums of windows of the attribute ``size`` around every item, with zeros beyond the data (section 4.9.4)."""
-    sizes = zip(form.shape, integers(operation, "size"), strict=True)
+    sizes = zip(form.shape, sizes_of(operation, form.rank), strict=True)
     axes = [Axis(extent, extent, size, (size - 1) // 2, 1, 1, "constant") for extent, size in sizes]
     return boxed(lowering, operation, form, axes, normalize=False)
 
@@ -118,7 +118,7 @@ def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """
     form = lowering.linear(operation, "input")
     squares = _squared(lowering, operation, form)
-    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
     mean = boxed(lowering, operation, squares, axes, True)
     return [_root(lowering, operation, mean)]
 

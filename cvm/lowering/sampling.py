@@ -24,7 +24,7 @@ from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
 from cvm.lowering.movement import valued
 from cvm.lowering.operands import integer_value
-from cvm.lowering.windows import Axis, Indices, axes_of, integers, reverse_axes_of
+from cvm.lowering.windows import Axis, Indices, axes_of, reverse_axes_of, sizes_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -85,7 +85,7 @@ def _along(items: Array, axis: int, rank: int) -> Array:
 def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The item of each window that the index names."""
     form = _input(lowering, operation)
-    size = integers(operation, "size")
+    size = sizes_of(operation, form.rank)
     axes = axes_of(lowering, operation, form.shape, size)
     form, _ = _uniform(lowering, operation, form, axes)
     index = _index(lowering, operation, math.prod(size))
@@ -132,7 +132,7 @@ def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Seq
 def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
     form = _input(lowering, operation)
-    size, shape = integers(operation, "size"), lowering.output_shape(operation)
+    size, shape = sizes_of(operation, form.rank), lowering.output_shape(operation)
     axes = reverse_axes_of(lowering, operation, form.shape, size, shape)
     form, _ = _uniform(lowering, operation, form, axes)
     index = _index(lowering, operation, math.prod(size))

@@ -142,6 +142,8 @@ def tile(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The whole tensor repeated along its axes."""
     operand, repeats = lowering.operand(operation, "input"), _integers(operation, "repeats")
     shape = lowering.output_shape(operation)
+    if operand.shape == shape:
+        return [operand]
     return [moved(lowering, operation, operand, shape, lambda a: np.tile(a, repeats), "tile", reps=repeats)]
 
 
@@ -165,6 +167,8 @@ def pad(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Items before and after the tensor along every axis; negative padding crops."""
     operand = lowering.operand(operation, "input")
     padding = _pairs(operation.attributes["padding"])
+    if not padding:  # of a single number
+        return [operand]
     border = str(operation.attributes["border"])
     cuts = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
     if border == "constant":

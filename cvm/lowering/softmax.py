@@ -17,8 +17,10 @@ import numpy as np
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.form import LinearForm
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
@@ -40,11 +42,14 @@ _TABLE = 65_536
 )
 def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``, from a table of the exponential and one integer division."""
+    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
+    shape = lowering.output_shape(operation)
+    if math.prod(shape[axis] for axis in axes) == 1:
+        return [LinearForm(shape, (), Rationals.scalar(1, len(shape)))]
     quantizer = lowering.quantizer(operation)
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     value, scale, _, form = lowering.coded(operation, "x")
-    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
     count = math.prod(form.shape[axis] for axis in axes)
     lo, hi = lowering.builder.range(value).hull()
     if hi - lo >= _TABLE:
@@ -66,8 +71,6 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if quantizer.lo:
         least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "least")
         codes = lowering.emit(operation, "broadcast_add", codes, least)
-    if count == 1:
-        return [Coded(codes, note="softmax of one item")]
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
     bound = Fraction(math.ceil(steps))
     return [Coded(codes, bound, f"may differ only within {float(steps):.1e} steps of a rounding threshold")]

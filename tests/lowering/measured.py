@@ -24,7 +24,7 @@ from tests.lowering.draws import DRAWS
 from tests.lowering.quantisers import requantise
 from tests.reference.exact import Evaluation
 
-__all__ = ["Measured", "measure"]
+__all__ = ["Measured", "compare", "measure"]
 
 Codes = npt.NDArray[np.int32]
 Feed = dict[str, Codes]
@@ -65,7 +65,11 @@ def measure(operation: str, cases: int, seed: int = 0) -> Measured:
         number += 1
         document, output = DRAWS[operation](random)
         with TemporaryDirectory(dir=_memory()) as folder:
-            _compare(document, output, Path(folder), found)
+            if not document.inputs:  # a graph has one
+                document.external((1,))
+            document.write(Path(folder), output)
+            requantise(document, nnef.load(folder, quant=False).tensors)
+            compare(document, output, Path(folder), found)
     return found
 
 
@@ -73,11 +77,8 @@ def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-def _compare(document: Document, output: str, folder: Path, found: Measured) -> None:
-    if not document.inputs:  # a graph has one
-        document.external((1,))
-    document.write(folder, output)
-    requantise(document, nnef.load(folder, quant=False).tensors)
+def compare(document: Document, output: str, folder: Path, found: Measured) -> None:
+    """Add what the evaluations of one document show, on the extremes of its inputs and on random ones."""
     document.write(folder, output)
     graph = nnef.load(folder)
     for name in document.inputs:
@@ -110,7 +111,8 @@ def _executed(program: Program, feeds: list[Feed]) -> list[dict[str, Codes]]:
     executor, state = create("numpy", verify(program)), initial_state(program)
     found = []
     for feed in feeds:
-        result = executor.run(feed, state, "all")
+        codes = {item.value.name: feed[item.value.name].reshape(item.value.shape) for item in program.inputs}
+        result = executor.run(codes, state, "all")
         state = dict(result.state)
         found.append(dict(result.values))
     return found

@@ -130,6 +130,8 @@ GENERAL = [
             {"x": bit(2, 3), "y": bit(0, 4)}),
     general("max_reduce", "lowering.undecided", "x = external(shape = [2]); c = cosh(x); "
             "m = max_reduce(c, axes = [0]); y = copy(m);", quantised("x y", bit(-1, 1))),
+    general("linear_quantize", "quantization.range", "x = external(shape = [2]); "
+            "q = linear_quantize(x, min = 0.5, max = 0.5, bits = 4); y = copy(q);", quantised("x y")),
     general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
             rounding="half_even"),
     general("rms_pool", "lowering.rounding", ROOT,

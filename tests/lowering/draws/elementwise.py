@@ -32,7 +32,8 @@ def function(document: Document, operation: str) -> str:
     if operation in ("rcp", "rsqr") and random.random() < 0.2:
         low, high = -high, -low  # all numbers negative
         least, most = (-most, -least) if operation == "rcp" else (least, most)
-    kinds, bits = KINDS, 16 if operation in RATIONAL else 10 if random.random() < 0.03 else 8
+    rational = operation in RATIONAL
+    kinds, bits = KINDS, 8 if random.random() < (0.9 if rational else 0.97) else 16 if rational else 10
     if operation not in RATIONAL:
         # A table of an irrational function over the codes of two tensors takes long with more bits.
         kinds, bits = random.choice([(tuple(kind for kind in KINDS if kind != "sum"), bits)] * 9 + [(("sum",), 4)])
