@@ -54,7 +54,7 @@ class Document:
         """Give a tensor a range inside of [low, high], for functions of a limited domain; codes of at most ``bits``."""
         extent = high - low
         least, most = low + extent * self.random.uniform(0, 0.2), high - extent * self.random.uniform(0, 0.2)
-        if low <= 0 <= high and self.random.random() < 0.4:
+        if low < 0 < high and self.random.random() < 0.4:
             least = 0.0
         text = (round(bound, self.random.randint(4, 8)) for bound in (least, most))
         self.quantisers[name] = "linear_quantize(min = {!r}, max = {!r}, bits = {})".format(*text, min(bits, 8))
