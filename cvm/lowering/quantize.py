@@ -78,7 +78,8 @@ def _quantizer(lowering: Lowering, operation: GraphOperation, bounds: list[Known
             return LinearQuantizer.min_max(a, b, bits, signed, symmetric, axis)
         return LinearQuantizer.zero_point(tuple(int(z) for z in a), b, bits, signed, symmetric, axis)
     except Invalid as error:
-        raise error.at(op=operation.name, tensor=operation.outputs[0]) from None
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None
 
 
 def _quantised(lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer) -> Result:
