@@ -63,7 +63,7 @@ class Document:
         extent = high - low
         least, most = low + extent * self.random.uniform(0, 0.2), high - extent * self.random.uniform(0, 0.2)
         if low < 0 < high and self.random.random() < 0.4:
-            least = 0.0
+            least, most = 0.0, max(most, high / 2)
         text = (round(bound, self.random.randint(4, 8)) for bound in (least, most))
         self.quantisers[name] = "linear_quantize(min = {!r}, max = {!r}, bits = {})".format(*text, min(bits, 8))
         self.most_bits[name] = bits

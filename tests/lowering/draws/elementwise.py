@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.lowering.documents import Document
-from tests.lowering.draws.operands import CODED, KINDS, broadcast, operand, shape_of
+from tests.lowering.draws.operands import CODED, KINDS, LINEAR, broadcast, operand, shape_of
 from tests.lowering.draws.registry import draws
 
 FUNCTIONS: dict[str, tuple[float, float, float, float]] = {
@@ -71,7 +71,8 @@ def prelu(document: Document, operation: str) -> str:
 def binary(document: Document, operation: str) -> str:
     random = document.random
     shapes = broadcast(document)
-    x, y = (operand(document, shape) for shape in shapes)
+    kinds, bits = random.choice([(LINEAR, 16), (KINDS, 6)])
+    x, y = (operand(document, shape, kinds, bits=bits) for shape in shapes)
     draw = random.random()
     if draw < 0.1:
         x = f"{random.uniform(-1, 1):.3f}"
@@ -140,8 +141,8 @@ def clamp(document: Document, operation: str) -> str:
 def comparison(document: Document, operation: str) -> str:
     random = document.random
     shapes = broadcast(document)
-    bits = random.choice([2, 4, 8, 16])
-    x, y = (operand(document, shape, bits=bits) for shape in shapes)
+    kinds, bits = random.choice([(LINEAR, 16), (KINDS, 2), (KINDS, 6)])
+    x, y = (operand(document, shape, kinds, bits=bits) for shape in shapes)
     if random.random() < 0.2:
         y = random.choice(["0.0", "0.25", x])
     if x in document.quantisers and y in document.quantisers and random.random() < 0.4:

@@ -6,9 +6,11 @@ import numpy as np
 
 from tests.lowering.documents import Document
 
-__all__ = ["CODED", "KINDS", "broadcast", "operand", "shape_of", "stored"]
+__all__ = ["CODED", "KINDS", "LINEAR", "broadcast", "operand", "shape_of", "stored"]
 
 KINDS = ("input", "input", "input", "scaled", "moved", "sum", "clamped", "table", "parts", "variable", "stored")
+LINEAR = tuple(kind for kind in KINDS if kind not in ("clamped", "table"))
+"""Sums, which need no table whatever the width of their codes."""
 CODED = ("input", "input", "scaled", "moved")
 """One integer with one factor, if its quantiser is for the whole tensor."""
 
