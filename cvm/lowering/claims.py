@@ -58,7 +58,8 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "3,200 digits tell",
         "lowering.rounding": "a quantiser rounds otherwise than half up",
         "lowering.bits": "codes of more than 16 bits, where each step between codes has a threshold of its own",
-        "lowering.logarithmic": "a tensor that is computed or given has a logarithmic quantiser in graph.quant",
+        "lowering.logarithmic": "logarithmic codes of more than 12 bits on a tensor that is computed or given; powers "
+        "of two that are too far apart where integers are needed; softmax of many items with a logarithmic result",
         "lowering.variance": "the variance plus epsilon of a batch normalisation is not positive",
         "lowering.contents": "a variable has no stored items",
         "quantization.range": "min is not less than max among constant parameters of a quantisation",
@@ -68,13 +69,13 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
 
 # Conditions that several operations share
 
-ALONG_THE_SUM = "an operand has several scales along the axis that is summed over"
+ALONG_THE_SUM = "an operand has more than 16 scales along the axis that is summed over, or scales along others too"
+APART = "items with several scales, which have no simple ratio, are added up"
 BEYOND_REFLECTION = "a border reflects beyond the data more than once"
 COMPUTED_FILTER = "the filter is computed, and it or the input has no single quantiser for the whole tensor"
-CONSTANT_OPERAND = "all items are constant"
 INDICES = "an index is not proven to lie within its window"
 NOTHING_INSIDE = "border 'ignore' leaves a window without any item"
-NO_RATIO = "items with several scales, which have no simple ratio, are added up"
+NO_RATIO = "items with more than 16 scales, or scales along several axes, which have no simple ratio, are added up"
 PARTS = "the parts are not alike, have too many values for a table, and the result has no quantiser"
 SCATTERED = "scales of items differ along an axis that is summed over, and along another"
 SEVERAL_AXES = "constant parameters vary along several axes"
@@ -82,5 +83,5 @@ SHARED_LABEL = "another variable shares the label of the updated one"
 TOO_WIDE = "the quotient has sums that do not fit 64 bits"
 TOO_FINE = "the weights of interpolation do not fit 32 bits: the scale of rois is no simple fraction"
 WHOLE_TENSOR = "the result has no quantiser for the whole tensor"
-WIDE_FILTER = "an unquantised filter has items whose common measure leaves integers of more than 32 bits"
+WIDE_BETWEEN = "scales of the input without a simple ratio leave integers of more than 32 bits between the two"
 ZERO_BY_ZERO = "items that are all zero would be divided by zero: neither bias nor epsilon is above 0"

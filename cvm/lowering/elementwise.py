@@ -74,9 +74,9 @@ def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 @rule(
     "div",
     claim=exact(
-        "a scaling by a constant, a table over the codes of both, or, by a positive tensor of many codes, bit by bit",
+        "a scaling by a constant, a table over the codes of both, or, by a tensor of many codes, bit by bit",
         "a constant divisor holds a zero",
-        "a divisor of more codes than a table holds is not proven positive, or the result has no quantiser",
+        "a divisor of more codes than a table holds is not proven to differ from zero, or the result has no quantiser",
         TOO_WIDE,
     ),
 )

@@ -11,7 +11,7 @@ from fractions import Fraction
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import with_common_factor, with_constant_as_value
-from cvm.lowering.claims import NO_RATIO, exact
+from cvm.lowering.claims import APART, NO_RATIO, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.digits import narrowed, product
 from cvm.lowering.form import LinearForm, SurdForm, Term
@@ -42,6 +42,8 @@ def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
     The root is irrational in general; the quantiser's thresholds are decided by integer square roots.
     """
     form = lowering.linear(operation, "input")
+    if not form.terms:  # a constant, as one tensor of integers
+        *_, form = lowering.single(operation, "input")
     mean, variance, offset, scale = (
         lowering.constant(operation, name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
     )
@@ -67,7 +69,7 @@ def centred(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> 
     return sum_of(form, scaled(mean, lambda factor: factor * volume))
 
 
-@rule("moments", claim=exact("sums and sums of products: n * sum x^2 - (sum x)^2 over n^2", NO_RATIO))
+@rule("moments", claim=exact("sums and sums of products: n * sum x^2 - (sum x)^2 over n^2", APART))
 def moments(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
 

@@ -20,8 +20,6 @@ import numpy.typing as npt
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import (
-    CONSTANT_OPERAND,
-    NO_RATIO,
     WHOLE_TENSOR,
     ZERO_BY_ZERO,
     exact,
@@ -47,7 +45,7 @@ Array = npt.NDArray[Any]
 
 _MOST_ROOT = 16
 
-_OF_ALL = (WHOLE_TENSOR, ZERO_BY_ZERO, CONSTANT_OPERAND, NO_RATIO)
+_OF_ALL = (WHOLE_TENSOR, ZERO_BY_ZERO)
 _ROOT = (
     "for few codes, per code of x and step of the result one threshold for the sum of squares; for more, the squares "
     "are compared bit by bit"
@@ -61,8 +59,8 @@ def _operand(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm,
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     form = lowering.linear(operation, "input")
-    if not form.terms:
-        raise lowering.unsupported(operation, "a constant operand is not lowered")
+    if not form.terms:  # a constant, as one tensor of integers
+        *_, form = lowering.single(operation, "input")
     return around_zero(lowering, operation, form) if _single(form) else form, quantizer
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor, with_constant_as_value
-from cvm.lowering.claims import INDICES, NO_RATIO, exact
+from cvm.lowering.claims import APART, INDICES, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
@@ -78,7 +78,7 @@ def _along(items: Array, axis: int, rank: int) -> Array:
 
 @rule(
     "sample",
-    claim=exact("one look-up in the flattened tensor", NO_RATIO, INDICES),
+    claim=exact("one look-up in the flattened tensor", APART, INDICES),
 )
 def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The item of each window that the index names."""
@@ -125,7 +125,7 @@ def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Seq
 
 @rule(
     "desample",
-    claim=exact("sums of items times whether their index names the position", NO_RATIO, INDICES),
+    claim=exact("sums of items times whether their index names the position", APART, INDICES),
 )
 def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
-from cvm.lowering.claims import WHOLE_TENSOR, bounded
+from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.exact_softmax import softmax_of_few, softmax_of_two
 from cvm.lowering.form import LinearForm
@@ -38,7 +38,7 @@ _TABLE = 65_536
         "them; for more, a table of the exponential, sums, one integer division",
         "the more items, the nearer sums of their exponentials come to a threshold (256 times as many sums per item of "
         "8 bits): no table of one width is proven to decide all; the report says how near a number must be to differ",
-        WHOLE_TENSOR,
+        "so many items that exactness is not proven, and the result has no quantiser for the whole tensor",
         "so many items that no bits are left for the table",
     ),
 )

@@ -87,6 +87,8 @@ WIDE, ALL = (quantised(names, Q16) for names in ("a b", "a b c d"))
 
 ROOT = "x = external(shape = [4]); y = rms_pool(x, size = [3], padding = [(0, 0)]);"
 
+CHANNELS = "min_max_linear_quantize(min = -1.0, max = {highs}, bits = 8, signed = false, symmetric = false)"
+
 GENERAL = [
     general("external", "lowering.unquantized", "x = external(shape = [2]); y = copy(x);", quantised("y")),
     general("copy", "lowering.unquantized", "x = external(shape = [2]); y = neg(x);", quantised("x")),
@@ -99,7 +101,6 @@ GENERAL = [
             "y = sum_reduce(r, axes = [0]);", quantised("x y")),
     general("argmax_reduce", "lowering.unquantized", "x = external(shape = [4]); r = exp(x); "
             "y = argmax_reduce(r, axes = [0]);", {"x": Q16}),
-    general("moments", "lowering.unquantized", f"{SUM} y, v = moments(t, axes = [0]);", quantised("a b y v")),
     general("softmax", "lowering.unquantized", "x = external<integer>(shape = [4]); s = cast<scalar>(x); "
             "y = softmax(s, axes = [0]);", quantised("y")),
     general("max_pool", "lowering.unquantized", f"{SUM} m = max_pool(t, size = [2], padding = [(0, 0)]); y = copy(m);",
@@ -108,22 +109,10 @@ GENERAL = [
     general("batch_normalization", "lowering.unquantized",
             "x = external(shape = [1, 2]); y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.5);",
             quantised("x")),
-    general("batch_normalization", "lowering.unquantized", "a = external(shape = [1, 2]); b = external(shape = [1, 2]);"
-            " t = add(a, b); y = batch_normalization(t, 0.0, 1.0, 0.0, 1.0, epsilon = 0.5);", quantised("a b y")),
-    general("logarithmic_quantize", "lowering.unquantized", f"{INTEGERS} y = logarithmic_quantize(t, max = 1.0, "
+    general("logarithmic_quantize", "lowering.unprovable", f"{INTEGERS} y = logarithmic_quantize(t, max = 1.0, "
             "bits = 3); z = copy(y);", quantised("z"), output="z"),
     general("update", "lowering.unquantized", "x = external(shape = [1]); v = variable(shape = [1], label = 'v'); "
             "y = update(v, x);", quantised("x y"), stored={"v": [0.5]}),
-    general("matmul", "lowering.range", "a = external(shape = [1, 4]); b = external(shape = [4, 1]); y = matmul(a, b);",
-            {**WIDE, "y": Q}),
-    general("mul", "lowering.unprovable", f"{TWO} c = external(shape = [4]); v = variable(shape = [4], label = 'v'); "
-            "w = variable(shape = [4], label = 'w'); p = mul(a, v); q = mul(b, w); s = add(p, q); y = add(s, c);",
-            {**quantised("a b c", Q16), "y": Q16}, stored={"v": [1e-30, 0.1, 1e30, 0.3], "w": [0.7, 1e-25, 0.9, 1e20]}),
-    general("rms_pool", "lowering.unprovable", "a = external(shape = [1]); b = external(shape = [1]); "
-            "c = external(shape = [1]); d = external(shape = [1]); t = concat([a, b, c, d], axis = 0); "
-            "y = rms_pool(t, size = [4], padding = [(0, 0)]);",
-            {name: f"linear_quantize(min = -0.{number}, max = 1.{number}, bits = 8)"
-             for name, number in (("a", 1357913), ("b", 2718281), ("c", 3141592), ("d", 4142135), ("y", 0))}),
     general("rcp", "lowering.undefined", "x = external(shape = [1]); y = rcp(x);", {"x": ZERO, "y": Q}),
     general("pow", "lowering.undefined", "x = external(shape = [1]); y = pow(x, 0.5);", quantised("x y")),
     general("mul", "lowering.undecided", "x = external(shape = [1]); r = sqrt(x); y = mul(r, r);",
@@ -138,8 +127,19 @@ GENERAL = [
             {"x": Q, "y": Q}, rounding="half_even"),
     general("rms_pool", "lowering.bits", ROOT,
             {"x": Q, "y": "linear_quantize(min = 0.0, max = 1.0, bits = 20)"}),
+    general("multilinear_upsample", "lowering.range", "i = external<integer>(shape = [1, 2, 4]); x = cast<scalar>(i); "
+            "y = multilinear_upsample(x, factor = [3]);", quantised("y")),
     general("external", "lowering.logarithmic", "x = external(shape = [1]); y = copy(x);",
-            {"x": "logarithmic_quantize(max = 1.0, bits = 3)", "y": Q}),
+            {"x": "logarithmic_quantize(max = 1.0, bits = 13)", "y": Q}),
+    general("sum_reduce", "lowering.logarithmic", "x = external(shape = [4]); y = sum_reduce(x, axes = [0]);",
+            {"x": "logarithmic_quantize(max = 1.0, bits = 9)", "y": Q}),
+    general("softmax", "lowering.logarithmic", "x = external(shape = [40]); y = softmax(x, axes = [0]);",
+            {"x": Q, "y": "logarithmic_quantize(max = 1.0, bits = 4)"}),
+    general("logarithmic_quantize", "lowering.logarithmic", "x = external(shape = [4]); "
+            "q = logarithmic_quantize(x, max = 1.0, bits = 13); y = copy(q);", quantised("x y")),
+    general("softmax", "lowering.unquantized", f"{SUM} y = softmax(t, axes = [0]);", {"a": Q, "b": Q16, "y": Q}),
+    general("softmax", "lowering.unquantized", "x = external(shape = [2]); y = softmax(x, axes = [0]);",
+            {"x": CHANNELS.format(highs=[1.1, 1.3]), "y": Q}),
     general("batch_normalization", "lowering.variance",
             "x = external(shape = [1, 2]); y = batch_normalization(x, 0.0, -1.0, 0.0, 1.0, epsilon = 0.5);",
             quantised("x y")),
@@ -147,14 +147,14 @@ GENERAL = [
             "y = add(x, v);", quantised("x y"), stored={"v": [0.5]}, data=False),
 ]  # fmt: skip
 
-CHANNELS = "min_max_linear_quantize(min = -1.0, max = {highs}, bits = 8, signed = false, symmetric = false)"
-PRIMES = [1.0123457, 1.1357913, 1.2718281, 1.3141593, 1.4142135, 1.6180339]
-PER_CHANNEL = CHANNELS.format(highs=PRIMES)
+HIGHS = [1.0123457, 1.1357913, 1.2718281, 1.3141593, 1.4142135, 1.6180339]
+HIGHS += [round(1.7 + k * 0.0314159, 7) for k in range(12)]
+PER_CHANNEL = CHANNELS.format(highs=HIGHS[:6])
 """Six channels whose scales have no simple ratio."""
 
 
 def per(count: int) -> str:
-    return CHANNELS.format(highs=PRIMES[:count])
+    return CHANNELS.format(highs=HIGHS[:count])
 
 
 IMAGE = "x = external(shape = [1, 6, 4, 5]);"
@@ -195,28 +195,30 @@ def windows() -> Iterator[Case]:
         "label = 'v'); y = separable_deconv(x, w, v, 0.0);",
     }
 
-    # Sums over channels, or parts, whose scales have no simple ratio.
+    # Sums over 18 channels whose scales have no simple ratio.
     two = "size = [1, 2, 1, 1], stride = [1, 1, 1, 1], padding = [(0, 0), (0, 1), (0, 0), (0, 0)]"
-    over = "size = [1, 6, 1, 1], padding = [(0, 0), (0, 0), (0, 0), (0, 0)]"
-    wide = {"x": per(6).replace("bits = 8", "bits = 16"), "y": Q}
+    over = "size = [1, 18, 1, 1], padding = [(0, 0), (0, 0), (0, 0), (0, 0)]"
+    wide = {"x": per(18).replace("bits = 8", "bits = 16"), "y": Q}
     for operation, call in {
         "box": f"y = box(x, {over});",
         "debox": f"y = debox(x, {over}, stride = [1, 1, 1, 1]);",
         "avg_pool": f"y = avg_pool(x, {over});",
         "rms_pool": f"y = rms_pool(x, {over});",
-        "sample": f"z = external(shape = [1, 6, 4, 5]); k = argmax_pool(z, {over}); y = sample(x, k, {over});",
-        "desample": f"z = external(shape = [1, 6, 4, 5]); k = argmax_pool(z, {two}); y = desample(x, k, {two});",
+        "sample": f"z = external(shape = [1, 18, 4, 5]); k = argmax_pool(z, {over}); y = sample(x, k, {over});",
+        "desample": f"z = external(shape = [1, 18, 4, 5]); k = argmax_pool(z, {two}); y = desample(x, k, {two});",
         "area_downsample": "t = transpose(x, axes = [0, 2, 1]); y = area_downsample(t, factor = [3, 1]);",
         "multilinear_upsample": "t = transpose(x, axes = [0, 2, 1]); y = multilinear_upsample(t, factor = [2, 1]);",
-        **filtered,
-        "local_mean_normalization": "y = local_mean_normalization(x, size = [1, 3, 1, 1]);",
+        **{operation: call.replace("6", "18") for operation, call in filtered.items()},
+        "local_mean_normalization": "y = local_mean_normalization(x, size = [1, 35, 1, 1]);",
+        "moments": "y, v = moments(x, axes = [1]);",
     }.items():
-        stored = {name: np.ones(shape) for name, shape in shapes.get(operation, {}).items()}
-        yield Case(operation, claims.NO_RATIO, f"{IMAGE} {call}", {**wide, "z": Q} if "z =" in call else wide, stored)
-
-    for operation in shapes:
-        stored = {name: np.resize([0.1, 1e-9], shape) for name, shape in shapes[operation].items()}
-        yield Case(operation, claims.WIDE_FILTER, f"{IMAGE} {filtered[operation]}", quantised("x y"), stored)
+        stored = {
+            name: np.ones([18 if extent == 6 else extent for extent in shape])
+            for name, shape in shapes.get(operation, {}).items()
+        }
+        why = claims.APART if operation in ("sample", "desample", "moments") else claims.NO_RATIO
+        body = f"{IMAGE.replace('6', '18')} {call}"
+        yield Case(operation, why, body, {**wide, "z": Q} if "z =" in call else wide, stored)
 
     computed = {"w": PER_CHANNEL, "x": Q, "y": Q}
     for operation, call in {
@@ -229,6 +231,11 @@ def windows() -> Iterator[Case]:
     }.items():
         stored = {"v": np.ones((6 if "de" in operation else 1, 6, 1, 1))} if "separable" in operation else {}
         yield Case(operation, claims.COMPUTED_FILTER, f"{IMAGE} {call}", computed, stored)
+
+    yield Case("separable_deconv", claims.WIDE_BETWEEN, "x = external(shape = [1, 2, 4]); "
+               "w = variable(shape = [2, 1, 3], label = 'w'); v = variable(shape = [2, 2, 1], label = 'v'); "
+               "y = separable_deconv(x, w, v, 0.0);", {"x": per(2).replace("bits = 8", "bits = 16"), "y": Q},
+               {"w": [[[0.1, 0.22, 0.34]], [[0.46, 0.58, 0.7]]], "v": [[[0.3], [0.5]], [[0.7], [0.9]]]})  # fmt: skip
 
     nothing = "size = [1, 1, 1, 1], border = 'ignore', padding = [(0, 0), (0, 0), (1, 0), (0, 0)]"
     for operation, call in {
@@ -255,8 +262,7 @@ def others() -> Iterator[Case]:
         "div", "a constant divisor holds a zero", "x = external(shape = [1]); y = div(x, 0.0);", quantised("x y")
     )
     four = f"{TWO} c = external(shape = [4]); d = external(shape = [4]); s = add(a, b); t = add(c, d);"
-    yield Case("div", claims.CLAIMS["div"].refuses[1], f"{four} y = div(s, t);", {**ALL, "y": Q},
-               code="lowering.unquantized")  # fmt: skip
+    yield Case("div", claims.CLAIMS["div"].refuses[1], f"{four} y = div(s, t);", {**ALL, "y": Q})  # fmt: skip
     for operation in ("sum_reduce", "mean_reduce"):
         body = "a = external(shape = [2, 1]); b = external(shape = [2, 3]); t = concat([a, b], axis = 1);"
         body += f" y = {operation}(t, axes = [1]);"
@@ -293,14 +299,15 @@ def others() -> Iterator[Case]:
     rois = {"r": "linear_quantize(min = 0.0, max = 63.75, bits = 8)"}
     yield Case("avg_roi_pool", "lowering.unquantized", body, {**quantised("x y"), **rois}, code="lowering.unquantized")
     for operation, call in {"matmul": "y = matmul(a, b);", "linear": "y = linear(a, b, 0.0);"}.items():
-        extents = "6, 3" if operation == "matmul" else "3, 6"
-        body = f"a = external(shape = [2, 6]); b = external(shape = [{extents}]); {call}"
-        yield Case(operation, claims.ALONG_THE_SUM, body, {"a": PER_CHANNEL, "b": Q, "y": Q})
+        extents = "18, 3" if operation == "matmul" else "3, 18"
+        body = f"a = external(shape = [2, 18]); b = external(shape = [{extents}]); {call}"
+        yield Case(operation, claims.ALONG_THE_SUM, body, {"a": per(18), "b": Q, "y": Q})
     yield Case("update", claims.SHARED_LABEL, "x = external(shape = [1]); v = variable(shape = [1], label = 'v'); "
                "w = variable(shape = [1], label = 'v'); u = update(v, x); y = add(w, u);", quantised("x v w y"),
                {"v": [0.5]})  # fmt: skip
     line = "x = external(shape = [1, 6]);"
-    yield Case("softmax", claims.WHOLE_TENSOR, f"{line} y = softmax(x, axes = [1]);", {"x": Q, "y": PER_CHANNEL})
+    yield Case("softmax", claims.CLAIMS["softmax"].refuses[0], f"{line} y = softmax(x, axes = [1]);",
+               {"x": Q, "y": PER_CHANNEL})  # fmt: skip
     yield Case("softmax", claims.CLAIMS["softmax"].refuses[-1], f"{line} y = softmax(x, axes = [1]);",
                {"x": Q, "y": "linear_quantize(min = 0.0, max = 0.000001, bits = 16)"})  # fmt: skip
     yield from normalisations(line)
@@ -321,13 +328,10 @@ def others() -> Iterator[Case]:
             computed = f"x = external(shape = [2]); b = max_reduce(x, axes = [0]); q = {operation}(x, {parameters});"
             body = computed.replace("= a", "= 0.0") + " y = copy(q);"
             yield Case(operation, "a parameter is computed", body, quantised("x y"))
-    (condition,) = claims.CLAIMS["logarithmic_quantize"].refuses
-    for bound in ("m = max_reduce(x, axes = [0]);", "m = variable(shape = [2], label = 'm');"):
-        body = f"x = external(shape = [2]); {bound} q = logarithmic_quantize(x, max = m, bits = 3); y = copy(q);"
+    bounds_of = ("m = max_reduce(x, axes = [0]);", "m = variable(shape = [2], label = 'm');")
+    for condition, bound in zip(claims.CLAIMS["logarithmic_quantize"].refuses, bounds_of, strict=True):
+        body = f"x = external(shape = [2]); {bound} q = logarithmic_quantize(x, max = m, bits = 8); y = copy(q);"
         yield Case("logarithmic_quantize", condition, body, quantised("x y"), {"m": [1, 3]} if "label" in bound else {})
-    x = "x = external(shape = [1, 2, 1]); w = variable(shape = [1, 2, 1], label = 'w'); y = conv(x, w, 0.0);"
-    yield Case("conv", claims.NO_RATIO, x, {**quantised("x y"), "w": per(2).replace("bits = 8", "bits = 16")},
-               {"w": [[[0.1], [0.5]]]})  # fmt: skip
 
 
 def normalisations(line: str) -> Iterator[Case]:
@@ -351,14 +355,12 @@ def normalisations(line: str) -> Iterator[Case]:
         biased = call.replace("bias = 0.0", "bias = 0.5")
         yield Case(operation, claims.WHOLE_TENSOR, biased, {"x": Q, "y": PER_CHANNEL})
         yield Case(operation, claims.ZERO_BY_ZERO, call, zero_by_zero)
-        yield Case(operation, "lowering.unquantized", biased, {"x": PER_CHANNEL, "y": Q}, code="lowering.unquantized")
-        if operation != "l1_normalization":
-            yield Case(operation, claims.THRESHOLDS[2], biased, many)
-    body = f"{line} y = local_contrast_normalization(x, size = [1, 3], bias = 0.5);"
-    yield Case("local_contrast_normalization", "zero is no code of the input", body, quantised("x y"))
-    body = f"{line} y = local_response_normalization(x, size = [1, 3], beta = 0.51);"
-    condition = claims.CLAIMS["local_response_normalization"].refuses[-1]
-    yield Case("local_response_normalization", condition, body, quantised("x y"))
+        if operation not in ("l1_normalization", "local_response_normalization"):
+            yield Case(operation, claims.CLAIMS[operation].refuses[-1], biased, many)
+    power, many_codes = claims.CLAIMS["local_response_normalization"].refuses[-2:]
+    for beta, condition, quantisers in (("0.51", power, quantised("x y")), ("0.75", many_codes, many)):
+        body = f"{line} y = local_response_normalization(x, size = [1, 3], bias = 0.5, beta = {beta});"
+        yield Case("local_response_normalization", condition, body, quantisers)
 
 
 CASES: list[Case] = [*GENERAL, *windows(), *others()]
