@@ -160,4 +160,5 @@ def _powers(
     try:
         return decoded(lowering.builder, codes, operand.shape, quantizer, operation.outputs[0])
     except Unsupported as error:
-        raise error.at(op=operation.name) from None
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None

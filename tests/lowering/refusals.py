@@ -232,10 +232,12 @@ def windows() -> Iterator[Case]:
         stored = {"v": np.ones((6 if "de" in operation else 1, 6, 1, 1))} if "separable" in operation else {}
         yield Case(operation, claims.COMPUTED_FILTER, f"{IMAGE} {call}", computed, stored)
 
-    yield Case("separable_deconv", claims.WIDE_BETWEEN, "x = external(shape = [1, 2, 4]); "
-               "w = variable(shape = [2, 1, 3], label = 'w'); v = variable(shape = [2, 2, 1], label = 'v'); "
-               "y = separable_deconv(x, w, v, 0.0);", {"x": per(2).replace("bits = 8", "bits = 16"), "y": Q},
-               {"w": [[[0.1, 0.22, 0.34]], [[0.46, 0.58, 0.7]]], "v": [[[0.3], [0.5]], [[0.7], [0.9]]]})  # fmt: skip
+    for seed, code in ((0, "lowering.range"), (2, "lowering.operation")):
+        items = np.random.default_rng(seed)
+        yield Case("separable_deconv", claims.WIDE_BETWEEN, "x = external(shape = [1, 2, 4]); "
+                   "w = variable(shape = [2, 1, 3], label = 'w'); v = variable(shape = [2, 2, 1], label = 'v'); "
+                   "y = separable_deconv(x, w, v, 0.0);", {"x": per(2).replace("bits = 8", "bits = 16"), "y": Q},
+                   {"w": items.random((2, 1, 3)), "v": items.random((2, 2, 1))}, code=code)  # fmt: skip
 
     nothing = "size = [1, 1, 1, 1], border = 'ignore', padding = [(0, 0), (0, 0), (1, 0), (0, 0)]"
     for operation, call in {
