@@ -21,20 +21,23 @@ from pathlib import Path
 
 from cvm.cli.application import EXIT_CODES
 from cvm.executors import EXECUTORS
-from cvm.frontends.nnef.shapes import RULES as READ
-from cvm.lowering import RULES as LOWERED
+from cvm.operations import nnef_operations
 from cvm.ops import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 SECONDS = re.compile(r"\b\d+\.\d+ s\b")
-STRUCTURE = frozenset({"external", "variable", "constant"})
-"""NNEF operations that are no computation."""
 
 
 def listed(names: Iterable[str]) -> str:
     return " ".join(f"`{name}`" for name in names)
+
+
+def claimed(kind: str) -> str:
+    """The NNEF operations that are exact, bounded or refused; a long list as its length."""
+    names = sorted(entry["name"] for entry in nnef_operations() if entry["claim"] == kind)
+    return f"{len(names)}" + (f": {listed(names)}" if 0 < len(names) <= 10 else "")
 
 
 def tables() -> dict[str, str]:
@@ -43,8 +46,7 @@ def tables() -> dict[str, str]:
     return {
         "executors": listed(EXECUTORS),
         "ops": listed(REGISTRY),
-        "lowered": listed(sorted(LOWERED)),
-        "read": listed(sorted(set(READ) - set(LOWERED) - STRUCTURE)),
+        **{f"nnef {kind}": claimed(kind) for kind in ("exact", "bounded", "refused")},
         "exit codes": f"\n\n| exit code | |\n|---|---|\n{codes}",
     }
 

@@ -28,6 +28,7 @@ import cvm.lowering.softmax
 import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
+from cvm.lowering.claims import CLAIMS, REFUSALS, Claim
 from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
 from cvm.lowering.form import Known, LinearForm, constant_of, requantized
@@ -38,7 +39,7 @@ from cvm.lowering.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Program, Provenance
 from cvm.quantization import LogarithmicQuantizer
 
-__all__ = ["RULES", "lower"]
+__all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
 
 def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:

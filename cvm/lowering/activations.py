@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.operands import function
 from cvm.quantization.reals import FUNCTIONS, Real, exp, power, rational
@@ -28,19 +29,19 @@ def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
     return lambda x: alpha * (exp(x) - rational(1)) if x.sign < 0 else x
 
 
-@rule("gelu")
+@rule("gelu", claim=exact("a table over the codes, correctly rounded"))
 def gelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X * sigmoid(1.702 * x)."""
     return [function(lowering, operation, ["x"], _gelu)]
 
 
-@rule("elu")
+@rule("elu", claim=exact("a table over the codes, correctly rounded"))
 def elu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Alpha * (e^x - 1) where x < 0, else x."""
     return [function(lowering, operation, ["x"], _exponential_unit(_attribute(operation, "alpha", "1")))]
 
 
-@rule("selu")
+@rule("selu", claim=exact("a table over the codes, correctly rounded"))
 def selu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Lambda * elu(x, alpha)."""
     inner = _exponential_unit(_attribute(operation, "alpha", "1.67326319"))
@@ -48,7 +49,7 @@ def selu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [function(lowering, operation, ["x"], lambda x: factor * inner(x))]
 
 
-@rule("softabs")
+@rule("softabs", claim=exact("a table over the codes, correctly rounded"))
 def softabs(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """sqrt(x^2 + epsilon)."""
     epsilon = _attribute(operation, "epsilon", "0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, Limits
+from cvm.lowering.claims import CLAIMS, Claim
 from cvm.lowering.form import (
     Form,
     Known,
@@ -20,6 +22,7 @@ from cvm.lowering.form import (
     TableForm,
     Term,
     code_form,
+    constant_of,
     known_codes,
     scale_and_offset,
 )
@@ -52,11 +55,12 @@ RULES: dict[str, Rule] = {}
 """The lowering rule of each operation, by the name it has in the graph."""
 
 
-def rule(*operations: str) -> Callable[[Rule], Rule]:
-    """Enter a lowering rule for the named operations."""
+def rule(*operations: str, claim: Claim) -> Callable[[Rule], Rule]:
+    """Enter a lowering rule for the named operations, and what it claims."""
 
     def enter(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(operations, function))
+        CLAIMS.update(dict.fromkeys(operations, claim))
         return function
 
     return enter
@@ -139,6 +143,10 @@ class Lowering:
         """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""
         form = self.linear(operation, parameter)
         operand = operation.inputs[parameter]
+        if all(term.factor.is_zero() for term in form.terms):
+            known = self.known.get(str(operand)) or constant_of(form)
+            value = self.tensor_constant(operation, known.codes, parameter)
+            form = LinearForm(form.shape, (Term(value, known.scale),), known.offset)
         if len(form.terms) != 1 or self.builder.shape(form.terms[0].value) != form.shape:
             raise self.needs_quantization(operation, str(operand))
         return form.terms[0].value, form.terms[0].factor, form.constant, form
@@ -146,8 +154,11 @@ class Lowering:
     def coded(self, operation: GraphOperation, parameter: str) -> tuple[str, Fraction, Fraction, LinearForm]:
         """An operand that is factor * X + constant with one positive factor and one constant for the whole tensor."""
         value, factor, constant, form = self.single(operation, parameter)
-        if not (factor.uniform and constant.uniform) or factor.item() <= 0:
+        if not (factor.uniform and constant.uniform) or factor.item() == 0:
             raise self.needs_quantization(operation, str(operation.inputs[parameter]))
+        if factor.item() < 0:
+            value, factor = self.emit(operation, "negative", value), -factor
+            form = replace(form, terms=(Term(value, factor),))
         return value, factor.item(), constant.item(), form
 
     def quantizer(self, operation: GraphOperation) -> Quantizer | None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from cvm.graph import Attribute, GraphOperation
 from cvm.lowering.axis_sums import common_factors, moved_to_zero, parts_of, spread, with_common_factor
+from cvm.lowering.claims import BEYOND_REFLECTION, COMPUTED_FILTER, NO_RATIO, WIDE_BETWEEN, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.correlation import convolved, correlated_constants, flipped
 from cvm.lowering.digits import narrow_digits, weighed_digits
@@ -215,7 +216,19 @@ def _flipped_value(lowering: Lowering, operation: GraphOperation, value: str, di
 # The operations
 
 
-@rule("conv", "deconv")
+@rule(
+    "conv",
+    claim=exact(
+        "integer convolution of codes around zero, and of ones where zero is no code; one requantize proven over all "
+        "thresholds; borders have constants of their own",
+        NO_RATIO,
+        COMPUTED_FILTER,
+    ),
+)
+@rule(
+    "deconv",
+    claim=exact("as conv, of items with zeros between them", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER),
+)
 def conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Correlation with a filter, or its reverse, plus a bias."""
     form = lowering.linear(operation, "input")
@@ -225,7 +238,10 @@ def conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [_biased(lowering, operation, total)]
 
 
-@rule("separable_conv")
+@rule(
+    "separable_conv",
+    claim=exact("two integer convolutions, rounded once", NO_RATIO, COMPUTED_FILTER),
+)
 def separable_conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A depth-wise convolution, then one of singular extent; nothing is rounded in between."""
     form = lowering.linear(operation, "input")
@@ -236,7 +252,10 @@ def separable_conv(lowering: Lowering, operation: GraphOperation) -> list[Result
     return [_biased(lowering, operation, total)]
 
 
-@rule("separable_deconv")
+@rule(
+    "separable_deconv",
+    claim=exact("two integer convolutions, rounded once", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER, WIDE_BETWEEN),
+)
 def separable_deconv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A deconvolution of singular extent, then a depth-wise one; nothing is rounded in between."""
     form = lowering.linear(operation, "input")

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import TOO_WIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.digits import product as products_of
 from cvm.lowering.form import Known, LinearForm, SurdForm, Term
@@ -24,13 +25,13 @@ from cvm.quantization.reals import FUNCTIONS, Real, power, rational
 __all__ = ["sum_of_operands"]
 
 
-@rule("copy")
+@rule("copy", claim=exact("the same integers; one requantize where the result has a quantiser of its own"))
 def copy(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The same real numbers; a quantiser of the result applies anew."""
     return [lowering.operand(operation, "x")]
 
 
-@rule("neg")
+@rule("neg", claim=exact("the coefficients of the sum change sign"))
 def neg(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """-x."""
     x = lowering.operand(operation, "x")
@@ -39,7 +40,7 @@ def neg(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [function(lowering, operation, ["x"], lambda v: -v)]
 
 
-@rule("add", "sub")
+@rule("add", "sub", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
 def add_or_sub(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X + y or x - y, broadcast from the first dimension on."""
     add = operation.name == "add"
@@ -55,19 +56,30 @@ def sum_of_operands(lowering: Lowering, operation: GraphOperation) -> LinearForm
     return sum_of(linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape))
 
 
-@rule("add_n")
+@rule("add_n", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
 def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of an array of tensors of one shape."""
     parts = operation.inputs["x"]
     if not isinstance(parts, tuple):
         raise lowering.unsupported(operation, "x must be an array of tensors")
+    if not parts:
+        return [LinearForm(lowering.output_shape(operation), (), Rationals.scalar(0, 1))]
     total = lowering.linear_of(parts[0], operation, "x")
     for part in parts[1:]:
         total = sum_of(total, lowering.linear_of(part, operation, "x"))
     return [total]
 
 
-@rule("mul", "div")
+@rule("mul", claim=exact("a scaling by a constant, else a product of integers around zero"))
+@rule(
+    "div",
+    claim=exact(
+        "a scaling by a constant, a table over the codes of both, or, by a tensor of many codes, bit by bit",
+        "a constant divisor holds a zero",
+        "a divisor of more codes than a table holds is not proven to differ from zero, or the result has no quantiser",
+        TOO_WIDE,
+    ),
+)
 def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X * y or x / y. With a constant factor or divisor a scaling; a product of two sums is the sum of products."""
     function: Callable[[Real, Real], Real] = (
@@ -120,7 +132,7 @@ def _uniform(form: LinearForm) -> bool:
     return form.terms[0].factor.uniform and form.constant.uniform
 
 
-@rule("pow")
+@rule("pow", claim=exact("a table over the codes of both operands; ties are decided in integers"))
 def pow_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """x^y by table."""
     return [function(lowering, operation, ["x", "y"], _power)]
@@ -132,7 +144,7 @@ def _power(x: Real, y: Real) -> Real:
     return FUNCTIONS["exp"](y * FUNCTIONS["log"](x))
 
 
-@rule("relu")
+@rule("relu", claim=exact("a clamp of the codes: a quantiser is monotone"))
 def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(x, 0): a clamp, which the quantiser of the result takes in."""
     x = lowering.operand(operation, "x")
@@ -141,7 +153,7 @@ def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
 
 
-@rule("clamp")
+@rule("clamp", claim=exact("a clamp of the codes for constant bounds, else a table over all codes"))
 def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
     x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
@@ -160,7 +172,7 @@ def _number(operand: Operand) -> Fraction:
     return operand.rationals().item()
 
 
-@rule("min", "max")
+@rule("min", "max", claim=exact("the lesser or greater code under the quantiser of the result, which is monotone"))
 def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The lesser or the greater; a quantiser is monotone, so that the codes of the operands are compared instead."""
     greatest = operation.name == "max"
@@ -197,7 +209,7 @@ def _less(x: Real, y: Real) -> bool:
 # Functions by table
 
 
-@rule("prelu", "leaky_relu")
+@rule("prelu", "leaky_relu", claim=exact("a table over the codes"))
 def prelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Alpha * x where x < 0, else x."""
     if operation.name == "prelu":
@@ -214,7 +226,7 @@ def _enter_functions() -> None:
     """Every function of one number that has no rule of its own is a table."""
 
     def enter(name: str, real: Callable[[Real], Real]) -> None:
-        @rule(name)
+        @rule(name, claim=exact("a table over the codes, correctly rounded"))
         def by_table(lowering: Lowering, operation: GraphOperation) -> list[Result]:
             return [function(lowering, operation, ["x"], real)]
 

@@ -136,6 +136,8 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
     least -= _FLOAT_ERROR * (most + 1)
     if least <= 0:
         return None
+    if math.isinf(least):  # no difference but 0 occurs
+        return 0
     bits = math.ceil(math.log2(count / least)) + 1
     return max(bits, 0) if bits <= _MOST_BITS else None
 

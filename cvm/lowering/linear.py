@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import ALONG_THE_SUM, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.digits import narrow_digits, weighed_digits
 from cvm.lowering.form import Known, LinearForm, Shape, Term
@@ -47,7 +48,7 @@ class _Matrices:
     constant: Rationals
 
 
-@rule("linear")
+@rule("linear", claim=exact("sums of products of integers around zero, and their row sums", ALONG_THE_SUM))
 def linear(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Input * transpose(filter) + bias."""
     product = _product(lowering, operation, ("input", False), ("filter", False))
@@ -55,7 +56,7 @@ def linear(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [sum_of(product, linear_operand(lowering, operation, bias, product.shape))]
 
 
-@rule("matmul")
+@rule("matmul", claim=exact("sums of products of integers around zero, and their row sums", ALONG_THE_SUM))
 def matmul(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A * B, either of them transposed first where asked for."""
     transposed = [bool(operation.attributes[name]) for name in ("transposeA", "transposeB")]

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.elementwise import sum_of_operands
 from cvm.lowering.form import Known, LinearForm, Term
@@ -36,7 +37,7 @@ COMPARISONS: dict[str, tuple[bool, bool]] = {
 """Whether the operands are exchanged, and whether the answer is negated: everything is x >= y or its opposite."""
 
 
-@rule("ge", "le", "lt", "gt")
+@rule("ge", "le", "lt", "gt", claim=exact("a comparison of integer sums of any width, column by column"))
 def order(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X >= y, x <= y, x < y or x > y: the difference against zero."""
     exchanged, negated = COMPARISONS[operation.name]
@@ -44,7 +45,7 @@ def order(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [_truth_form(lowering, operation, value, negated)]
 
 
-@rule("eq", "ne")
+@rule("eq", "ne", claim=exact("two comparisons of integer sums of any width"))
 def equality(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X = y is x >= y and x <= y."""
     sides = [_at_least(lowering, operation, exchanged) for exchanged in (False, True)]
@@ -82,7 +83,7 @@ def truth(lowering: Lowering, operation: GraphOperation, parameter: str, rank: i
     return codes_of(lowering, operation, form, _BIT, parameter)
 
 
-@rule("not")
+@rule("not", claim=exact("1 - x"))
 def not_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """1 - x."""
     form = lowering.linear(operation, "x")
@@ -91,7 +92,7 @@ def not_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [replace(negative, constant=negative.constant + one)]
 
 
-@rule("and", "or")
+@rule("and", "or", claim=exact("the product, or the greater, of zeros and ones"))
 def and_or(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The product, or the greater, of zeros and ones."""
     rank = len(lowering.output_shape(operation))
@@ -100,7 +101,7 @@ def and_or(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [_truth_form(lowering, operation, lowering.emit(operation, op, *sides), False)]
 
 
-@rule("select")
+@rule("select", claim=exact("a choice between codes of the result, or terms times zeros and ones"))
 def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """true_value where the condition holds, else false_value: codes are chosen, or terms multiplied by 0 or 1."""
     shape = lowering.output_shape(operation)

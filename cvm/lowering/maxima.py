@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import NOTHING_INSIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.correlation import own_padding
 from cvm.lowering.form import Form, Known, LinearForm, Term
@@ -22,7 +23,7 @@ from cvm.lowering.gather import around, gathered, gathered_windows
 from cvm.lowering.movement import valued
 from cvm.lowering.operands import codes_of
 from cvm.lowering.ordering import by_ranks, in_order
-from cvm.lowering.windows import Axis, Indices, axes_of, integers
+from cvm.lowering.windows import Axis, Indices, axes_of, sizes_of
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
@@ -32,21 +33,24 @@ __all__: list[str] = []
 Array = npt.NDArray[Any]
 
 
-@rule("max_pool")
+@rule(
+    "max_pool",
+    claim=exact("the greatest of integers in the order of the reals, of codes, or of ranks", NOTHING_INSIDE),
+)
 def max_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item of each window."""
     operand, axes = _pooled(lowering, operation)
     return [_maximum(lowering, operation, operand, axes)]
 
 
-@rule("argmax_pool")
+@rule("argmax_pool", claim=exact("the first greatest by comparison tap by tap", NOTHING_INSIDE))
 def argmax_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The row-major position within its window of the first greatest item."""
     operand, axes = _pooled(lowering, operation)
     return [_position(lowering, operation, operand, axes)]
 
 
-@rule("max_pool_with_index")
+@rule("max_pool_with_index", claim=exact("as max_pool and argmax_pool", NOTHING_INSIDE))
 def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item of each window, and its position."""
     operand, axes = _pooled(lowering, operation)
@@ -70,7 +74,7 @@ def _read(lowering: Lowering, name: str) -> bool:
 def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
     found = lowering.operand(operation, "input")
     operand = valued(lowering, operation, found, "constant") if isinstance(found, Known) else found
-    axes = axes_of(lowering, operation, operand.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, operand.shape, sizes_of(operation, len(operand.shape)))
     if any(axis.border == "ignore" and not axis.inside().any(axis=1).all() for axis in axes):
         raise lowering.unsupported(operation, "a window lies in the ignored border altogether: it has no maximum")
     return operand, axes

@@ -11,6 +11,7 @@ from fractions import Fraction
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import with_common_factor, with_constant_as_value
+from cvm.lowering.claims import APART, NO_RATIO, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.digits import narrowed, product
 from cvm.lowering.form import LinearForm, SurdForm, Term
@@ -27,13 +28,22 @@ def attribute(operation: GraphOperation, name: str) -> Fraction:
     return Fraction(operation.attributes[name])  # type: ignore[arg-type]
 
 
-@rule("batch_normalization")
+@rule(
+    "batch_normalization",
+    claim=exact(
+        "one requantize whose thresholds are decided by integer square roots; without a quantiser of its own, the next "
+        "operation's thresholds",
+        "mean, variance, offset or scale is computed",
+    ),
+)
 def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Offset + scale * (input - mean) / sqrt(variance + epsilon), with constant parameters.
 
     The root is irrational in general; the quantiser's thresholds are decided by integer square roots.
     """
     form = lowering.linear(operation, "input")
+    if not form.terms:  # a constant, as one tensor of integers
+        *_, form = lowering.single(operation, "input")
     mean, variance, offset, scale = (
         lowering.constant(operation, name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
     )
@@ -46,7 +56,7 @@ def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
     return [SurdForm(form.shape, terms, scale * (form.constant - mean), offset, radicand)]
 
 
-@rule("local_mean_normalization")
+@rule("local_mean_normalization", claim=exact("x minus a sum of integers over the volume", NO_RATIO))
 def local_mean_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X minus the mean of its window; positions outside of the tensor count as zeros."""
     return [centred(lowering, operation, lowering.linear(operation, "input"))]
@@ -59,7 +69,7 @@ def centred(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> 
     return sum_of(form, scaled(mean, lambda factor: factor * volume))
 
 
-@rule("moments")
+@rule("moments", claim=exact("sums and sums of products: n * sum x^2 - (sum x)^2 over n^2", APART))
 def moments(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
 

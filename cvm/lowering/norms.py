@@ -19,6 +19,11 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import (
+    WHOLE_TENSOR,
+    ZERO_BY_ZERO,
+    exact,
+)
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
 from cvm.lowering.digits import squared
@@ -40,6 +45,13 @@ Array = npt.NDArray[Any]
 
 _MOST_ROOT = 16
 
+_OF_ALL = (WHOLE_TENSOR, ZERO_BY_ZERO)
+_ROOT = (
+    "for few codes, per code of x and step of the result one threshold for the sum of squares; for more, the squares "
+    "are compared bit by bit"
+)
+_BIASED = "it has a bias, and the values of the input times the codes of the result are more than 2^18"
+
 
 def _operand(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm, Quantizer]:
     """The operand, in integers around zero if it is one tensor of them, and the quantiser of the result."""
@@ -47,8 +59,8 @@ def _operand(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm,
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     form = lowering.linear(operation, "input")
-    if not form.terms:
-        raise lowering.unsupported(operation, "a constant operand is not lowered")
+    if not form.terms:  # a constant, as one tensor of integers
+        *_, form = lowering.single(operation, "input")
     return around_zero(lowering, operation, form) if _single(form) else form, quantizer
 
 
@@ -77,7 +89,7 @@ def _division_by_zero(lowering: Lowering, operation: GraphOperation) -> Exceptio
 # Division by a sum
 
 
-@rule("l1_normalization")
+@rule("l1_normalization", claim=exact("a quotient of sums, decided bit by bit", *_OF_ALL))
 def l1_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sum |x| + bias, epsilon): a quotient of linear forms."""
     form, quantizer = _operand(lowering, operation)
@@ -158,7 +170,7 @@ def _integer_root(n: int, degree: int) -> int:
         root = better
 
 
-@rule("l2_normalization")
+@rule("l2_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
 def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sqrt(sum x^2) + bias, epsilon)."""
     form, quantizer = _operand(lowering, operation)
@@ -169,7 +181,11 @@ def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Resu
     return [_over_root(lowering, operation, form, sigma, least, quantizer)]
 
 
-@rule("local_variance_normalization", "local_contrast_normalization")
+@rule("local_variance_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
+@rule(
+    "local_contrast_normalization",
+    claim=exact("as local_variance_normalization, of exact differences from the local mean", *_OF_ALL, _BIASED),
+)
 def local_variance_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
     form, quantizer = _operand(lowering, operation)
@@ -180,7 +196,15 @@ def local_variance_normalization(lowering: Lowering, operation: GraphOperation) 
     return [_over_root(lowering, operation, form, sigma, least, quantizer)]
 
 
-@rule("local_response_normalization")
+@rule(
+    "local_response_normalization",
+    claim=exact(
+        "the same thresholds for few codes; a quotient or a root, decided bit by bit, for more",
+        *_OF_ALL,
+        f"alpha or beta is not positive, or beta has a numerator or denominator above {_MOST_ROOT}",
+        "beta is neither 1/2 nor 1, and the values of the input times the codes of the result are more than 2^18",
+    ),
+)
 def local_response_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X / (bias + alpha * mean x^2 of the window)^beta."""
     form, quantizer = _operand(lowering, operation)

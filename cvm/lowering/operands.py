@@ -183,6 +183,8 @@ def around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm)
     (term,) = form.terms
     scale, constant = term.factor.item(), form.constant.item()
     zero = round_fraction(-constant / scale, "half_up") if scale else 0
+    lo, hi = lowering.builder.range(term.value).hull()
+    zero = min(max(zero, 2 * lo - hi), 2 * hi - lo)  # far outside of the codes it is approached, not reached
     if zero == 0 or abs(zero) > 2**30:
         return form
     shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import AxisSum, summed
+from cvm.lowering.claims import BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.convolution import Kernel, correlated
 from cvm.lowering.digits import narrowed, squared
@@ -20,7 +21,7 @@ from cvm.lowering.form import LinearForm, constant_of
 from cvm.lowering.operands import scaled
 from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import folded, tabulate
-from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of
+from cvm.lowering.windows import Axis, axes_of, integers, reverse_axes_of, sizes_of
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
 from cvm.quantization.steps import Step
@@ -32,21 +33,28 @@ _FEW = 2**12
 """Numbers of which a table is made rather than a search among thresholds."""
 
 
-@rule("box", "avg_pool")
+@rule(
+    "box",
+    "avg_pool",
+    claim=exact("sums of integers; the divisor joins the scale", NO_RATIO, NOTHING_INSIDE),
+)
 def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of each window, divided by its size for ``normalize`` and for an average."""
     form = lowering.linear(operation, "input")
-    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
     normalize = operation.name == "avg_pool" or bool(operation.attributes["normalize"])
     return [boxed(lowering, operation, form, axes, normalize)]
 
 
-@rule("debox")
+@rule(
+    "debox",
+    claim=exact("sums of integers in the up-scaled space", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
+)
 def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum of the items whose windows reach each position of the up-scaled space."""
     form = lowering.linear(operation, "input")
     shape = lowering.output_shape(operation)
-    axes = reverse_axes_of(lowering, operation, form.shape, integers(operation, "size"), shape)
+    axes = reverse_axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank), shape)
     return [boxed(lowering, operation, form, axes, bool(operation.attributes["normalize"]))]
 
 
@@ -69,7 +77,7 @@ def boxed(
 
 def window_total(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
     """The sums of windows of the attribute ``size`` around every item, with zeros beyond the data (section 4.9.4)."""
-    sizes = zip(form.shape, integers(operation, "size"), strict=True)
+    sizes = zip(form.shape, sizes_of(operation, form.rank), strict=True)
     axes = [Axis(extent, extent, size, (size - 1) // 2, 1, 1, "constant") for extent, size in sizes]
     return boxed(lowering, operation, form, axes, normalize=False)
 
@@ -99,7 +107,14 @@ def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis])
     return counts
 
 
-@rule("rms_pool")
+@rule(
+    "rms_pool",
+    claim=exact(
+        "sums of squares; the root is compared with each step between codes by its square",
+        NO_RATIO,
+        NOTHING_INSIDE,
+    ),
+)
 def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
 
@@ -108,7 +123,7 @@ def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """
     form = lowering.linear(operation, "input")
     squares = squared(lowering, operation, form, window_volume(operation))
-    axes = axes_of(lowering, operation, form.shape, integers(operation, "size"))
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
     mean = boxed(lowering, operation, squares, axes, True)
     return [_root(lowering, operation, mean)]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cvm.errors import Invalid, Unsupported
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import SEVERAL_AXES, TOO_WIDE, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.digits import product
 from cvm.lowering.form import Known, LinearForm, TableForm, Term, code_form, known_codes
@@ -27,7 +28,19 @@ from cvm.quantization.rationals import Rationals
 __all__: list[str] = []
 
 
-@rule("linear_quantize", "min_max_linear_quantize", "zero_point_linear_quantize")
+@rule(
+    "linear_quantize",
+    claim=exact(
+        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor",
+        SEVERAL_AXES,
+        TOO_WIDE,
+    ),
+)
+@rule(
+    "min_max_linear_quantize",
+    "zero_point_linear_quantize",
+    claim=exact("the codes of that quantiser", SEVERAL_AXES, "a parameter is computed"),
+)
 def linear_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The number that the code of x stands for."""
     parameters = ("zero_point", "scale") if operation.name.startswith("zero") else ("min", "max")
@@ -62,7 +75,8 @@ def _quantizer(lowering: Lowering, operation: GraphOperation, bounds: list[Known
             return LinearQuantizer.min_max(a, b, bits, signed, symmetric, axis)
         return LinearQuantizer.zero_point(tuple(int(z) for z in a), b, bits, signed, symmetric, axis)
     except Invalid as error:
-        raise error.at(op=operation.name, tensor=operation.outputs[0]) from None
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None
 
 
 def _quantised(lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer) -> Result:
@@ -106,7 +120,14 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
 # Logarithms
 
 
-@rule("logarithmic_quantize")
+@rule(
+    "logarithmic_quantize",
+    claim=exact(
+        "comparisons with powers of two and their roots",
+        "max is computed",
+        "max differs between channels, and the powers of two of its codes do not fit 32 bits",
+    ),
+)
 def logarithmic_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """sign(x) * 2^round(log2 |x|), clamped: the number that the code of x stands for.
 
@@ -139,4 +160,5 @@ def _powers(
     try:
         return decoded(lowering.builder, codes, operand.shape, quantizer, operation.outputs[0])
     except Unsupported as error:
-        raise error.at(op=operation.name) from None
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None

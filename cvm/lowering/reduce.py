@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import SCATTERED, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.digits import narrowed
 from cvm.lowering.form import Known, LinearForm, Shape, TableForm, Term
@@ -26,7 +27,11 @@ from cvm.quantization.reals import Real, Undecided
 __all__ = ["axes_of_reduction", "total"]
 
 
-@rule("sum_reduce", "mean_reduce")
+@rule(
+    "sum_reduce",
+    "mean_reduce",
+    claim=exact("a sum of integers; 1/n joins the scale", SCATTERED),
+)
 def sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum or the mean over some axes, which keep extent 1."""
     form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
@@ -182,7 +187,9 @@ def _sorted(numbers: Sequence[Real]) -> list[list[int]]:
     return order
 
 
-@rule("max_reduce", "min_reduce")
+@rule(
+    "max_reduce", "min_reduce", claim=exact("the greatest of integers in the order of the reals, of ranks, or of codes")
+)
 def max_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest or the least item over some axes; the least is the greatest of the negatives, negated.
 
@@ -212,7 +219,9 @@ def max_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [ranks.meaning(greatest, shape)]
 
 
-@rule("argmax_reduce", "argmin_reduce")
+@rule(
+    "argmax_reduce", "argmin_reduce", claim=exact("the first place of the greatest integer, or rank among all numbers")
+)
 def argmax_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The first place of the greatest or least item, row-major over the axes in increasing order.
 
@@ -251,7 +260,11 @@ def _known_places(lowering: Lowering, operation: GraphOperation, known: Known, a
     return LinearForm(shape, (), Rationals(np.asarray(places, dtype=object).reshape(shape)))
 
 
-@rule("any_reduce", "all_reduce")
+@rule(
+    "any_reduce",
+    "all_reduce",
+    claim=exact("the greatest, or least, of zeros and ones"),
+)
 def any_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest, or the least, of zeros and ones."""
     shape = lowering.output_shape(operation)

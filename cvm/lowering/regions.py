@@ -18,6 +18,7 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import TOO_FINE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.form import LinearForm, Shape, Term
 from cvm.lowering.operands import around_zero, codes_of, full_value, integers, scaled, sum_of
@@ -92,7 +93,14 @@ def _size(operation: GraphOperation, name: str = "output_size") -> tuple[int, ..
 # Pooling
 
 
-@rule("max_roi_pool", "avg_roi_pool")
+@rule(
+    "max_roi_pool",
+    claim=exact("cells by masks of zeros and ones"),
+)
+@rule(
+    "avg_roi_pool",
+    claim=exact("cells by masks of zeros and ones; sums over areas bit by bit"),
+)
 def roi_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The greatest item or the mean of each cell of each region."""
     regions = _Regions(lowering, operation, _size(operation))
@@ -212,7 +220,12 @@ def _divided(regions: _Regions, value: str, area: str) -> Result:
 # Resampling
 
 
-@rule("roi_resample", "avg_roi_align", "max_roi_align")
+@rule(
+    "roi_resample",
+    "avg_roi_align",
+    "max_roi_align",
+    claim=exact("sums with whole weights of interpolation over a common denominator", TOO_FINE),
+)
 def roi_resample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Multilinear interpolation at a grid of positions of each region; roi align then pools the samples."""
     align = operation.name != "roi_resample"

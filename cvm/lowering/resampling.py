@@ -16,6 +16,7 @@ import numpy as np
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import AxisSum, summed
+from cvm.lowering.claims import BEYOND_REFLECTION, NO_RATIO, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, TableForm
 from cvm.lowering.gather import gathered
@@ -31,14 +32,20 @@ def _factors(operation: GraphOperation) -> tuple[int, ...]:
     return integers(operation, "factor")
 
 
-@rule("nearest_downsample")
+@rule(
+    "nearest_downsample",
+    claim=exact("the integers move"),
+)
 def nearest_downsample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every factor-th item."""
     extents = lowering.operand(operation, "input").shape[2:]
     return [_nearest(lowering, operation, [Axis(n, n // f, 1, 0, f) for n, f in _pairs(operation, extents)])]
 
 
-@rule("nearest_upsample")
+@rule(
+    "nearest_upsample",
+    claim=exact("the integers move"),
+)
 def nearest_upsample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item as a block of equal items."""
     extents = lowering.operand(operation, "input").shape[2:]
@@ -79,7 +86,10 @@ def _nearest(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]
     return operand.moved(taken, items_taken, shape)
 
 
-@rule("area_downsample")
+@rule(
+    "area_downsample",
+    claim=exact("sums of integers; the divisor joins the scale", NO_RATIO),
+)
 def area_downsample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The mean of every block of items."""
     form = lowering.linear(operation, "input")
@@ -87,7 +97,10 @@ def area_downsample(lowering: Lowering, operation: GraphOperation) -> list[Resul
     return [boxed(lowering, operation, form, [*(Axis(n, n) for n in form.shape[:2]), *axes], True)]
 
 
-@rule("multilinear_upsample")
+@rule(
+    "multilinear_upsample",
+    claim=exact("sums with whole weights over a common denominator", BEYOND_REFLECTION, NO_RATIO),
+)
 def multilinear_upsample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Linear interpolation along each spatial axis, by whole weights over a common denominator per axis."""
     form = lowering.linear(operation, "input")

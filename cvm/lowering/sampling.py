@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from cvm.graph import GraphOperation
 from cvm.lowering.axis_sums import moved_to_zero, spread, with_common_factor, with_constant_as_value
+from cvm.lowering.claims import APART, INDICES, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, Term
 from cvm.lowering.gather import gathered
 from cvm.lowering.movement import valued
 from cvm.lowering.operands import integer_value
-from cvm.lowering.windows import Axis, Indices, axes_of, integers, reverse_axes_of
+from cvm.lowering.windows import Axis, Indices, axes_of, reverse_axes_of, sizes_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -75,11 +76,14 @@ def _along(items: Array, axis: int, rank: int) -> Array:
     return items.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-@rule("sample")
+@rule(
+    "sample",
+    claim=exact("one look-up in the flattened tensor", APART, INDICES),
+)
 def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The item of each window that the index names."""
     form = _input(lowering, operation)
-    size = integers(operation, "size")
+    size = sizes_of(operation, form.rank)
     axes = axes_of(lowering, operation, form.shape, size)
     form, _ = _uniform(lowering, operation, form, axes)
     index = _index(lowering, operation, math.prod(size))
@@ -119,11 +123,14 @@ def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Seq
     return place
 
 
-@rule("desample")
+@rule(
+    "desample",
+    claim=exact("sums of items times whether their index names the position", APART, INDICES),
+)
 def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
     form = _input(lowering, operation)
-    size, shape = integers(operation, "size"), lowering.output_shape(operation)
+    size, shape = sizes_of(operation, form.rank), lowering.output_shape(operation)
     axes = reverse_axes_of(lowering, operation, form.shape, size, shape)
     form, _ = _uniform(lowering, operation, form, axes)
     index = _index(lowering, operation, math.prod(size))

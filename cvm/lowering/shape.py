@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import PARTS, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known, LinearForm, SurdForm, TableForm, Term
 from cvm.lowering.logic import not_zero
@@ -34,7 +35,12 @@ def _integer(operation: GraphOperation, attribute: str) -> int:
     return int(operation.attributes[attribute])  # type: ignore[arg-type]
 
 
-@rule("reshape", "squeeze", "unsqueeze")
+@rule(
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    claim=exact("the integers move"),
+)
 def reshape(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The same items in row-major order under another shape."""
     operand, shape = lowering.operand(operation, "input"), lowering.output_shape(operation)
@@ -43,7 +49,10 @@ def reshape(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [moved(lowering, operation, operand, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)]
 
 
-@rule("transpose")
+@rule(
+    "transpose",
+    claim=exact("the integers move"),
+)
 def transpose(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A permutation of the leading axes."""
     operand, leading = lowering.operand(operation, "input"), _integers(operation, "axes")
@@ -54,13 +63,19 @@ def transpose(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [moved(lowering, operation, operand, shape, lambda a: a.transpose(axes), "transpose", axes=axes)]
 
 
-@rule("concat")
+@rule(
+    "concat",
+    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+)
 def concat(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Parts side by side."""
     return [joined(lowering, operation, _parts(lowering, operation), _integer(operation, "axis"))]
 
 
-@rule("stack")
+@rule(
+    "stack",
+    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+)
 def stack(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Parts side by side along a new axis."""
     axis = _integer(operation, "axis")
@@ -80,7 +95,11 @@ def _parts(lowering: Lowering, operation: GraphOperation) -> list[Operand]:
     return [lowering.operand_of(part, operation, "values") for part in parts]
 
 
-@rule("split", "unstack")
+@rule(
+    "split",
+    "unstack",
+    claim=exact("the integers move"),
+)
 def split(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Sections along an axis; unstack takes them of extent 1 and drops the axis."""
     operand, axis = lowering.operand(operation, "value"), _integer(operation, "axis")
@@ -97,7 +116,10 @@ def split(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return results
 
 
-@rule("slice")
+@rule(
+    "slice",
+    claim=exact("the integers move", "a stride is below 1"),
+)
 def slice_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A section along some axes. A negative end counts from the end of the axis, and 0 is the end of the axis."""
     operand = lowering.operand(operation, "input")
@@ -112,15 +134,23 @@ def slice_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [sliced(lowering, operation, operand, cuts)]
 
 
-@rule("tile")
+@rule(
+    "tile",
+    claim=exact("the integers move"),
+)
 def tile(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The whole tensor repeated along its axes."""
     operand, repeats = lowering.operand(operation, "input"), _integers(operation, "repeats")
     shape = lowering.output_shape(operation)
+    if operand.shape == shape:
+        return [operand]
     return [moved(lowering, operation, operand, shape, lambda a: np.tile(a, repeats), "tile", reps=repeats)]
 
 
-@rule("copy_n")
+@rule(
+    "copy_n",
+    claim=exact("the same integers; each copy is rounded by its own quantiser"),
+)
 def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The same tensor several times; each copy has its own quantiser."""
     return [lowering.operand(operation, "x") for _ in operation.outputs]
@@ -129,11 +159,16 @@ def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 # pad
 
 
-@rule("pad")
+@rule(
+    "pad",
+    claim=exact("integers beside integers; what no code stands for is a constant of the position"),
+)
 def pad(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Items before and after the tensor along every axis; negative padding crops."""
     operand = lowering.operand(operation, "input")
     padding = _pairs(operation.attributes["padding"])
+    if not padding:  # of a single number
+        return [operand]
     border = str(operation.attributes["border"])
     cuts = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
     if border == "constant":
@@ -253,7 +288,10 @@ def _bordered(
 # gather
 
 
-@rule("gather")
+@rule(
+    "gather",
+    claim=exact("one take", "a constant index lies outside of the axis"),
+)
 def gather(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The items at given positions along an axis. A position that is computed is cut into those that exist."""
     operand, indices = lowering.operand(operation, "input"), lowering.operand(operation, "indices")
@@ -292,7 +330,10 @@ def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, ex
 # cast
 
 
-@rule("cast")
+@rule(
+    "cast",
+    claim=exact("to integer by two exact floors; to logical by two comparisons"),
+)
 def cast(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """To logical: whether x is not 0. To integer: x truncated toward zero. To scalar: x."""
     (source,) = operation.inputs.values()

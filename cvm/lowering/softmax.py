@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.exact_softmax import softmax_of_few, softmax_of_two
 from cvm.lowering.form import LinearForm
@@ -30,7 +31,17 @@ _MULTIPLIER_BITS = 28
 _TABLE = 65_536
 
 
-@rule("softmax")
+@rule(
+    "softmax",
+    claim=bounded(
+        "for two items a table of their difference; for few, sums of exponentials in a fixed point proven over all of "
+        "them; for more, a table of the exponential, sums, one integer division",
+        "the more items, the nearer sums of their exponentials come to a threshold (256 times as many sums per item of "
+        "8 bits): no table of one width is proven to decide all; the report says how near a number must be to differ",
+        "so many items that exactness is not proven, and the result has no quantiser for the whole tensor",
+        "so many items that no bits are left for the table",
+    ),
+)
 def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``: exact for few items, else from a table of the exponential and a division."""
     axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]

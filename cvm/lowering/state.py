@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor
+from cvm.lowering.claims import SHARED_LABEL, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.form import Known
 from cvm.lowering.logarithms import codes_of_known
@@ -54,7 +55,7 @@ def _at(tensor: GraphTensor) -> Location:
     return Location(at.file, at.line, at.column, tensor.name)
 
 
-@rule("update")
+@rule("update", claim=exact("the codes of the variable are state, committed after the run", SHARED_LABEL))
 def update(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The value becomes the variable's in the next cycle; the result is the value itself."""
     name = operation.inputs["variable"]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering
 
-__all__ = ["Axis", "Indices", "axes_of", "integers", "reverse_axes_of"]
+__all__ = ["Axis", "Indices", "axes_of", "integers", "reverse_axes_of", "sizes_of"]
 
 Indices = npt.NDArray[np.int64]
 NOTHING = -1
@@ -88,6 +88,11 @@ class Axis:
 def integers(operation: GraphOperation, attribute: str) -> tuple[int, ...]:
     """An attribute of type ``integer[]``."""
     return tuple(int(item) for item in operation.attributes[attribute])  # type: ignore[union-attr, arg-type]
+
+
+def sizes_of(operation: GraphOperation, rank: int) -> tuple[int, ...]:
+    """The attribute ``size`` of a window over all axes; that of a single number, which has no axes, is [1]."""
+    return integers(operation, "size") or (1,) * rank
 
 
 def axes_of(

@@ -130,6 +130,9 @@ def quantize_rationals(values: Rationals, quantizer: Quantizer) -> npt.NDArray[n
     """The codes of an array of exact rationals at full extent."""
     axis = quantizer.axis
     indices = np.zeros(values.shape, np.int64) if axis is None else np.indices(values.shape)[axis]
+    channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
+    if axis is not None and values.shape[axis] != channels:
+        raise ValueError(f"{channels} channels along axis {axis} of the shape {values.shape}")
     pairs = zip(values.fractions(), indices.ravel().tolist(), strict=True)
     codes = [code(value, quantizer, index) for value, index in pairs]
     return np.array(codes, dtype=np.int64).reshape(values.shape)

@@ -43,6 +43,8 @@ WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
 
 _ENUMERABLE = 512
 """Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
+_MOST_THRESHOLDS = {1: 2**21, 2: 2**18}
+"""Thresholds of one row over all enumerated values, for one and for two wide accumulators: more take minutes."""
 _MAX_SHIFT = 62
 """Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
@@ -257,6 +259,8 @@ class _Proof:
         wide = 2 if _enumerations(ordered.bounds[1:]) > _ENUMERABLE else 1
         if _enumerations(ordered.bounds[wide:]) > _ENUMERABLE:
             raise Unprovable("more than two wide accumulators")
+        if _enumerations(ordered.bounds[wide:]) * len(ordered.steps()) > _MOST_THRESHOLDS[wide]:
+            raise Unprovable("too many thresholds to prove")
         for values in product(*(range(lo, hi + 1) for lo, hi in ordered.bounds[wide:])):
             core = ordered
             for value in reversed(values):
@@ -371,11 +375,21 @@ def _constant(row: Row) -> FixedPoint | None:
     return FixedPoint((0,) * len(row.bounds), first, 0) if first == last else None
 
 
+def _whole(row: Row) -> FixedPoint | None:
+    """The form of a row of integers: it is the sum itself, which needs no proof but that it fits."""
+    if isinstance(row, SurdRow) or row.denominator != 1:
+        return None
+    form = FixedPoint(row.factors, row.constant, 0)
+    return form if fits_int64(row, form) else None
+
+
 def proves(row: Row, form: FixedPoint) -> bool:
     """Whether ``form`` is proven to give the row's code for every value of the accumulators within their bounds."""
     constant = _constant(row)
     if constant is not None:
         return form == constant
+    if form == _whole(row):
+        return True
     least, greatest = _Proof(row).offsets(form.multipliers, form.shift)
     above = least is None or least <= form.offset
     below = greatest is None or form.offset <= greatest
@@ -387,7 +401,7 @@ def fit(rows: Sequence[Row]) -> list[FixedPoint]:
 
     Raises `Unprovable` where none within 64 bits does.
     """
-    constants = [_constant(row) for row in rows]
+    constants = [_constant(row) or _whole(row) for row in rows]
     proofs = _Proofs([row for row, form in zip(rows, constants, strict=True) if form is None])
     for width in WIDTHS:
         forms = proofs.fixed_points(width)
@@ -402,7 +416,7 @@ def decides_without(row: LinearRow, term: int) -> bool:
 
     Each threshold T_k(S) of the other accumulator is monotone in S: equal at both ends, it is equal everywhere.
     """
-    if len(row.factors) != 2:
+    if len(row.factors) != 2 or len(row.steps()) > _MOST_THRESHOLDS[2]:
         return False
     other = row if term == 1 else replace(row, factors=row.factors[::-1], bounds=row.bounds[::-1])
     if other.factors[0] == 0:

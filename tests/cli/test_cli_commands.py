@@ -323,6 +323,29 @@ def test_ops_lists_the_catalogue_and_shows_one(cvm):
         assert word in text
 
 
+def test_ops_lists_what_is_claimed_of_the_operations_of_nnef(cvm):
+    from cvm.lowering import CLAIMS, REFUSALS
+
+    document = cvm("ops", "--nnef", "--json").document
+    found = {entry["name"]: entry for entry in document["operations"]}
+    assert set(found) == set(CLAIMS)
+    assert document["refusals"] == dict(REFUSALS)
+    assert structure(found["softmax"]) == dict.fromkeys(
+        ("name", "section", "dialect", "claim", "how", "reason"), "str"
+    ) | {"refused_if": ["str"]}
+    assert (found["softmax"]["claim"], found["conv"]["claim"]) == ("bounded", "exact")
+    assert (found["conv"]["section"], found["gelu"]["section"], found["gelu"]["dialect"]) == (
+        "4.3.1",
+        "4.9.1",
+        "khronos",
+    )
+    (one,) = cvm("ops", "--nnef", "softmax", "--json").document["operations"]
+    assert one == found["softmax"]
+    assert "why not exact" in cvm("ops", "--nnef", "softmax").out
+    listed = cvm("ops", "--nnef").out
+    assert all(f"\n{name} " in listed for name in CLAIMS if name != "external")
+
+
 def test_nnef_check_gives_a_verdict_for_every_path(cvm, files):
     (files / "bad.nnef").write_text(
         "version 1.0;\ngraph g( x ) -> ( y )\n{\n  x = external(shape = [1]);\n  y = relo(x);\n}\n"

@@ -74,6 +74,7 @@ INVALID = [
     (["run", "negated.cvm", "-i", "codes.npy", "--cycles"], "it has no cycles"),
     (["check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,cuda"], "there is no executor 'cuda'"),
     (["ops", "conv3d"], "there is no op 'conv3d'; did you mean 'conv2d'?"),
+    (["ops", "--nnef", "sofmax"], "there is no NNEF operation 'sofmax'; did you mean 'softmax'?"),
     (["nnef", "flatten", "text.txt"], "text.txt:1:1: "),
     (["vectors", "check", "nothing", "--executor", "numpy"], "there are no vectors here"),
     (["vectors", "check", ".", "--command", "./nothing"], "cannot be started"),

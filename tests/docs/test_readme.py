@@ -3,7 +3,13 @@ from pathlib import Path
 
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
-from tools import generate_cli_page, generate_legalize_page, generate_optimize_page, run_readme
+from tools import (
+    generate_cli_page,
+    generate_legalize_page,
+    generate_nnef_operations_page,
+    generate_optimize_page,
+    run_readme,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,6 +41,11 @@ def test_the_page_of_the_command_line_is_what_the_declarations_say():
     for name, entry in COMMANDS.items():
         for sub in entry.commands if isinstance(entry, Group) else [""]:
             assert f"## cvm {name} {sub}".strip() in generate_cli_page.page()
+
+
+def test_the_page_of_nnef_operations_is_what_the_rules_claim():
+    page = generate_nnef_operations_page.PAGE.read_text(encoding="utf-8")
+    assert page == generate_nnef_operations_page.markdown()
 
 
 def test_the_page_of_legalisation_has_the_counts_that_it_has_now():

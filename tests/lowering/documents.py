@@ -39,6 +39,11 @@ class Document:
     """The integers of inputs without quantisers; codes of 8 bits where there are none."""
     drawn: dict[str, tuple[str, float, float, int]] = field(default_factory=dict)
     """The quantisers that were not chosen by a test: text, range and bits."""
+    fixed: set[str] = field(default_factory=set)
+    """Tensors whose quantisers are part of the case (`tests.lowering.quantisers`)."""
+    most_bits: dict[str, int] = field(default_factory=dict)
+    """Where an operation has a table, the widest codes that the case can afford."""
+    cycles: int = 1
 
     def quantise(self, name: str, low: float = -1.0, high: float = 1.0, bits: int = 8) -> None:
         """Give a tensor a range near [low, high] whose zero is, at random, a code, no code, or outside."""
@@ -52,6 +57,16 @@ class Document:
         high = max(high, low + 0.25)
         self.quantisers[name] = f"linear_quantize(min = {low!r}, max = {high!r}, bits = {bits})"
         self.drawn[name] = self.quantisers[name], low, high, bits
+
+    def quantise_within(self, name: str, low: float, high: float, bits: int = 8) -> None:
+        """Give a tensor a range inside of [low, high], for functions of a limited domain; codes of at most ``bits``."""
+        extent = high - low
+        least, most = low + extent * self.random.uniform(0, 0.2), high - extent * self.random.uniform(0, 0.2)
+        if low < 0 < high and self.random.random() < 0.4:
+            least, most = 0.0, max(most, high / 2)
+        text = (round(bound, self.random.randint(4, 8)) for bound in (least, most))
+        self.quantisers[name] = "linear_quantize(min = {!r}, max = {!r}, bits = {})".format(*text, min(bits, 8))
+        self.most_bits[name] = bits
 
     def external(self, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> str:
         """Add an input."""

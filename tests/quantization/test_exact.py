@@ -89,6 +89,11 @@ def test_per_channel_codes_and_their_real_numbers() -> None:
     assert error.value.code == "quantization.axis"
 
 
+def test_per_channel_codes_of_a_vector_have_an_item_per_channel() -> None:
+    quantizer = LinearQuantizer((Fraction(1), Fraction(1, 2)), (Fraction(0), Fraction(-1)), 0, 15, 0)
+    assert quantize(np.array([3.5, 3.5]), quantizer).tolist() == [4, 9]
+
+
 @given(st.integers(0, 255))
 def test_a_code_is_the_code_of_its_own_real_number(code: int) -> None:
     quantizer = LinearQuantizer.linear(Fraction("-0.47589335"), Fraction("0.37490502"), 8)

@@ -36,7 +36,7 @@ def _biased(sums: Tensor, bias: TensorLike) -> Tensor:
 
 def _checked(x: Tensor, w: Tensor, border: str) -> None:
     require(border in BORDERS, "border is constant, replicate, reflect or reflect-even")
-    require(x.rank == w.rank > 2, "the ranks of filter and input are equal")
+    require(x.rank == w.rank >= 2, "the ranks of filter and input are equal")
 
 
 def conv(

@@ -60,6 +60,60 @@ def cos(x: TensorLike) -> Tensor:
     return each(real.cos, x)
 
 
+def tan(x: TensorLike) -> Tensor:
+    """Khronos dialect, as are the functions below."""
+    return each(lambda item: real.sin(item) / real.cos(item), x)
+
+
+def asin(x: TensorLike) -> Tensor:
+    return each(_arcsine, x)
+
+
+def acos(x: TensorLike) -> Tensor:
+    return each(lambda item: Fraction(0) if item == 1 else real.arctangent(1) * 2 - _arcsine(item), x)
+
+
+def _arcsine(x: Number) -> Number:
+    """atan(x / sqrt(1 - x^2)), and pi/2 with the sign of x at 1 and -1."""
+    beyond = real.sign(x * x - 1)
+    require(beyond <= 0, "x is in [-1, 1]")
+    return real.arctangent(1) * 2 * x if beyond == 0 else real.arctangent(x / real.power(1 - x * x, Fraction(1, 2)))
+
+
+def atan(x: TensorLike) -> Tensor:
+    return each(real.arctangent, x)
+
+
+def sinh(x: TensorLike) -> Tensor:
+    return each(lambda item: (real.exp(item) - real.exp(-item)) * Fraction(1, 2), x)
+
+
+def cosh(x: TensorLike) -> Tensor:
+    return each(lambda item: (real.exp(item) + real.exp(-item)) * Fraction(1, 2), x)
+
+
+def asinh(x: TensorLike) -> Tensor:
+    return each(lambda item: real.log(item + real.power(item * item + 1, Fraction(1, 2))), x)
+
+
+def acosh(x: TensorLike) -> Tensor:
+    return each(_inverse_cosine, x)
+
+
+def _inverse_cosine(x: Number) -> Number:
+    require(real.sign(x - 1) >= 0, "x is at least 1")
+    return real.log(x + real.power(x * x - 1, Fraction(1, 2)))
+
+
+def atanh(x: TensorLike) -> Tensor:
+    return each(_inverse_tangent, x)
+
+
+def _inverse_tangent(x: Number) -> Number:
+    require(real.sign(x * x - 1) < 0, "x is in (-1, 1)")
+    return real.log((1 + x) / (1 - x)) * Fraction(1, 2)
+
+
 def abs(x: TensorLike) -> Tensor:
     return tensor(x).map(np.abs(tensor(x).items))
 

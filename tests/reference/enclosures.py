@@ -171,3 +171,39 @@ def sin(x: Interval, bits: int) -> Interval:
 def cos(x: Interval, bits: int) -> Interval:
     """The cosine of x radians."""
     return _turning(x, bits, 1)
+
+
+_HALVED = 6
+"""Halvings of an angle after which its tangent is below 2^-5."""
+
+
+def _arctangent_at(n: int, bits: int) -> Interval:
+    """atan(n / 2^bits).
+
+    atan t = 2 * atan(t / (1 + sqrt(1 + t^2))), six times; then atan z = z - z^3 / 3 + z^5 / 5 - .. for 0 <= z < 1/8,
+    whose terms fall, so that each partial sum is off by less than the next term.
+    """
+    precision = bits + 2 * _HALVED + 32
+    t = abs(n) << (precision - bits), abs(n) << (precision - bits)
+    one = 1 << precision
+    for _ in range(_HALVED):
+        square = product(t, t, precision)
+        root = square_root((one + square[0], one + square[1]), precision)
+        t = product(t, reciprocal((one + root[0], one + root[1]), precision), precision)
+    square, power = product(t, t, precision), t
+    low, high = 0, 0
+    for k in count(1, 2):
+        term = power[0] // k, -(-power[1] // k)
+        low, high = (low + term[0], high + term[1]) if k % 4 == 1 else (low - term[1], high - term[0])
+        power = product(power, square, precision)
+        if power[1] <= 1:
+            break
+    low, high = low - power[1], high + power[1]
+    shift = precision - bits - _HALVED
+    low, high = low >> shift, -(-high >> shift)
+    return (low, high) if n >= 0 else (-high, -low)
+
+
+def arctangent(x: Interval, bits: int) -> Interval:
+    """atan x, which grows."""
+    return _arctangent_at(x[0], bits)[0], _arctangent_at(x[1], bits)[1]

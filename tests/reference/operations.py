@@ -24,7 +24,8 @@ from . import (
 )
 
 _NAMES: Mapping[Any, str] = {
-    elementwise: """constant copy neg rcp exp log sin cos abs sign floor ceil round add sub mul div pow lt gt le ge eq
+    elementwise: """constant copy neg rcp exp log sin cos tan asin acos atan sinh cosh asinh
+        acosh atanh abs sign floor ceil round add sub mul div pow lt gt le ge eq
         ne select sqr sqrt rsqr rsqrt log2 min max clamp add_n copy_n""",
     convolution: "conv deconv separable_conv separable_deconv box debox",
     pooling: "argmax_pool sample desample max_pool_with_index max_pool avg_pool rms_pool",

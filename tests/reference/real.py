@@ -408,6 +408,11 @@ def cos(x: Number | int) -> Number:
     return Fraction(1) if not isinstance(x, Real) and x == 0 else _one(_atom("cos", _as_number(x)))
 
 
+def arctangent(x: Number | int) -> Number:
+    """The angle in (-pi/2, pi/2) with that tangent; irrational for every rational x but 0."""
+    return Fraction(0) if not isinstance(x, Real) and x == 0 else _one(_atom("atan", _as_number(x)))
+
+
 def _as_number(x: Number | int) -> Number:
     return x if isinstance(x, Real) else Fraction(x)
 
@@ -538,6 +543,7 @@ _ENCLOSURES: Mapping[str, Callable[..., Interval]] = {
     "log": lambda bits, x: enclosures.log(_interval(x, bits), bits),
     "sin": lambda bits, x: enclosures.sin(_interval(x, bits), bits),
     "cos": lambda bits, x: enclosures.cos(_interval(x, bits), bits),
+    "atan": lambda bits, x: enclosures.arctangent(_interval(x, bits), bits),
     "reciprocal": lambda bits, x: enclosures.reciprocal(_interval(x, bits), bits),
     "sum": lambda bits, x: _interval(x, bits),
     "power": _power_enclosure,

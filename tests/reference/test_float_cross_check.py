@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 RANDOM = np.random.default_rng(20)
 X = RANDOM.integers(-64, 64, (2, 3, 4)) / 16.0
 POSITIVE = np.abs(X) + 0.125
+INNER = X / 5
 
 
 def logistic(x: Floats) -> Floats:
@@ -47,6 +48,15 @@ FORMULAS: list[tuple[str, Floats, Floats]] = [
     ("log2(x)", POSITIVE, np.log2(POSITIVE)),
     ("sin(x)", X * 20, np.sin(X * 20)),
     ("cos(x)", X * 20, np.cos(X * 20)),
+    ("tan(x)", X, np.tan(X)),
+    ("asin(x)", INNER, np.arcsin(INNER)),
+    ("acos(x)", INNER, np.arccos(INNER)),
+    ("atan(x)", X * 20, np.arctan(X * 20)),
+    ("sinh(x)", X, np.sinh(X)),
+    ("cosh(x)", X, np.cosh(X)),
+    ("asinh(x)", X * 20, np.arcsinh(X * 20)),
+    ("acosh(x)", 1 + POSITIVE, np.arccosh(1 + POSITIVE)),
+    ("atanh(x)", INNER, np.arctanh(INNER)),
     ("sqrt(x)", POSITIVE, np.sqrt(POSITIVE)),
     ("rsqrt(x)", POSITIVE, 1 / np.sqrt(POSITIVE)),
     ("pow(x, 0.3)", POSITIVE, POSITIVE**0.3),

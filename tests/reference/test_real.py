@@ -70,6 +70,18 @@ def test_sin_and_cos_are_enclosed_by_their_series(x: Fraction, bits: int) -> Non
     check(enclosures.cos(enclosures.around(x, bits), bits), bits, lambda: series(0), 4)
 
 
+@given(rationals, BITS)
+@settings(deadline=None)
+def test_the_arctangent_is_the_angle_of_its_tangent(x: Fraction, bits: int) -> None:
+    low, high = enclosures.arctangent(enclosures.around(x, bits), bits)
+    assert high - low <= 8
+    # sin grows up to pi/2 and cos falls: the tangent of the ends is on either side of x.
+    for angle, side in ((low - 1, -1), (high + 1, 1)):
+        sine, cosine = (f((angle, angle), bits) for f in (enclosures.sin, enclosures.cos))
+        ends = [side * (s * x.denominator - x.numerator * c) for s in sine for c in cosine]
+        assert max(ends) >= 0
+
+
 @given(rationals, rationals, st.sampled_from([64, 200]))
 @settings(deadline=None)
 def test_products_and_reciprocals_are_enclosed(x: Fraction, y: Fraction, bits: int) -> None:
@@ -94,6 +106,7 @@ EQUALITIES: list[tuple[str, Number, Number | int]] = [
     ("ln 1", real.log(1), 0),
     ("sin 0", real.sin(0), 0),
     ("cos 0", real.cos(0), 1),
+    ("atan 0", real.arctangent(0), 0),
     ("8^(1/3)", power(8, Fraction(1, 3)), 2),
     ("(4/9)^(-3/2)", power(Fraction(4, 9), Fraction(-3, 2)), Fraction(27, 8)),
     ("4^(1/4) = sqrt 2", power(4, Fraction(1, 4)), ROOT2),

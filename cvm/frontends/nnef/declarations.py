@@ -6,6 +6,7 @@ Khronos tools for what ``khronos.nnef`` adds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -36,13 +37,17 @@ __all__ = [
     "khronos_library",
     "literal_expression_type",
     "literal_type",
+    "sections",
     "standard_library",
 ]
 
 
 def _read(name: str) -> Mapping[str, syntax.Fragment]:
-    text = resources.files("cvm.frontends.nnef").joinpath(name).read_text("utf-8")
-    return {fragment.name: fragment for fragment in parse_library(text)}
+    return {fragment.name: fragment for fragment in parse_library(_text(name))}
+
+
+def _text(name: str) -> str:
+    return resources.files("cvm.frontends.nnef").joinpath(name).read_text("utf-8")
 
 
 @lru_cache(maxsize=1)
@@ -55,6 +60,20 @@ def standard_library() -> Mapping[str, syntax.Fragment]:
 def khronos_library() -> Mapping[str, syntax.Fragment]:
     """The standard library with what the dialect "khronos" adds to it: operations, and attributes with defaults."""
     return MappingProxyType({**standard_library(), **_read("khronos.nnef")})
+
+
+@lru_cache(maxsize=1)
+def sections() -> Mapping[str, str]:
+    """The section of chapter 4 that each operation of `khronos_library` belongs to, e.g. "4.3.1", as the files say."""
+    found: dict[str, str] = {}
+    for name in ("stdlib.nnef", "khronos.nnef"):
+        section = "4.1"
+        for line in _text(name).splitlines():
+            if heading := re.match(r"# (4(?:\.\d+)+) ", line):
+                section = heading[1]
+            elif declared := re.match(r"fragment (\w+)", line):
+                found.setdefault(declared[1], section)
+    return MappingProxyType(found)
 
 
 def is_library(declaration: syntax.Fragment) -> bool:
