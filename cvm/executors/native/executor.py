@@ -39,12 +39,13 @@ WORTH = 200_000
 class _Memory:
     """What one run at a time needs: the arena, and the job with its claims.
 
-    It goes when no worker is in the job.
+    It goes when no worker is in the job; until then the code and the constants stay, too.
     """
 
     head = 0
 
     def __init__(self, network: Network) -> None:
+        self.needs = (network._loaded, network.packed)
         self.arena = _aligned(network.plan.arena + SLACK)
         self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
