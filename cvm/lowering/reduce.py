@@ -235,7 +235,11 @@ def argmax_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]
     shape = lowering.output_shape(operation)
     if count == 1:
         return [LinearForm(shape, (), Rationals.scalar(0, len(shape)))]
-    ranks = _ranks(lowering, operation, axes, operation.name == "argmin_reduce")
+    negated = operation.name == "argmin_reduce"
+    if isinstance(operand, LinearForm) and operand.clamped:  # a pending clamp makes numbers equal, and moves the first
+        ranks = _ranks_of_table(lowering, operation, operand, negated)
+    else:
+        ranks = _ranks(lowering, operation, axes, negated)
     greatest = lowering.emit(operation, "max", ranks.value, axes=axes, keepdims=True, exclude=False)
     behind = lowering.emit(operation, "broadcast_greater", greatest, ranks.value)
     extents = [n if axis in axes else 1 for axis, n in enumerate(operand.shape)]
