@@ -112,6 +112,26 @@ class Code:
             return a * b
         return 0 if b == 0 else a if b == 1 else self.binary("mul", a, b)
 
+    def minus(self, a: Scalar, b: Scalar) -> Scalar:
+        """A - b in i64, folded where both are known."""
+        if isinstance(b, int):
+            return self.add(a, -b)
+        return self.binary("sub", V("i64", str(a)) if isinstance(a, int) else a, b)
+
+    def quotient(self, a: Scalar, b: int) -> Scalar:
+        """Floor(a / b) of an a >= 0 in i64, folded where both are known."""
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.binary("udiv", a, b)
+
+    def smaller(self, a: Scalar, b: int) -> Scalar:
+        """min(a, b) in i64, folded where both are known."""
+        return min(a, b) if isinstance(a, int) else self.intrinsic("smin", a, b)
+
+    def larger(self, a: Scalar, b: int) -> Scalar:
+        """max(a, b) in i64, folded where both are known."""
+        return max(a, b) if isinstance(a, int) else self.intrinsic("smax", a, b)
+
     def call(self, type_: str, name: str, *arguments: V) -> V:
         """A call of an intrinsic or an external function, which is declared on the way."""
         types = ", ".join(argument.type for argument in arguments)
@@ -185,6 +205,10 @@ class Code:
         for lane, value in enumerate(values):
             whole = self.value(type_, f"insertelement {whole}, {value}, i64 {lane}")
         return whole
+
+    def bytes(self, data: bytes) -> V:
+        """Known bytes as a vector."""
+        return V(vector(8, len(data)), f"<{', '.join(f'i8 {byte}' for byte in data)}>")
 
     def at(self, pointer: V, offset: Scalar) -> V:
         """The address ``offset`` bytes behind a pointer."""
@@ -260,6 +284,18 @@ class Code:
         for first, last in zip(carried, after, strict=True):
             results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
         return results
+
+    def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None]) -> None:
+        """For i = lo .. hi - 1: ``body(i)``. Where that is one number known now, there is no loop."""
+        if isinstance(lo, int) and isinstance(hi, int) and hi == lo + 1:
+            body(lo)
+            return
+
+        def once(index: V, _: list[V]) -> list[V]:
+            body(index)
+            return []
+
+        self.loop(lo, hi, 1, once)
 
     def unused(self) -> str:
         """A name for a value that nobody reads."""

@@ -209,11 +209,15 @@ def _sums(code: Code, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
         pairs = code.bitcast(x, even.type)
-        low = code.binary("ashr", code.binary("shl", pairs, 32), 32)
-        m0, m1 = m.halves()
-        even = code.binary("add", code.binary("mul", low, m0), even)
+        m0, m1 = (_lower(code, half) for half in m.halves())
+        even = code.binary("add", code.binary("mul", _lower(code, pairs), m0), even)
         odd = code.binary("add", code.binary("mul", code.binary("ashr", pairs, 32), m1), odd)
     return even, odd
+
+
+def _lower(code: Code, wide: V) -> V:
+    """The lower 32 bits as a signed number: all of a multiplier; so said, the product needs one instruction."""
+    return code.binary("ashr", code.binary("shl", wide, 32), 32)
 
 
 def _merged(code: Code, even: V, odd: V, half: int) -> V:

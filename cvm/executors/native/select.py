@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from cvm.errors import Invalid
 from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.tiles import permitted
 from cvm.executors.native.trial import failure
 
 __all__ = ["Choice", "available", "choice", "named"]
@@ -27,7 +28,11 @@ class Choice:
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
     features = llvm.get_host_cpu_features()
-    return tuple(machine for machine in MACHINES if all(features.get(feature, False) for feature in machine.needs))
+
+    def can(machine: Machine) -> bool:
+        return all(features.get(feature, False) for feature in machine.needs) and (not machine.tiles or permitted())
+
+    return tuple(machine for machine in MACHINES if can(machine))
 
 
 def named(name: str) -> Machine:
