@@ -322,23 +322,18 @@ class _Emitter:
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
             for number, (row, column) in enumerate(offsets):
                 places = [code.at(at, (row * pixels.row + column * pixels.column) * size) for pixels, size, at in every]
-                epilogue.pixel(sums[number * block.vectors : (number + 1) * block.vectors], places)
+                epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [places])
             return
         kind = vector(32, block.lane)
         room = code.alloca(kind, len(sums))
         for number, total in enumerate(sums):
             code.store(total, code.at(room, number * 4 * block.lane), 4 * block.lane)
 
-        def each(index: Scalar) -> None:
-            at = code.at(room, code.mul(index, 4 * block.lane * block.vectors))
-            totals = [code.load(kind, code.at(at, 4 * block.lane * v), 4 * block.lane) for v in range(block.vectors)]
-            places = [
-                code.at(code.at(base, first * size), code.mul(index, step * size))
-                for (_, size, base), (first, step) in zip(every, lines, strict=True)
-            ]
-            epilogue.pixel(totals, places)
-
-        code.each(0, len(offsets), each)
+        steps = [
+            (code.at(base, first * size), step * size)
+            for (_, size, base), (first, step) in zip(every, lines, strict=True)
+        ]
+        epilogue.line(room, len(offsets), steps)
 
 
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:

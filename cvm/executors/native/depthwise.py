@@ -237,15 +237,7 @@ class _Emitter:
             self.machine.packs,
         )  # fmt: skip
         every = epilogue.places(image, y, x, self.target)
-
-        def each(place: Scalar) -> None:
-            at = code.at(room, code.mul(place, 16 * lane))
-            totals = [code.load(kind, code.at(at, q * 4 * lane), 4 * lane) for q in range(4)]
-            epilogue.pixel(
-                totals, [code.at(base, code.mul(place, pixels.column * size)) for pixels, size, base in every]
-            )
-
-        code.each(0, kernel.strip, each)
+        epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
         """The outputs of a strip whose windows contain a column, and as which column."""

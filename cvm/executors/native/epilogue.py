@@ -24,6 +24,10 @@ from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
 __all__ = ["Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
 
 
+TOGETHER = 2
+"""Pixels whose epilogues share what they load."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pixels:
     """Elements that a tensor moves by per image, row, column and channel of the output."""
@@ -100,17 +104,44 @@ class Epilogue:
             moved.append((pixels, size, pointer))
         return moved
 
-    def pixel(self, totals: Sequence[V], places: Sequence[V]) -> None:
-        """Codes of one pixel's sums, stored; ``places`` are the addresses that `places` gave, for this pixel."""
+    def pixels(self, sums: Sequence[Sequence[V]], places: Sequence[Sequence[V]]) -> None:
+        """Codes of some pixels' sums, stored; ``places`` are the addresses that `places` gave, for each pixel.
+
+        They share what is loaded of the parameters.
+        """
         self._parameters.clear()
-        target, *others = places
         numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
-        tensors = dict(zip(numbers, others, strict=True))
-        expanded: dict[int, list[V]] = {}
-        values = [
-            evaluate(self.code, self.formula, _Sums(self, total, q, tensors, expanded), self.block.lane)
-            for q, total in enumerate(totals)
-        ]
+        tensors = [dict(zip(numbers, others, strict=True)) for _, *others in places]
+        expanded: list[dict[int, list[V]]] = [{} for _ in sums]
+        values: list[list[V]] = [[] for _ in sums]
+        for q in range(len(sums[0])):
+            for one, totals in enumerate(sums):
+                reader = _Sums(self, totals[q], q, tensors[one], expanded[one])
+                values[one].append(evaluate(self.code, self.formula, reader, self.block.lane))
+        for found, (target, *_) in zip(values, places, strict=True):
+            self._store_block(found, target)
+
+    def line(self, room: V, count: Scalar, places: Sequence[tuple[V, int]]) -> None:
+        """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
+
+        ``places`` are the addresses of the first pixel, and the bytes from each to the next.
+        """
+        code, block = self.code, self.block
+        kind, size = vector(32, block.lane), 4 * block.lane
+
+        def some(first: Scalar, number: int) -> None:
+            sums, moved = [], []
+            for index in (code.add(first, k) for k in range(number)):
+                at = code.at(room, code.mul(index, block.vectors * size))
+                sums.append([code.load(kind, code.at(at, v * size), size) for v in range(block.vectors)])
+                moved.append([code.at(base, code.mul(index, step)) for base, step in places])
+            self.pixels(sums, moved)
+
+        whole = code.mul(code.quotient(count, TOGETHER), TOGETHER)
+        code.each(0, whole, lambda index: some(index, TOGETHER), step=TOGETHER)
+        code.each(whole, count, lambda index: some(index, 1))
+
+    def _store_block(self, values: list[V], target: V) -> None:
         if self.block.interleaved:
             self._store_interleaved(values, target)
             return

@@ -285,9 +285,9 @@ class Code:
             results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
         return results
 
-    def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None]) -> None:
-        """For i = lo .. hi - 1: ``body(i)``. Where that is one number known now, there is no loop."""
-        if isinstance(lo, int) and isinstance(hi, int) and hi == lo + 1:
+    def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
+        """For i = lo, lo + step, .. below hi: ``body(i)``. Where that is one number known now, there is no loop."""
+        if isinstance(lo, int) and isinstance(hi, int) and lo < hi <= lo + step:
             body(lo)
             return
 
@@ -295,7 +295,7 @@ class Code:
             body(index)
             return []
 
-        self.loop(lo, hi, 1, once)
+        self.loop(lo, hi, step, once)
 
     def unused(self) -> str:
         """A name for a value that nobody reads."""

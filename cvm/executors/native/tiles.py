@@ -301,22 +301,14 @@ class _Emitter:
     def _line(
         self, room: V, skipped: Scalar, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, count: Scalar
     ) -> None:
-        """The epilogues of ``count`` pixels of row y from x on, whose sums are in ``room`` behind ``skipped`` others."""
+        """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` behind ``skipped`` others."""
         code, kernel, block = self.code, self.tiled.kernel, self.segment.block
-        kind, size = vector(32, ROWS), ROW_BYTES * block.vectors
-        sums = code.at(room, code.mul(skipped, size))
         epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine.packs
         )
         every = epilogue.places(image, y, x, self.target)
-
-        def pixel(index: Scalar) -> None:
-            at = code.at(sums, code.mul(index, size))
-            totals = [code.load(kind, code.at(at, ROW_BYTES * v), ROW_BYTES) for v in range(block.vectors)]
-            places = [code.at(base, code.mul(index, pixels.column * width)) for pixels, width, base in every]
-            epilogue.pixel(totals, places)
-
-        code.each(0, count, pixel)
+        sums = code.at(room, code.mul(skipped, ROW_BYTES * block.vectors))
+        epilogue.line(sums, count, [(base, pixels.column * width) for pixels, width, base in every])
 
 
 @cache
