@@ -52,7 +52,8 @@ class Segment:
 def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
     """Blocks as large as the registers allow: sums for a tile of pixels, one vector of weights each, and two words.
 
-    Blocks of four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors at once.
+    Blocks of two and four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors
+    at once.
     """
     lane = machine.width
     for narrower in machine.narrower:
@@ -67,7 +68,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         count = max(1, left // (vectors * lane))
         valid = min(left, vectors * lane)
         tile = max(1, (machine.registers - vectors - 2) // vectors)
-        block = Block(lane, vectors, valid, packs and vectors == 4 == most and valid == 4 * lane)
+        block = Block(lane, vectors, valid, packs and most == 4 and vectors in (2, 4))
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
     return tuple(found)

@@ -98,4 +98,5 @@ def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes
 
 def _order(segment: Segment) -> npt.NDArray[np.intp]:
     """The channels of a block in the order of the lanes of its vectors."""
-    return interleaved(segment.block.lane) if segment.block.interleaved else np.arange(segment.channels)
+    block = segment.block
+    return interleaved(block.lane, block.vectors) if block.interleaved else np.arange(segment.channels)

@@ -40,6 +40,8 @@ class Requantization:
     lo: int
     hi: int
     cuts: bool = True
+    short: bool = False
+    """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
 
 
 class Parameter(Protocol):
@@ -92,9 +94,10 @@ def terms(
     if rounding == "half_up":
         raised = _raised(magnitudes, multipliers, offset, shift)
         if raised is not None:
-            rule = Requantization("high", count, rounding, lo, hi)
+            rule = Requantization("high", count, rounding, lo, hi, short=True)
             return Terms(rule, *raised)
-    return Terms(Requantization("wide", count, rounding, lo, hi), tuple(multipliers), offset, shift)
+    short = all(int(np.abs(m).max()) < 2**31 for m in multipliers)
+    return Terms(Requantization("wide", count, rounding, lo, hi, short=short), tuple(multipliers), offset, shift)
 
 
 def _bound(magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: Integers) -> int:
@@ -212,7 +215,7 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         return _cut(code, code.binary("ashr", total, s), rule)
     if count % 2:
         return _single(code, rule, xs, parameters)
-    even, odd = _sums(code, xs, parameters)
+    even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
         return _cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()), rule)
     shifts = parameters[-1].halves()
@@ -236,20 +239,20 @@ def _cut(code: Code, value: V, rule: Requantization) -> V:
     return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
 
 
-def _sums(code: Code, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
+def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
     """The sums of the even and of the odd lanes, in i64."""
     *ms, c, _ = parameters
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
         pairs = code.bitcast(x, even.type)
-        m0, m1 = (_lower(code, half) for half in m.halves())
+        m0, m1 = (_lower(code, half) if rule.short else half for half in m.halves())
         even = code.binary("add", code.binary("mul", _lower(code, pairs), m0), even)
         odd = code.binary("add", code.binary("mul", code.binary("ashr", pairs, 32), m1), odd)
     return even, odd
 
 
 def _lower(code: Code, wide: V) -> V:
-    """The lower 32 bits as a signed number: all of a multiplier; so said, the product needs one instruction."""
+    """The lower 32 bits as a signed number."""
     return code.binary("ashr", code.binary("shl", wide, 32), 32)
 
 

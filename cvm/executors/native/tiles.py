@@ -128,15 +128,15 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
     room = walk.size * chunks * ROW_BYTES * vectors * ROWS
     if kernel.rows * kernel.columns * kernel.run * kernel.channels < WORTH * room:
         return None
-    full = kernel.channels // (4 * ROWS) if packs else 0
+    full = kernel.channels // (4 * ROWS)
     width = 4 // walk.tiles
-    found = [Segment(0, full, Block(ROWS, 4, 4 * ROWS, True), walk.pixels, width)] if full else []
+    found = [Segment(0, full, Block(ROWS, 4, 4 * ROWS, packs), walk.pixels, width)] if full else []
     done = full * 4 * ROWS
     while done < kernel.channels:
         left = -(-(kernel.channels - done) // ROWS)
         count = 4 if left >= 4 else 2 if left >= 2 else 1
         valid = min(kernel.channels - done, count * ROWS)
-        found.append(Segment(done, 1, Block(ROWS, count, valid, False), walk.pixels, min(width, count)))
+        found.append(Segment(done, 1, Block(ROWS, count, valid, packs and count > 1), walk.pixels, min(width, count)))
         done += valid
     return Tiled(replace(kernel, run=4 * chunks * chunk, segments=tuple(found)), walk, chunk)
 
