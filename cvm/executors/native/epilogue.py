@@ -21,7 +21,7 @@ from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
 
-__all__ = ["Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
+__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
 
 
 TOGETHER = 2

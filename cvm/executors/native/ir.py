@@ -226,6 +226,11 @@ class Code:
         """Put a value at an address."""
         self.line(f"store {a}, {pointer}, align {align}")
 
+    def prefetch(self, pointer: V) -> None:
+        """Say that a cache line will be read soon; it need not exist."""
+        flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
+        self.call("void", "llvm.prefetch.p0", pointer, *flags)
+
     # Control --------------------------------------------------------------------------------------------------------
 
     def label(self, name: str) -> None:

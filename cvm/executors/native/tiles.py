@@ -15,11 +15,12 @@ import ctypes
 import math
 import platform
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from cvm.executors.native.contraction import Contraction, Segment, each_block, tile_start
-from cvm.executors.native.epilogue import Block, Epilogue, Pixels
+from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 
@@ -32,6 +33,8 @@ WORTH = 0.14
 """Share of the products of full tiles from which on they beat dot products in vectors."""
 LEAST = 8
 """Rows below which a tile takes no less time."""
+AHEAD = 8192
+"""Bytes by which weights are asked for before they are read, where they come from farther caches."""
 NEAR = 40_000
 """Bytes of weights of a block up to which they stay in the nearest cache."""
 
@@ -153,14 +156,32 @@ def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> Non
 
     def image(index: Scalar) -> None:
         def block(segment: Segment, number: Scalar) -> None:
-            emitter = _Emitter(code, tiled, machine, segment, pointers, reads, target)
-            emitter.block(index, number, None if tiled.shares_blocks else units)
+            channel = code.add(code.mul(number, segment.channels), segment.start)
+            emitter = _Emitter(code, tiled, machine, segment, pointers, reads, target, index, channel)
+            _each_stretch(code, tiled, None if tiled.shares_blocks else units, emitter.pixels)
+            emitter.finish()
 
         each_block(code, kernel.segments, units if tiled.shares_blocks else None, block)
 
     code.each(0, kernel.images, image)
     code.call("void", "llvm.x86.tilerelease")
     code.finish()
+
+
+def _each_stretch(code: Code, tiled: Tiled, units: tuple[V, V] | None, body: Callable[[Scalar, Scalar], None]) -> None:
+    """``body(y, x)`` for the pixels where the blocks of tiles begin; with ``units``, for those numbered in them."""
+    kernel, walk = tiled.kernel, tiled.walk
+    lines: tuple[Scalar, Scalar] = (0, walk.lines)
+    spans: tuple[Scalar, Scalar] = (0, walk.spans)
+    if units is not None:
+        lines, spans = (units, spans) if walk.lines > 1 else (lines, units)
+    extent = (kernel.rows - 1) * walk.pitch + kernel.columns
+
+    def line(index: Scalar) -> None:
+        y = 0 if walk.pitch else tile_start(code, index, walk.tall, kernel.rows)
+        code.each(*spans, lambda index: body(y, tile_start(code, index, walk.long, extent)))
+
+    code.each(*lines, line)
 
 
 def _configure(code: Code, tiled: Tiled) -> None:
@@ -176,65 +197,105 @@ def _configure(code: Code, tiled: Tiled) -> None:
     code.call("void", "llvm.x86.ldtilecfg", room)
 
 
-@dataclass(slots=True)
 class _Emitter:
-    """The code of one segment."""
+    """The code of one block of channels of one image.
 
-    code: Code
-    tiled: Tiled
-    machine: Machine
-    segment: Segment
-    pointers: list[V]
-    reads: list[V]
-    target: V
+    Where the pixels of a block of tiles lie evenly apart in all tensors, and sums are long enough, the epilogue is
+    late: it is computed among the products of the following tiles, two pixels after each chunk, so that neither waits
+    for the other. Sums then have two rooms by turns; in memory stand the next pixel and the addresses that the late
+    epilogue goes by.
+    """
 
-    def block(self, image: Scalar, number: Scalar, units: tuple[V, V] | None) -> None:
-        """All pixels of an image, or those of some units, for one block of channels."""
-        code, kernel, walk = self.code, self.tiled.kernel, self.tiled.walk
-        channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
-        lines: tuple[Scalar, Scalar] = (0, walk.lines)
-        spans: tuple[Scalar, Scalar] = (0, walk.spans)
-        if units is not None:
-            lines, spans = (units, spans) if walk.lines > 1 else (lines, units)
-        extent = (kernel.rows - 1) * walk.pitch + kernel.columns
+    def __init__(
+        self,
+        code: Code,
+        tiled: Tiled,
+        machine: Machine,
+        segment: Segment,
+        pointers: list[V],
+        reads: list[V],
+        target: V,
+        image: Scalar,
+        channel: Scalar,
+    ) -> None:
+        self.code, self.tiled, self.segment, self.pointers = code, tiled, segment, pointers
+        self.target, self.image, self.channel = target, image, channel
+        kernel, walk, block = tiled.kernel, tiled.walk, segment.block
+        self.epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine.packs
+        )
+        self.late = walk.tall == 1 and not walk.pitch and walk.long > 1 and self._each_time <= TOGETHER
+        size = walk.tall * walk.long * block.vectors
+        rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.late else 1)]
+        self.room = rooms[0]
+        self.steps = [pixels.column * width for pixels, width, _ in self.epilogue.places(0, 0, 0, target)]
+        if self.late:
+            self.next = code.alloca("i64", 1)
+            code.store(V("i64", str(walk.long)), self.next)
+            self.kept = [code.alloca("ptr", 1) for _ in (*rooms, *self.steps)]
+            for room, kept in zip(rooms, self.kept, strict=False):
+                code.store(room, kept)
 
-        def line(index: Scalar) -> None:
-            y = 0 if walk.pitch else tile_start(code, index, walk.tall, kernel.rows)
-
-            def span(index: Scalar) -> None:
-                self.pixels(image, channel, y, tile_start(code, index, walk.long, extent))
-
-            code.each(*spans, span)
-
-        code.each(*lines, line)
-
-    def pixels(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar) -> None:
-        """The sums of a block's tiles from pixel (y, x) on, then their epilogue."""
+    def pixels(self, y: Scalar, x: Scalar) -> None:
+        """The sums of the tiles from pixel (y, x) on, then their epilogue."""
         code, kernel, walk, block = self.code, self.tiled.kernel, self.tiled.walk, self.segment.block
         source = self.pointers[0]
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
-        for index, stride in zip((image, y, x), strides, strict=True):
+        for index, stride in zip((self.image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride))
-        weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
-        start = code.at(self.pointers[2], code.mul(channel, 4))
-        room = code.alloca(vector(32, ROWS), walk.tall * walk.long * block.vectors)
+        weights = code.at(self.pointers[1], code.mul(self.channel, 4 * kernel.step_words))
+        start = code.at(self.pointers[2], code.mul(self.channel, 4))
+        room, *before = [code.load("ptr", kept) for kept in self.kept] if self.late else [self.room]
         together = self.segment.together
-        for first in range(0, block.vectors, together):
-            sums = [(tile, v) for tile in range(walk.tiles) for v in range(together)]
+        sums = [(tile, v) for tile in range(walk.tiles) for v in range(together)]
+
+        def group(index: Scalar) -> None:
+            first = code.mul(index, together * ROW_BYTES)
+            begin, sides = code.at(start, first), code.at(room, first)
             for register, (_, v) in enumerate(sums):
-                self._tile("load", register, code.at(start, ROW_BYTES * (first + v)), 0)
-            self._taps(0, source, code.at(weights, first * ROW_BYTES * kernel.step_words), sums)
+                self._tile("load", register, code.at(begin, ROW_BYTES * v), 0)
+            self._taps(0, source, code.at(weights, code.mul(first, kernel.step_words)), sums, before)
             for register, (tile, v) in enumerate(sums):
                 row, pixel = walk.places[tile]
-                place = ((row * walk.long + pixel) * block.vectors + first + v) * ROW_BYTES
-                self._tile("store", register, code.at(room, place), ROW_BYTES * block.vectors)
-        self._finish(room, image, channel, y, x)
+                place = ((row * walk.long + pixel) * block.vectors + v) * ROW_BYTES
+                self._tile("store", register, code.at(sides, place), ROW_BYTES * block.vectors)
+
+        code.each(0, block.vectors // together, group)
+        if not self.late:
+            self._finish(room, y, x)
+            return
+        places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
+        for address, kept in zip((before[0], room, *places), self.kept, strict=True):
+            code.store(address, kept)
+        code.store(V("i64", "0"), self.next)
+
+    def finish(self) -> None:
+        """The late epilogue of the last tiles."""
+        if self.late:
+            _, *before = [self.code.load("ptr", kept) for kept in self.kept]
+            self._some(before, self.tiled.walk.long)
+
+    def _some(self, before: Sequence[V], count: int) -> None:
+        """The late epilogue of up to ``count`` more pixels, in pairs; the last pair may overlap the one before."""
+        code, long = self.code, self.tiled.walk.long
+        room, *places = before
+        first = code.load("i64", self.next)
+        end = code.intrinsic("smin", code.binary("add", first, -(-count // TOGETHER) * TOGETHER), long)
+
+        def pair(index: Scalar) -> None:
+            at = code.smaller(index, long - TOGETHER)
+            moved = [(code.at(place, code.mul(at, step)), step) for place, step in zip(places, self.steps, strict=True)]
+            size = ROW_BYTES * self.segment.block.vectors
+            self.epilogue.line(code.at(room, code.mul(at, size)), TOGETHER, moved)
+
+        code.each(first, end, pair, step=TOGETHER)
+        code.store(end, self.next)
 
     def _tile(self, what: str, register: int, pointer: V, stride: int) -> None:
         name = {"load": "llvm.x86.tileloadd64", "store": "llvm.x86.tilestored64"}[what]
         self.code.call("void", name, V("i8", str(register)), pointer, V("i64", str(stride)))
 
-    def _taps(self, depth: int, source: V, weights: V, sums: list[tuple[int, int]]) -> None:
+    def _taps(self, depth: int, source: V, weights: V, sums: list[tuple[int, int]], before: list[V]) -> None:
         """The loops over the taps, then over the chunks of a run."""
         code, kernel, chunk = self.code, self.tiled.kernel, self.tiled.chunk
         step = ROW_BYTES * self.segment.together
@@ -243,6 +304,8 @@ class _Emitter:
             def some(index: Scalar) -> None:
                 at = code.at(source, code.mul(index, 4 * chunk))
                 self._products(at, code.at(weights, code.mul(index, chunk * step)), sums)
+                if self.late:
+                    self._some(before, self._each_time)
 
             code.each(0, kernel.steps // chunk, some)
             return
@@ -251,7 +314,7 @@ class _Emitter:
 
         def tap(index: Scalar) -> None:
             at = code.at(source, code.mul(index, between))
-            self._taps(depth + 1, at, code.at(weights, code.mul(index, size)), sums)
+            self._taps(depth + 1, at, code.at(weights, code.mul(index, size)), sums, before)
 
         code.each(0, count, tap)
 
@@ -259,6 +322,7 @@ class _Emitter:
         """One chunk: every tile of pixels with every one of channels. What there is less of stays in its registers."""
         code, walk, together = self.code, self.tiled.walk, self.segment.together
         strides = self.tiled.kernel.source
+        far = 4 * self.tiled.kernel.step_words * self.segment.channels > NEAR
         loaded: dict[int, tuple[str, int]] = {}
 
         def operand(what: str, number: int) -> V:
@@ -271,6 +335,9 @@ class _Emitter:
                     self._tile("load", register, at, strides.column)
                 else:
                     self._tile("load", register, code.at(weights, ROW_BYTES * number), ROW_BYTES * together)
+                    if far and number == 0:
+                        for line in range(self.tiled.chunk * together):
+                            code.prefetch(code.at(weights, AHEAD + line * ROW_BYTES))
             return V("i8", str(register))
 
         order = sorted(enumerate(sums), key=lambda one: one[1][::-1] if walk.tiles > together else one[1])
@@ -279,7 +346,14 @@ class _Emitter:
                 "void", "llvm.x86.tdpbusd", V("i8", str(register)), operand("pixels", tile), operand("weights", v)
             )
 
-    def _finish(self, room: V, image: Scalar, channel: Scalar, y: Scalar, x: Scalar) -> None:
+    @property
+    def _each_time(self) -> int:
+        """Pixels of the late epilogue after each chunk."""
+        kernel, together = self.tiled.kernel, self.segment.together
+        chunks = kernel.step_words // self.tiled.chunk * (self.segment.block.vectors // together)
+        return -(-self.tiled.walk.long // chunks)
+
+    def _finish(self, room: V, y: Scalar, x: Scalar) -> None:
         """The epilogues of the pixels that exist."""
         code, kernel, walk = self.code, self.tiled.kernel, self.tiled.walk
         if walk.pitch:
@@ -290,25 +364,18 @@ class _Emitter:
                 before = code.mul(index, walk.pitch)
                 first = code.larger(code.minus(x, before), 0)
                 end = code.smaller(code.add(code.minus(last, before), 1), kernel.columns)
-                skipped = code.minus(code.add(before, first), x)
-                self._line(room, skipped, image, channel, index, first, code.minus(end, first))
+                self._line(room, code.minus(code.add(before, first), x), index, first, code.minus(end, first))
 
             code.each(*rows, row)
             return
         for number in range(walk.tall):
-            self._line(room, number * walk.long, image, channel, code.add(y, number), x, walk.long)
+            self._line(room, number * walk.long, code.add(y, number), x, walk.long)
 
-    def _line(
-        self, room: V, skipped: Scalar, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, count: Scalar
-    ) -> None:
-        """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` behind ``skipped`` others."""
-        code, kernel, block = self.code, self.tiled.kernel, self.segment.block
-        epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine.packs
-        )
-        every = epilogue.places(image, y, x, self.target)
-        sums = code.at(room, code.mul(skipped, ROW_BYTES * block.vectors))
-        epilogue.line(sums, count, [(base, pixels.column * width) for pixels, width, base in every])
+    def _line(self, room: V, skipped: Scalar, y: Scalar, x: Scalar, count: Scalar) -> None:
+        """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` after ``skipped`` others."""
+        places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
+        sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
+        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)))
 
 
 @cache
