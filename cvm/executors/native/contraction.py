@@ -315,9 +315,7 @@ class _Emitter:
     ) -> None:
         """The epilogue of every pixel."""
         code, kernel, block = self.code, self.kernel, self.segment.block
-        epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine.packs
-        )
+        epilogue = Epilogue(code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine)
         every = epilogue.places(image, y, x, self.target)
         lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):

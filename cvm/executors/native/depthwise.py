@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.contraction import Segment, each_block, tile_start
-from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read, unpacked
+from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
+from cvm.executors.native.packs import unpacked
 from cvm.executors.native.pointwise import Build
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
@@ -234,7 +235,7 @@ class _Emitter:
                         code.store(total, code.at(room, (4 * place + q) * 4 * lane), 4 * lane)
         epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel,
-            self.machine.packs,
+            self.machine,
         )  # fmt: skip
         every = epilogue.places(image, y, x, self.target)
         epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
