@@ -145,9 +145,9 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
 
 
 def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> None:
-    """The function of a contraction: (input, weights, start of sums, reads.., output, first unit, end of units)."""
+    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     kernel = tiled.kernel
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
     reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
     target = V("ptr", "%output")
     units = V("i64", "%lo"), V("i64", "%hi")
@@ -242,16 +242,19 @@ class _Emitter:
         for index, stride in zip((self.image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride))
         weights = code.at(self.pointers[1], code.mul(self.channel, 4 * kernel.step_words))
-        start = code.at(self.pointers[2], code.mul(self.channel, 4))
         room, *before = [code.load("ptr", kept) for kept in self.kept] if self.late else [self.room]
         together = self.segment.together
         sums = [(tile, v) for tile in range(walk.tiles) for v in range(together)]
 
         def group(index: Scalar) -> None:
             first = code.mul(index, together * ROW_BYTES)
-            begin, sides = code.at(start, first), code.at(room, first)
+            sides = code.at(room, first)
             for register, (_, v) in enumerate(sums):
-                self._tile("load", register, code.at(begin, ROW_BYTES * v), 0)
+                if kernel.starts:
+                    start = code.at(code.at(self.pointers[2], code.mul(self.channel, 4)), first)
+                    self._tile("load", register, code.at(start, ROW_BYTES * v), 0)
+                else:
+                    code.call("void", "llvm.x86.tilezero", V("i8", str(register)))
             self._taps(0, source, code.at(weights, code.mul(first, kernel.step_words)), sums, before)
             for register, (tile, v) in enumerate(sums):
                 row, pixel = walk.places[tile]
