@@ -110,10 +110,6 @@ class Network:
         emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
         return str(module)
 
-    def address_of(self, name: str) -> int:
-        """The address of a function of the network."""
-        return self._loaded.address(name)
-
     def run(self, arrays: Sequence[Int32Array]) -> bool:
         """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds."""
         try:
