@@ -33,6 +33,8 @@ WORTH = 0.14
 """Share of the products of full tiles from which on they beat dot products in vectors."""
 LEAST = 8
 """Rows below which a tile takes no less time."""
+NAP = 32
+"""Pixels of an epilogue between two products that keep the multipliers awake."""
 AHEAD = 8192
 """Bytes by which weights are asked for before they are read, where they come from farther caches."""
 NEAR = 40_000
@@ -383,7 +385,20 @@ class _Emitter:
         """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` after ``skipped`` others."""
         places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
-        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)))
+        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)), self._awake)
+
+    def _awake(self, pixel: Scalar) -> None:
+        """A product that nobody needs, now and then: the multipliers of tiles, idle for half a microsecond, take a
+        fifth of one to wake. A single requantize takes less than that for all pixels of a block.
+        """
+        code, steps = self.code, self.tiled.kernel.formula.steps
+        if isinstance(pixel, int) or sum(step.op != "immediate" for step in steps) < 2:
+            return
+
+        def product() -> None:
+            code.call("void", "llvm.x86.tdpbusd", *(V("i8", str(register)) for register in (0, 4, 6)))
+
+        code.when(code.compare("eq", code.binary("and", pixel, NAP - 1), 0), product)
 
 
 @cache
