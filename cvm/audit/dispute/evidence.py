@@ -27,14 +27,14 @@ from cvm.audit.dispute.proof import (
 )
 from cvm.audit.dispute.reading import NotedTensor, Operands
 from cvm.audit.dispute.records import OpRecord, read_op_record
-from cvm.audit.dispute.targets import auxiliary_count, fold, target_shape
+from cvm.audit.dispute.targets import auxiliary_count, fold
 from cvm.audit.hashing import tensor_roots
 from cvm.audit.receipt import Roots
 from cvm.audit.trace import Trace, head_of, trace_of
 from cvm.errors import Invalid
 from cvm.program.commitments import TensorClaim, counted_root, records, tensor_tree
 from cvm.program.merkle import LEAF_BYTES, Tree
-from cvm.program.model import Program
+from cvm.program.model import Program, Shape
 
 __all__ = ["Evidence", "OpenProgram"]
 
@@ -91,6 +91,26 @@ class OpenProgram:
     def op(self, number: int) -> OpRecord:
         """An op, as its record has it."""
         return read_op_record(self.record(number))
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shapes of all values by name."""
+        program = self.program
+        values = [item.value for item in program.inputs] + [item.value for item in program.state]
+        values += [value for node in program.nodes for value in node.outputs]
+        constants = {constant.name: constant.shape for constant in program.constants}
+        return constants | {value.name: value.shape for value in values}
+
+    def operands(self, op: int) -> Operands:
+        """The operands of an op as shapes, without elements; its auxiliary tensors follow."""
+        record = self.op(op)
+        shapes = [self.shapes[self.names[number]] for number in record.inputs]
+        shapes += [record.outputs[0].shape[:2]] * auxiliary_count(record.op)
+
+        def element(number: int) -> int:
+            raise LookupError(f"there is no element {number}: only the shape is known")
+
+        return Operands(len(shapes), lambda position: NotedTensor(shapes[position], element))
 
 
 class Evidence:

@@ -122,12 +122,13 @@ def _open(
     root = TensorClaim(_DTYPES[opening.dtype], opening.shape, opening.data_root).root()
     place = position - len(record.inputs)
     if place >= 0:
-        expected, shape = claim.auxiliaries[place], target_shape(record, place)
         _require(isinstance(opening.source, GivenSource), "source", "an auxiliary tensor is in the claim")
+        expected: tuple[bytes | None, Shape | None] = claim.auxiliaries[place], target_shape(record, place)
     else:
-        expected, shape = _root_of_value(witness, claim.op, record.inputs[position], opening.source, root)
-    _require(root == expected, "root", f"operand {position} has not the root that the run gives it")
-    _require(shape in (None, opening.shape), "shape", f"operand {position} has not the shape that the program gives it")
+        expected = _root_of_value(witness, claim.op, record.inputs[position], opening.source, root)
+    _require(root == expected[0], "root", f"operand {position} has not the root that the run gives it")
+    same = expected[1] in (None, opening.shape)
+    _require(same, "shape", f"operand {position} has not the shape that the program gives it")
     return NotedTensor(opening.shape, _elements(opening))
 
 

@@ -1,4 +1,4 @@
-"""Operands that note what is read of them: this is what says what a step reads, for whoever opens and whoever judges."""
+"""Operands that note what is read of them: so much a step reads, for whoever opens it and for whoever judges it."""
 
 from __future__ import annotations
 

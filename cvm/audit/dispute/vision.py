@@ -1,7 +1,7 @@
 """The ops of vision in small steps.
 
-`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, and keeps or drops rows in turn: no
-single integer says how far it is. So whoever disputes it commits to three tensors that the op does not have, all of
+`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, and keeps or drops rows in turn:
+no single integer says how far it is. So whoever disputes it commits to three tensors that the op does not have, all of
 shape (B, N), and they are disputed like outputs, in this order:
 
 `rank`   rank[b, i] is the place of row i of X by falling score, -1 for the rows from T on;
@@ -23,6 +23,7 @@ from formal.vision import overlaps
 
 __all__ = ["AUXILIARIES", "FOLDS", "auxiliaries"]
 
+
 def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
     """[0, extent), each of ``size`` elements, in parts of at most `TERMS` elements: how many there are, and part j."""
     most = max(1, TERMS // size)
@@ -41,7 +42,7 @@ def _search(places: Iterable[int], before: int, chosen: Callable[[int], bool], e
 
 
 def valid_count(call: Call) -> Fold:
-    """card {q | q in [0, N) and X[b, q, 1] > score_threshold}: partials count some q."""
+    """The number of {q | q in [0, N) and X[b, q, 1] > score_threshold}: partials count some q."""
     (b,), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
     return Fold(count, 0, lambda j, before: before + sum(X[b, q, 1] > score_threshold for q in part(j)))
@@ -67,7 +68,7 @@ def get_valid_count(call: Call) -> Fold:
 
 
 def rank(call: Call) -> Fold:
-    """card {j | row j is before row i}, for i < T: partials count some j."""
+    """The number of {j | row j is before row i}, for i < T: partials count some j."""
     (b, i), X, valid = call.d, call.operands[0], call.operands[1]
     _, N, K = X.shape
     chunks = Chunks((N,), [(K,)], leaves=7)  # and one leaf for the score of row i
@@ -158,7 +159,7 @@ def auxiliaries(call: Call) -> tuple[list[int], list[int], list[int]]:
     for b in range(B):
         rows = [[X[b, i, k] for k in range(K)] for i in range(N)]
         T = max(min(N, valid[b,]), 0)
-        I = sorted(range(T), key=lambda i: (-rows[i][1], i))  # noqa: B023, E741 - used at once; the document's name
+        I = sorted(range(T), key=lambda i: (-rows[i][1], i))  # noqa: E741 - used at once; the document's name
         places = {i: p for p, i in enumerate(I)}
         U: list[int] = []
         for p in range(T if top_k < 0 else min(T, top_k)):

@@ -1,0 +1,83 @@
+"""A party that has all tensors of a run and answers every question from them."""
+
+from __future__ import annotations
+
+from cvm.audit.dispute import questions as q
+from cvm.audit.dispute.evidence import Evidence, leaf_of
+from cvm.audit.dispute.proof import encode_proof, partial_record
+from cvm.audit.trace import step_record
+from cvm.errors import CvmError
+from cvm.program.merkle import Tree
+
+__all__ = ["Witnessed"]
+
+
+class Witnessed:
+    """Says what its evidence says; honest if that is what follows from the program and its inputs."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+
+    @property
+    def root(self) -> bytes:
+        """The trace root that it stands for."""
+        return self.evidence.trace.root
+
+    def answer(self, question: q.Question) -> q.Answer:
+        """The answer to a question. What it has not got, or cannot prove, it does not answer."""
+        try:
+            return self._answer(question)
+        except CvmError:
+            return None
+
+    def _answer(self, question: q.Question) -> q.Answer:
+        evidence = self.evidence
+        match question:
+            case q.OpenTrace():
+                return self._trace()
+            case q.LogNode(start, end):
+                return _children(evidence.log, start, end)
+            case q.OpenOp(op):
+                program = evidence.program
+                return q.OpOpening(program.record(op), program.nodes.prove(op).path, evidence.trace.steps[op])
+            case q.OpenAuxiliaries(op):
+                return evidence.auxiliary_roots(op)
+            case q.OpenTensor(op, target):
+                claim = evidence.claim(op, target)
+                return q.TensorOpening(claim.shape, claim.data_root)
+            case q.TensorNode(op, target, start, end):
+                return _children(evidence.tree(op, target), start, end)
+            case q.OpenLeaf(op, target, leaf):
+                return leaf_of(evidence.tensor(op, target), leaf)
+            case q.Commit(op, target, element):
+                tree = self._partials(op, target, element)
+                return q.PartialsOpening(tree.count, tree.root, tree.prove(tree.count - 1).path)
+            case q.PartialNode(op, target, element, start, end):
+                return _children(self._partials(op, target, element), start, end)
+            case q.ProveStep(op, target, element, step):
+                partials = self.partials(op, target, element)
+                return encode_proof(evidence.prove(op, target, element, step, partials))
+
+    def partials(self, op: int, target: int, element: int) -> list[int]:
+        """What it says the partials of an element are."""
+        return self.evidence.partials(op, target, element)
+
+    def _partials(self, op: int, target: int, element: int) -> Tree:
+        return Tree.of(map(partial_record, self.partials(op, target, element)))
+
+    def _trace(self) -> q.TraceOpening:
+        trace, program = self.evidence.trace, self.evidence.program
+        return q.TraceOpening(
+            op_set=program.program.op_set,
+            limits=program.program.limits,
+            lists=program.lists,
+            inputs=trace.inputs,
+            before=trace.before,
+            steps=len(trace.steps),
+            log=Tree.of(step_record(number, roots) for number, roots in enumerate(trace.steps)).root,
+        )
+
+
+def _children(tree: Tree, start: int, end: int) -> q.Children:
+    split = start + (1 << (end - start - 1).bit_length() - 1)
+    return q.Children(tree.node(start, split), tree.node(split, end))
