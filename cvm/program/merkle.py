@@ -96,7 +96,7 @@ class Tree:
         return tuple(path)
 
     def node(self, start: int, end: int) -> bytes:
-        """The node over the leaves ``start`` to ``end``. Raises IndexError for leaves that have no node to themselves."""
+        """The node over the leaves ``start`` to ``end``. Raises IndexError where they have no node to themselves."""
         height = (end - start - 1).bit_length()
         whole = start + (1 << height) == end or end == self.count
         if not 0 <= start < end <= self.count or start % (1 << height) or not whole:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -226,8 +226,9 @@ class Evidence:
             auxiliaries=self.auxiliary_roots(op)[: target + 1],
             element=element,
             step=step,
-            partials=counted_root(tree.count, tree.root),
+            partials=b"",
         )
+        claim = replace(claim, partials=claim.commitment(tree.count, tree.root))
         witness = Witness(
             op_set=program.program.op_set,
             limits=program.program.limits,

@@ -221,7 +221,7 @@ class _Table:
             )
         self.at(step=step)
         expected = [
-            replace(claim, step=step, partials=counted_root(tree.count, tree.root))
+            replace(claim, step=step, partials=claim.commitment(tree.count, tree.root))
             for claim, tree in zip(claims, trees, strict=True)
         ]
         proofs: dict[int, bytes] = {}

@@ -180,10 +180,10 @@ def _elements(opening: OperandOpening) -> Callable[[int], int]:
 
 
 def _require_partials(claim: StepClaim, witness: Witness, count: int) -> None:
-    """The partials before and after the step stand in the committed list, side by side."""
+    """The partials before and after the step stand side by side in what was committed to."""
     leaves = {claim.step: partial_record(witness.partial_after)}
     if witness.partial_before is not None:
         leaves[claim.step - 1] = partial_record(witness.partial_before)
     root = root_of_several(leaves, count, witness.partials_path)
-    found = None if root is None else counted_root(count, root)
+    found = None if root is None else claim.commitment(count, root)
     _require(found == claim.partials, "partials", "the partials are not those of the claim")

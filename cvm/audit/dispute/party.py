@@ -6,7 +6,6 @@ from cvm.audit.dispute import questions as q
 from cvm.audit.dispute.evidence import Evidence, leaf_of
 from cvm.audit.dispute.proof import encode_proof, partial_record
 from cvm.audit.trace import step_record
-from cvm.errors import CvmError
 from cvm.program.merkle import Tree
 
 __all__ = ["Witnessed"]
@@ -27,7 +26,7 @@ class Witnessed:
         """The answer to a question. What it has not got, or cannot prove, it does not answer."""
         try:
             return self._answer(question)
-        except CvmError:
+        except (ArithmeticError, LookupError, ValueError):  # CvmError is a ValueError
             return None
 
     def _answer(self, question: q.Question) -> q.Answer:

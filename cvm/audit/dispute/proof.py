@@ -6,6 +6,7 @@ A proof is bytes of a fixed layout, as preimages are (docs/commitments.md, secti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TypeAlias
 
 from cvm.audit.dispute.cursor import Cursor
@@ -56,12 +57,21 @@ class StepClaim:
     """Its number in the target, row-major."""
     step: int
     partials: bytes
-    """The root of the list of all partials of the element."""
+    """The commitment to all partials of the element."""
+
+    def _place(self) -> bytes:
+        return self.head + u32(self.op) + u32(self.target) + listed(self.auxiliaries) + u64(self.element)
 
     def preimage(self) -> bytes:
         """The bytes of the claim."""
-        place = u32(self.op) + u32(self.target) + listed(self.auxiliaries) + u64(self.element) + u32(self.step)
-        return b"cvm1:step-claim\0" + self.head + place + self.partials
+        return b"cvm1:step-claim\0" + self._place() + u32(self.step) + self.partials
+
+    def commitment(self, count: int, root: bytes) -> bytes:
+        """The commitment to ``count`` partials of the element, ``root`` being their Merkle root.
+
+        It is bound to the place of the element, so that a claim holds for one element alone.
+        """
+        return sha256(b"cvm1:partials\0" + self._place() + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)
