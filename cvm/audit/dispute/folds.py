@@ -13,17 +13,18 @@ No step reads more than `TERMS` elements of an operand, or touches more than 8 l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cvm.audit.dispute.chunks import Chunks
+from cvm.audit.dispute.reading import Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
 from formal.broadcast import aligned
 from formal.extension import rounded
 from formal.registry import OPS
-from formal.tensor import Index, Tensor
+from formal.tensor import Index
 
 __all__ = ["SEARCHING", "Call", "Fold", "strides_of"]
 
@@ -44,7 +45,7 @@ class Call:
     record: OpRecord
     output: int
     """Which output of the op."""
-    operands: Sequence[Tensor]
+    operands: Operands
     d: Index
 
     def attribute(self, name: str) -> int:
@@ -217,7 +218,8 @@ def concatenate(call: Call) -> Fold:
         if before < SEARCHING:
             return before
         rest = before - SEARCHING
-        for part in call.operands[PARTS * j : PARTS * (j + 1)]:
+        for place in range(PARTS * j, min(PARTS * (j + 1), M)):
+            part = call.operands[place]
             extent = part.shape[real_axis]
             if rest < extent:
                 return part[(*call.d[:real_axis], rest, *call.d[real_axis + 1 :])]

@@ -111,14 +111,14 @@ Source: TypeAlias = GivenSource | ConstantSource | ResultSource
 
 @dataclass(frozen=True, slots=True)
 class OperandOpening:
-    """One operand: where its root comes from, what that commits to, and the leaves that the step reads."""
+    """One operand: what its root commits to, where that comes from, and the leaves that the step reads."""
 
     position: int
-    source: Source
     dtype: int
     """1 is int32, 2 is int64."""
     shape: Shape
     data_root: bytes
+    source: Source
     leaves: tuple[tuple[int, bytes], ...]
     """Their numbers, ascending, and their bytes."""
     path: Path
@@ -204,7 +204,7 @@ def _binary(data: bytes) -> bytes:
 def _operand(operand: OperandOpening) -> bytes:
     claim = u8(operand.dtype) + shape(operand.shape) + operand.data_root
     leaves = listed([u64(number) + _binary(leaf) for number, leaf in operand.leaves])
-    return u32(operand.position) + _source(operand.source) + claim + leaves + listed(operand.path)
+    return u32(operand.position) + claim + _source(operand.source) + leaves + listed(operand.path)
 
 
 def _source(source: Source) -> bytes:
@@ -262,10 +262,10 @@ def _read_witness(cursor: Cursor) -> Witness:
 def _read_operand(cursor: Cursor) -> OperandOpening:
     return OperandOpening(
         position=cursor.u32(),
-        source=_read_source(cursor),
         dtype=cursor.u8(),
         shape=cursor.shape(),
         data_root=cursor.root(),
+        source=_read_source(cursor),
         leaves=cursor.listed(lambda: (cursor.u64(), _read_leaf(cursor)), 12),
         path=cursor.roots(),
     )

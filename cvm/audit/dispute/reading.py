@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import overload
+from collections.abc import Callable, Iterator, Mapping
 
 from formal.tensor import Index, Shape, Tensor, flatten_index
 
@@ -23,7 +22,7 @@ class NotedTensor(Tensor):
         self.numbers: set[int] = set()
 
 
-class Operands(Sequence[Tensor]):
+class Operands:
     """The operands of an op, made when first asked for; ``taken`` says which those are."""
 
     def __init__(self, count: int, make: Callable[[int], NotedTensor]) -> None:
@@ -39,15 +38,12 @@ class Operands(Sequence[Tensor]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, position: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[Tensor]: ...
-    def __getitem__(self, position: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(position, slice):
-            return [self[place] for place in range(*position.indices(self._count))]
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[position] for position in range(self._count))
+
+    def __getitem__(self, position: int) -> Tensor:
         if not 0 <= position < self._count:
-            raise IndexError(f"operand {position} of {self._count}")
+            raise IndexError(f"there is no operand {position}")
         if position not in self._taken:
             self._taken[position] = self._make(position)
         return self._taken[position]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from cvm.audit.dispute import folds, vision
 from cvm.audit.dispute.folds import Call, Fold
+from cvm.audit.dispute.reading import Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
-from formal.tensor import Index, Tensor
+from formal.tensor import Index
 
 __all__ = ["auxiliary_count", "fold", "index_of", "target_shape"]
 
@@ -39,7 +39,7 @@ def index_of(element: int, shape: Shape) -> Index:
     return tuple(reversed(index))
 
 
-def fold(record: OpRecord, target: int, element: int, operands: Sequence[Tensor]) -> Fold:
+def fold(record: OpRecord, target: int, element: int, operands: Operands) -> Fold:
     """How an element of a target comes about. ``operands`` are those of the op, then its auxiliary tensors.
 
     Raises `Invalid` if there is no such target or element.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,9 +20,14 @@ from cvm.demo import MODEL
 from cvm.executors import create, initial_state
 from cvm.program import Program, decode, verify
 from cvm.vectors import decode as decode_vectors
+from cvm.vectors.format import OpCase
+from tests.audit.dispute.folding import cases
 from tests.audit.dispute.liars import LIARS
 
 ROOT = Path(__file__).parents[3]
+sys.path.append(str(ROOT / "tools"))
+from vector_cases.steps import op_evidence  # noqa: E402 - after the path is set
+
 SHARED = ROOT.parent / "shared" / "models"
 SMALL_MODELS = {
     "demo": MODEL,
@@ -60,6 +66,18 @@ def vector_programs() -> dict[str, Evidence]:
             inputs = {name: tensor.array() for name, tensor in case.runs[0].inputs.items()}
             found[path.stem] = evidence_of(decode(case.program), 0, inputs)
     return found
+
+
+@cache
+def op_programs() -> dict[str, Evidence]:
+    """For every op a program of one node, from one of its vectors, and its run on that vector's tensors."""
+    return {op: op_evidence(_telling(found)) for op, found in cases().items()}
+
+
+def _telling(found: list[OpCase]) -> OpCase:
+    """The vector of an op with the largest output that has not too many elements and not one value alone."""
+    sized = [(max(t.array().size for t in (*case.inputs, *case.outputs)), case.id, case) for case in found]
+    return max((size, name, case) for size, name, case in sized if size <= 600)[2]
 
 
 @cache

@@ -51,7 +51,7 @@ def proof_about(
     auxiliaries = (bytes(32),) * min(target + 1, auxiliary_count(op))
     claim = StepClaim(head, 0, target, auxiliaries, element, step, bytes(32))
     operands = tuple(
-        OperandOpening(i, GivenSource(), 1 if items[i] == 4 else 2, shapes[i], data_roots[i], ((0, leaves[i]),), ())
+        OperandOpening(i, items[i] // 4, shapes[i], data_roots[i], GivenSource(), ((0, leaves[i]),), ())
         for i in range(len(shapes))
     )
     before = 0 if step else None

@@ -26,9 +26,9 @@ from cvm.audit.dispute.proof import (
 from cvm.audit.dispute.targets import auxiliary_count
 from cvm.errors import CvmError, LimitExceeded, Malformed
 from cvm.ops import REGISTRY
-from tests.audit.dispute.games import small_steps, vector_programs
+from tests.audit.dispute.games import op_programs, small_steps, vector_programs
 
-EVERY_OP = (
+SEVERAL_NODES = (
     "detection",
     "valid_rows",
     "movements",
@@ -61,13 +61,13 @@ def judged(proof: StepProof) -> tuple[bool, str]:
 def test_true_steps_are_accepted_and_have_one_encoding(monkeypatch, terms):
     small_steps(monkeypatch, terms)
     random, seen = Random(1), set()
-    for name, true in vector_programs().items():
+    for name, true in (vector_programs() | op_programs()).items():
         for op, proof in proofs_of(true, random):
             data = encode_proof(proof)
             assert decode_proof(data) == proof
             assert judged(proof) == (True, "the step follows"), (name, op, proof.claim)
             seen.add(op)
-    assert len(seen) >= 25
+    assert seen == set(REGISTRY)
 
 
 # Mutations
@@ -114,9 +114,10 @@ def places(size: int) -> list[int]:
 
 @cache
 def one_proof_of_each_op() -> dict[str, StepProof]:
+    """Of every target of every op: from programs of several nodes where there are any."""
     found: dict[str, StepProof] = {}
-    for name in EVERY_OP:
-        for op, proof in proofs_of(vector_programs()[name], Random(2), 1):
+    for true in (*(vector_programs()[name] for name in SEVERAL_NODES), *op_programs().values()):
+        for op, proof in proofs_of(true, Random(2), 1):
             found.setdefault(f"{op} {proof.claim.target}", proof)
     return found
 
