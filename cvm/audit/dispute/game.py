@@ -85,11 +85,16 @@ def _require(holds: bool, what: str) -> None:
         raise Invalid("dispute.answer", what)
 
 
-def settle(statement: Statement, roots: tuple[bytes, bytes], parties: tuple[q.Party, q.Party]) -> Outcome:
-    """Play the game to its end. ``roots`` are the trace roots of the parties A and B."""
+def settle(
+    statement: Statement,
+    roots: tuple[bytes, bytes],
+    parties: tuple[q.Party, q.Party],
+    watch: Callable[[q.Question], None] = lambda _: None,
+) -> Outcome:
+    """Play the game to its end. ``roots`` are the trace roots of the parties A and B; ``watch`` sees every question."""
     if roots[0] == roots[1]:
         return Outcome(None, "the parties name one trace root", 0)
-    table = _Table(statement, parties)
+    table = _Table(statement, parties, watch)
     try:
         table.play(roots)
     except _Ended as end:
@@ -103,12 +108,14 @@ class _Table:
 
     statement: Statement
     parties: tuple[q.Party, q.Party]
+    watch: Callable[[q.Question], None]
     rounds: int = 0
     place: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
 
     def ask(self, question: q.Question, check: Callable[[int, Any], Any]) -> _Pair:
         """One round: what ``check`` makes of the answers. Who gives one that does not stand has lost."""
         self.rounds += 1
+        self.watch(question)
         found: list[Any] = []
         faults: dict[int, str] = {}
         for side, party in enumerate(self.parties):

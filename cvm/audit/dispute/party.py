@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cvm.audit.dispute import questions as q
-from cvm.audit.dispute.evidence import Evidence, leaf_of
+from cvm.audit.dispute.evidence import Evidence, OpenProgram, leaf_of
 from cvm.audit.dispute.proof import encode_proof, partial_record
-from cvm.audit.trace import step_record
+from cvm.audit.trace import Trace
 from cvm.program.merkle import Tree
 
-__all__ = ["Witnessed"]
+__all__ = ["Witnessed", "children_of", "open_trace"]
 
 
 class Witnessed:
@@ -33,9 +33,9 @@ class Witnessed:
         evidence = self.evidence
         match question:
             case q.OpenTrace():
-                return self._trace()
+                return open_trace(evidence.program, evidence.trace)
             case q.LogNode(start, end):
-                return _children(evidence.log, start, end)
+                return children_of(evidence.log, start, end)
             case q.OpenOp(op):
                 program = evidence.program
                 return q.OpOpening(program.record(op), program.nodes.prove(op).path, evidence.trace.steps[op])
@@ -45,14 +45,14 @@ class Witnessed:
                 claim = evidence.claim(op, target)
                 return q.TensorOpening(claim.shape, claim.data_root)
             case q.TensorNode(op, target, start, end):
-                return _children(evidence.tree(op, target), start, end)
+                return children_of(evidence.tree(op, target), start, end)
             case q.OpenLeaf(op, target, leaf):
                 return leaf_of(evidence.tensor(op, target), leaf)
             case q.Commit(op, target, element):
                 tree = self._partials(op, target, element)
                 return q.PartialsOpening(tree.count, tree.root, tree.prove(tree.count - 1).path)
             case q.PartialNode(op, target, element, start, end):
-                return _children(self._partials(op, target, element), start, end)
+                return children_of(self._partials(op, target, element), start, end)
             case q.ProveStep(op, target, element, step):
                 partials = self.partials(op, target, element)
                 return encode_proof(evidence.prove(op, target, element, step, partials))
@@ -64,19 +64,21 @@ class Witnessed:
     def _partials(self, op: int, target: int, element: int) -> Tree:
         return Tree.of(map(partial_record, self.partials(op, target, element)))
 
-    def _trace(self) -> q.TraceOpening:
-        trace, program = self.evidence.trace, self.evidence.program
-        return q.TraceOpening(
-            op_set=program.program.op_set,
-            limits=program.program.limits,
-            lists=program.lists,
-            inputs=trace.inputs,
-            before=trace.before,
-            steps=len(trace.steps),
-            log=Tree.of(step_record(number, roots) for number, roots in enumerate(trace.steps)).root,
-        )
+
+def open_trace(program: OpenProgram, trace: Trace) -> q.TraceOpening:
+    """What the root of a trace commits to."""
+    return q.TraceOpening(
+        op_set=program.program.op_set,
+        limits=program.program.limits,
+        lists=program.lists,
+        inputs=trace.inputs,
+        before=trace.before,
+        steps=len(trace.steps),
+        log=Tree.of(trace.records()).root,
+    )
 
 
-def _children(tree: Tree, start: int, end: int) -> q.Children:
+def children_of(tree: Tree, start: int, end: int) -> q.Children:
+    """The children of the node over some leaves of a tree."""
     split = start + (1 << (end - start - 1).bit_length() - 1)
     return q.Children(tree.node(start, split), tree.node(split, end))

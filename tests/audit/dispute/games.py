@@ -14,8 +14,9 @@ import numpy as np
 import cvm
 from cvm.audit.dispute import chunks, folds, vision
 from cvm.audit.dispute.evidence import Evidence, OpenProgram
-from cvm.audit.dispute.game import Outcome, Statement, most_rounds, settle
+from cvm.audit.dispute.game import Outcome, most_rounds, settle
 from cvm.audit.dispute.party import Witnessed
+from cvm.audit.dispute.sides import statement_of
 from cvm.demo import MODEL
 from cvm.executors import create, initial_state
 from cvm.program import Program, decode, verify
@@ -104,10 +105,6 @@ class Tally:
             self.proven += 1
             assert outcome.op is not None
             self.ops[true.program.program.nodes[outcome.op].op] += 1
-
-
-def statement_of(true: Evidence) -> Statement:
-    return Statement(true.trace.program, true.trace.inputs, true.trace.before)
 
 
 def play(true: Evidence, kind: str, random: Random) -> Outcome | None:

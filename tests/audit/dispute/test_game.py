@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cvm.audit.dispute.game import settle
 from cvm.audit.dispute.party import Witnessed
+from cvm.audit.dispute.sides import statement_of
 from tests.audit.dispute.games import (
     SMALL_MODELS,
     Tally,
@@ -19,7 +20,6 @@ from tests.audit.dispute.games import (
     play,
     play_all,
     small_steps,
-    statement_of,
     vector_programs,
 )
 from tests.audit.dispute.liars import LIARS, wrong_element
