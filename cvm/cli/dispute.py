@@ -149,14 +149,7 @@ def _computed(
 
     verified = open_program(program)
     given = read_inputs(inputs, verified.program.inputs)
-    before = None
-    if state is not None:
-        before = _archive(state)
-        names = {item.value.name for item in verified.program.state}
-        if set(before) != names:
-            raise Invalid(
-                "state.names", f"expected the state {sorted(names)}, found {sorted(before)}", Location(str(state))
-            )
+    before = None if state is None else _archive(state)
     return computed(verified, given, cycles=cycles, run=run, state=before, executor=executor)
 
 
@@ -317,6 +310,7 @@ def _about(proof: StepProof, size: int) -> dict[str, Any]:
         "program": ProgramClaim(witness.op_set, witness.limits, *lists).digest().hex(),
         "head": claim.head.hex(),
         "op": claim.op,
+        "name": _name(witness.record),
         "target": claim.target,
         "element": claim.element,
         "step": claim.step,
@@ -327,11 +321,25 @@ def _about(proof: StepProof, size: int) -> dict[str, Any]:
     }
 
 
+def _name(record: bytes) -> str | None:
+    """The name of the op that a record is of, if it is the record of an op."""
+    from cvm.audit.dispute.records import read_op_record
+    from cvm.errors import CvmError
+
+    try:
+        return read_op_record(record).op
+    except CvmError:
+        return None
+
+
 def _render_step(console: Console, document: dict[str, Any]) -> None:
-    for key in ("program", "head", "op", "target", "element"):
+    for key in ("program", "head"):
         say(console, f"{key:<9} {document[key]}")
+    say(console, f"op        {document['op']} {document['name'] or '(no op)'}")
+    say(console, f"element   {document['element']} of target {document['target']}")
     steps = f" of {document['steps']}" if "steps" in document else ""
-    say(console, f"step      {document['step']}{steps}: from {document['before']} to {document['after']}")
+    before = "the beginning" if document["before"] is None else document["before"]
+    say(console, f"step      {document['step']}{steps}: from {before} to {document['after']}")
     say(console, f"opened    {document['leaves']} leaves, {document['bytes']} bytes")
     if "file" in document:
         say(console, f"wrote     {document['file']['path']}")

@@ -32,14 +32,14 @@ def computed(
     *,
     cycles: bool = False,
     run: int = 0,
-    state: Mapping[str, Int32Array] | None = None,
+    state: Arrays | None = None,
     executor: str | None = None,
 ) -> Evidence:
     """What follows from a program and its inputs: all tensors of one run.
 
     ``run`` counts the runs of ``inputs`` sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is
     what a sample begins with (None: the initial state). Raises `Invalid` for arrays that no run can have and
-    (``dispute.run``) for a run that there is not.
+    (``dispute.run``, ``state.names``) for a run or a state that there is not.
     """
     from cvm.session import choose_executor
 
@@ -49,11 +49,18 @@ def computed(
         raise Invalid("dispute.run", f"there are {len(runs)} runs of these inputs, counted from 0: there is no {run}")
     feeds, place = runs[run]
     made = create(choose_executor(executor)[0], verified)
-    before = initial_state(verified.program) if state is None else dict(state)
+    before = initial_state(verified.program) if state is None else _state(verified, state)
     for feed in feeds[:place]:
         before = made.run(feed, before).state
     result = made.run(feeds[place], before, "all")
     return Evidence(OpenProgram(verified.program), {**before, **feeds[place], **result.values})
+
+
+def _state(verified: VerifiedProgram, arrays: Arrays) -> dict[str, Int32Array]:
+    shapes = {item.value.name: item.value.shape for item in verified.program.state}
+    if set(arrays) != set(shapes):
+        raise Invalid("state.names", f"expected the state {sorted(shapes)}, found {sorted(arrays)}")
+    return {name: _tensor(name, shape, arrays) for name, shape in shapes.items()}
 
 
 def evidence_from(program: OpenProgram, arrays: Arrays, begin: Arrays | None = None) -> Evidence:
