@@ -1,0 +1,55 @@
+"""One-step proofs of real networks keep within their budgets, for every op and every layer."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import cvm
+from cvm.audit.dispute import chunks
+from cvm.program import verify
+from tests.audit.dispute.games import ROOT, SHARED, SMALL_MODELS, op_programs
+
+sys.path.append(str(ROOT / "tools"))
+from dispute_costs import Cost, costs, evidence_of, wide_program
+
+PROOF_BYTES = 16 * 2**10
+MODELS = {**SMALL_MODELS, "real/mobilenet_v2": SHARED / "real" / "mobilenet_v2"}
+
+
+def require_within_budget(item: Cost, where: object) -> None:
+    """At most 256 multiply-adds, 8 leaves of one operand, and 16 KiB.
+
+    `rank` of a suppression compares 256 scores at most with one more, which is read besides.
+    """
+    assert item.read <= chunks.TERMS + (item.op == "non_max_suppression"), where
+    assert item.leaves_of_one <= chunks.LEAVES == 8, where
+    assert item.size <= PROOF_BYTES, where
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("real/m") else name for name in MODELS]
+)
+def test_every_layer_of_a_model_is_within_the_budgets(name):
+    """The larger ones: `python -m pytest -m long tests/models/test_disputes.py`."""
+    if not MODELS[name].is_dir():
+        pytest.skip("the models are not here (../shared)")
+    true = evidence_of(verify(cvm.compile(MODELS[name])))
+    seen = set()
+    for op, item in costs(true, 2 if "person" in name else 4):
+        require_within_budget(item, (op, item))
+        seen.add(op)
+    assert seen == set(range(len(true.program.program.nodes)))
+
+
+@pytest.mark.long
+def test_awkward_shapes_are_within_the_budgets():
+    for _, item in costs(evidence_of(verify(wide_program())), 6):
+        require_within_budget(item, item)
+
+
+@pytest.mark.parametrize("op", op_programs())
+def test_every_op_is_within_the_budgets(op):
+    for _, item in costs(op_programs()[op], 4):
+        require_within_budget(item, item)
