@@ -16,6 +16,7 @@ from dispute_costs import Cost, costs, evidence_of, wide_program
 
 PROOF_BYTES = 16 * 2**10
 MODELS = {**SMALL_MODELS, "real/mobilenet_v2": SHARED / "real" / "mobilenet_v2"}
+QUICK = ("demo", "digits/mlp_cancer", "real/hello_world")
 
 
 def require_within_budget(item: Cost, where: object) -> None:
@@ -29,15 +30,15 @@ def require_within_budget(item: Cost, where: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("real/m") else name for name in MODELS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in MODELS]
 )
 def test_every_layer_of_a_model_is_within_the_budgets(name):
-    """The larger ones: `python -m pytest -m long tests/models/test_disputes.py`."""
+    """All of them: `python -m pytest -m 'long or not long' tests/models/test_disputes.py`."""
     if not MODELS[name].is_dir():
         pytest.skip("the models are not here (../shared)")
     true = evidence_of(verify(cvm.compile(MODELS[name])))
     seen = set()
-    for op, item in costs(true, 2 if "person" in name else 4):
+    for op, item in costs(true, 1 if name in QUICK else 6):
         require_within_budget(item, (op, item))
         seen.add(op)
     assert seen == set(range(len(true.program.program.nodes)))

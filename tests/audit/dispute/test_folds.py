@@ -28,7 +28,7 @@ def terms(request, monkeypatch):
     return size
 
 
-def chosen(size: int, seed: int, most: int = 40) -> list[int]:
+def chosen(size: int, seed: int, most: int = 24) -> list[int]:
     """All elements of a small tensor; of a larger one the first, the last, and some."""
     return list(range(size)) if size <= most else sorted({0, size - 1, *Random(seed).sample(range(size), most)})
 
@@ -67,7 +67,7 @@ def test_no_step_reads_more_than_it_may(op):
 def test_all_small_reductions_are_formals():
     random = np.random.default_rng(1)
     for rank in (1, 2, 3):
-        for shape in product(range(1, 4), repeat=rank):
+        for shape in product((1, 2, 3) if rank < 3 else (1, 2), repeat=rank):
             x = random.integers(-50, 50, shape)
             for axes in (a for n in range(rank + 1) for a in product(range(-rank, rank), repeat=n)):
                 if len({a % rank for a in axes}) < len(axes):
