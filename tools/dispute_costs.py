@@ -118,12 +118,12 @@ def cost(true: Evidence, op: int, target: int, element: int, step: int, partials
     verdict = verify_step(proof.claim, proof.witness)
     if not verdict.accepted:
         raise AssertionError(f"op {op}, target {target}, element {element}, step {step}: {verdict.reason}")
-    course, operands = true.fold(op, target, element)
-    course.step(step, partials[step - 1] if step else course.start)
+    before = partials[step - 1] if step else true.fold(op, target, element)[0].start
+    reads = true.reads(op, target, element, step, before)
     return Cost(
         op=true.program.program.nodes[op].op,
         steps=len(partials),
-        read=max((len(tensor.numbers) for tensor in operands.taken.values()), default=0),
+        read=max(map(len, reads.values()), default=0),
         leaves_of_one=max((len(operand.leaves) for operand in proof.witness.operands), default=0),
         leaves=sum(len(operand.leaves) for operand in proof.witness.operands),
         size=len(encode_proof(proof)),

@@ -179,30 +179,27 @@ def follow_the_page() -> dict[str, bytes]:
     )
     leaves = (ops, constants, [x], [y], [memory])
     steps = follow_section_9([(len(items), merkle(items)) for items in leaves], ops, H(bias), H(nothing))
-    return (
-        run
-        | steps
-        | {
-            "count.leaf.0": H(b"\0" + count[:1024]),
-            "count.leaf.1": H(b"\0" + count[1024:]),
-            "count.data_root": merkle([count[:1024], count[1024:]]),
-            "count.root": H(tensor_preimage(1, (300,), count)),
-            "multiplier.root": H(tensor_preimage(2, (1,), pack("<q", -(2**40)))),
-            "bias.preimage": bias,
-            "bias.root": H(bias),
-            "nothing.root": H(nothing),
-            "input.0": x,
-            "constant.0": constants[0],
-            "constant.1": constants[1],
-            "state.0": memory,
-            **{f"op.{index}": record for index, record in enumerate(ops)},
-            "output.0": y,
-            **{f"{name}.list_root": root for name, root in roots.items()},
-            "program.digest": H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())),
-            "proof.op.2.0": merkle(ops[:2]),
-            "logarithmic.input": b"cvm1:input\0" + value("p", -8, 8) + b"\x03" + pack("<q", -1) + b"\x03",
-        }
-    )
+    return run | {
+        **steps,
+        "count.leaf.0": H(b"\0" + count[:1024]),
+        "count.leaf.1": H(b"\0" + count[1024:]),
+        "count.data_root": merkle([count[:1024], count[1024:]]),
+        "count.root": H(tensor_preimage(1, (300,), count)),
+        "multiplier.root": H(tensor_preimage(2, (1,), pack("<q", -(2**40)))),
+        "bias.preimage": bias,
+        "bias.root": H(bias),
+        "nothing.root": H(nothing),
+        "input.0": x,
+        "constant.0": constants[0],
+        "constant.1": constants[1],
+        "state.0": memory,
+        **{f"op.{index}": record for index, record in enumerate(ops)},
+        "output.0": y,
+        **{f"{name}.list_root": root for name, root in roots.items()},
+        "program.digest": H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())),
+        "proof.op.2.0": merkle(ops[:2]),
+        "logarithmic.input": b"cvm1:input\0" + value("p", -8, 8) + b"\x03" + pack("<q", -1) + b"\x03",
+    }
 
 
 def claimed() -> tuple[Claim, Trace]:
@@ -271,29 +268,26 @@ def compute() -> dict[str, bytes]:
     powers = Input(Value("p", (1, 2, 3), -8, 8), LogarithmicQuantizer(-1, 3))
     named = {"input": records.inputs, "constant": records.constants, "state": records.state, "op": records.nodes,
              "output": records.outputs}  # fmt: skip
-    return (
-        compute_section_8()
-        | compute_section_9()
-        | {
-            "count.leaf.0": tree.levels[0][:32],
-            "count.leaf.1": tree.levels[0][32:],
-            "count.data_root": tree.root,
-            "count.root": commitments.tensor_root(count),
-            "multiplier.root": commitments.tensor_root(np.array([-(2**40)], np.int64)),
-            "bias.preimage": claims["bias"].preimage(),
-            "bias.root": claims["bias"].root(),
-            "nothing.root": claims["nothing"].root(),
-            **{f"{name}.{index}": record for name, items in named.items() for index, record in enumerate(items)},
-            "ops.list_root": claim.nodes,
-            "constants.list_root": claim.constants,
-            "inputs.list_root": claim.inputs,
-            "outputs.list_root": claim.outputs,
-            "state.list_root": claim.state,
-            "program.digest": claim.digest(),
-            "proof.op.2.0": Tree.of(records.nodes).prove(2).path[0],
-            "logarithmic.input": commitments.records(Program((powers,), ())).inputs[0],
-        }
-    )
+    return compute_section_8() | {
+        **compute_section_9(),
+        "count.leaf.0": tree.levels[0][:32],
+        "count.leaf.1": tree.levels[0][32:],
+        "count.data_root": tree.root,
+        "count.root": commitments.tensor_root(count),
+        "multiplier.root": commitments.tensor_root(np.array([-(2**40)], np.int64)),
+        "bias.preimage": claims["bias"].preimage(),
+        "bias.root": claims["bias"].root(),
+        "nothing.root": claims["nothing"].root(),
+        **{f"{name}.{index}": record for name, items in named.items() for index, record in enumerate(items)},
+        "ops.list_root": claim.nodes,
+        "constants.list_root": claim.constants,
+        "inputs.list_root": claim.inputs,
+        "outputs.list_root": claim.outputs,
+        "state.list_root": claim.state,
+        "program.digest": claim.digest(),
+        "proof.op.2.0": Tree.of(records.nodes).prove(2).path[0],
+        "logarithmic.input": commitments.records(Program((powers,), ())).inputs[0],
+    }
 
 
 @pytest.mark.parametrize("name", page())

@@ -205,6 +205,15 @@ class Evidence:
             found.append(partial)
         return [*found[:-1], int(self.tensor(op, target).flat[element])]
 
+    def reads(self, op: int, target: int, element: int, step: int, before: int) -> Mapping[int, frozenset[int]]:
+        """The numbers of the elements that a step reads of each operand that it opens, by the operand's position.
+
+        ``before`` is the partial before the step; where a search has ended, nothing more is read.
+        """
+        course, operands = self.fold(op, target, element)
+        course.step(step, before)
+        return {position: frozenset(tensor.numbers) for position, tensor in operands.taken.items()}
+
     def prove(self, op: int, target: int, element: int, step: int, partials: Sequence[int] | None = None) -> StepProof:
         """The proof of one step. ``partials`` are those of the element, if they are known.
 
