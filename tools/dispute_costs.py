@@ -5,7 +5,7 @@
 A MODEL is a program file or a model; --wide is a program of ops on tensors that are awkward to cut: rows longer than a
 leaf, strides across many leaves, many operands. Inputs are drawn. Of every target of every op, the first, the last and
 N other elements are proven, each at its first, second, middle and last step; the tables have the largest numbers found,
-by op. Every proof is judged.
+by op, and the bytes that no proof of any step can exceed. Every proof is judged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from random import Random
 
 import numpy as np
 
-from cvm.audit.dispute import Evidence, computed, encode_proof, most_rounds, verify_step
+from cvm.audit.dispute import Evidence, computed, encode_proof, largest_proof, most_rounds, verify_step
 from cvm.audit.dispute.targets import auxiliary_count
 from cvm.cli.models import open_program
 from cvm.program import Output, Program, ProgramBuilder, VerifiedProgram, verify
 
-COLUMNS = ("op", "ops", "steps", "elements read", "leaves of one operand", "leaves", "bytes")
+COLUMNS = ("op", "ops", "steps", "elements read", "leaves of one operand", "leaves", "bytes", "at most")
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
     return computed(verified, inputs)
 
 
-def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, Cost]]:
-    """The cost of steps of every op, by the number of the op."""
+def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, Cost]]:
+    """The cost of steps of every op, by the numbers of the op and of its target."""
     random = Random(seed)
     for op, node in enumerate(true.program.program.nodes):
         for target in range(auxiliary_count(node.op) + len(node.outputs)):
@@ -109,7 +109,7 @@ def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, C
             for element in {0, size - 1, *(random.randrange(size) for _ in range(elements))}:
                 partials = true.partials(op, target, element)
                 for step in {0, min(1, len(partials) - 1), len(partials) // 2, len(partials) - 1}:
-                    yield op, cost(true, op, target, element, step, partials)
+                    yield op, target, cost(true, op, target, element, step, partials)
 
 
 def cost(true: Evidence, op: int, target: int, element: int, step: int, partials: list[int]) -> Cost:
@@ -133,8 +133,10 @@ def cost(true: Evidence, op: int, target: int, element: int, step: int, partials
 def table(name: str, true: Evidence, elements: int) -> Iterator[str]:
     """The largest numbers by op, as lines of a table."""
     found: dict[str, list[Cost]] = {}
-    for _, item in costs(true, elements):
+    bounds: dict[str, int] = {}
+    for op, target, item in costs(true, elements):
         found.setdefault(item.op, []).append(item)
+        bounds[item.op] = max(bounds.get(item.op, 0), largest_proof(true.program, op, target))
     nodes = [node.op for node in true.program.program.nodes]
     yield f"{name}: {len(nodes)} ops, at most {most_rounds(true.program)} rounds"
     yield ""
@@ -145,7 +147,11 @@ def table(name: str, true: Evidence, elements: int) -> Iterator[str]:
             max(getattr(item, part) for item in found[op])
             for part in ("steps", "read", "leaves_of_one", "leaves", "size")
         ]
-        yield "| " + " | ".join([f"`{op}`", str(nodes.count(op)), *(f"{number:,}" for number in most)]) + " |"
+        yield (
+            "| "
+            + " | ".join([f"`{op}`", str(nodes.count(op)), *(f"{number:,}" for number in (*most, bounds[op]))])
+            + " |"
+        )
     yield ""
 
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import cvm
-from cvm.audit.dispute import chunks
+from cvm.audit.dispute import OpenProgram, chunks, largest_proof
+from cvm.audit.dispute.targets import auxiliary_count
 from cvm.program import verify
 from tests.audit.dispute.games import ROOT, SHARED, SMALL_MODELS, op_programs
 
@@ -38,19 +39,45 @@ def test_every_layer_of_a_model_is_within_the_budgets(name):
         pytest.skip("the models are not here (../shared)")
     true = evidence_of(verify(cvm.compile(MODELS[name])))
     seen = set()
-    for op, item in costs(true, 1 if name in QUICK else 6):
+    for op, target, item in costs(true, 1 if name in QUICK else 6):
         require_within_budget(item, (op, item))
+        assert item.size <= largest_proof(true.program, op, target)
         seen.add(op)
     assert seen == set(range(len(true.program.program.nodes)))
 
 
+def require_bounded(program: OpenProgram) -> None:
+    """No step of any element of any target can have a larger proof, whatever the data."""
+    for op, node in enumerate(program.program.nodes):
+        for target in range(auxiliary_count(node.op) + len(node.outputs)):
+            assert largest_proof(program, op, target) <= PROOF_BYTES, (op, node.op, target)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in MODELS]
+)
+def test_no_proof_about_a_model_can_be_larger_than_the_budget(name):
+    if not MODELS[name].is_dir():
+        pytest.skip("the models are not here (../shared)")
+    require_bounded(OpenProgram(cvm.compile(MODELS[name])))
+
+
+def test_no_proof_about_awkward_shapes_can_be_larger_than_the_budget():
+    require_bounded(OpenProgram(wide_program()))
+
+
 @pytest.mark.long
 def test_awkward_shapes_are_within_the_budgets():
-    for _, item in costs(evidence_of(verify(wide_program())), 6):
+    true = evidence_of(verify(wide_program()))
+    for op, target, item in costs(true, 6):
         require_within_budget(item, item)
+        assert item.size <= largest_proof(true.program, op, target)
 
 
 @pytest.mark.parametrize("op", op_programs())
 def test_every_op_is_within_the_budgets(op):
-    for _, item in costs(op_programs()[op], 4):
+    true = op_programs()[op]
+    require_bounded(true.program)
+    for number, target, item in costs(true, 4):
         require_within_budget(item, item)
+        assert item.size <= largest_proof(true.program, number, target)

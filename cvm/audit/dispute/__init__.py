@@ -5,8 +5,9 @@ them from a self-contained proof, and `game`, which leads two parties to the ste
 ``docs/disputes.md`` says it in words, ``docs/commitments.md``, section 9, byte by byte.
 """
 
+from cvm.audit.dispute.bounds import largest_proof, most_rounds
 from cvm.audit.dispute.evidence import Evidence, OpenProgram
-from cvm.audit.dispute.game import Outcome, Statement, most_rounds, settle
+from cvm.audit.dispute.game import Outcome, Statement, settle
 from cvm.audit.dispute.judge import StepVerdict, verify_step
 from cvm.audit.dispute.locate import Place, locate
 from cvm.audit.dispute.party import Witnessed
@@ -29,6 +30,7 @@ __all__ = [
     "decode_proof",
     "encode_proof",
     "evidence_from",
+    "largest_proof",
     "locate",
     "most_rounds",
     "settle",

@@ -47,6 +47,9 @@ class Chunks:
         self._box = _box(self._space, operands, leaves)
         self._grid = [-(-n // b) for n, b in zip(self._space, self._box, strict=True)]
 
+        self.leaves = tuple(most_leaves(strides, self._box) for strides in operands)
+        """The most leaves that a box touches of each operand."""
+
     @property
     def count(self) -> int:
         """The number of boxes, 1 or more."""

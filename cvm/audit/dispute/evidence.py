@@ -101,6 +101,13 @@ class OpenProgram:
         constants = {constant.name: constant.shape for constant in program.constants}
         return constants | {value.name: value.shape for value in values}
 
+    def item_bytes(self, record: OpRecord, position: int) -> int:
+        """The bytes of an element of an operand: 8 for a parameter, else 4."""
+        if position >= len(record.inputs):
+            return 4
+        constant = self.constant_arrays.get(self.names[record.inputs[position]])
+        return 4 if constant is None else constant.itemsize
+
     def operands(self, op: int) -> Operands:
         """The operands of an op as shapes, without elements; its auxiliary tensors follow."""
         record = self.op(op)

@@ -75,6 +75,12 @@ class Fold:
     start: int
     step: Callable[[int, int], int]
     """From the number of a step and the partial before it to the partial after it."""
+    leaves: Mapping[int, int]
+    """The most leaves that a step touches of each operand, by its position."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The operands that one step opens, for each step; () if every step may open all in ``leaves``."""
+    all_leaves: int | None = None
+    """The most leaves that a step touches of all operands together, if that is less than their sum."""
 
 
 def strides_of(shape: Shape) -> list[int]:
@@ -97,7 +103,11 @@ def at_once(call: Call) -> Fold:
             raise Invalid("step.shape", f"{record.op} gives {outputs[call.output].shape}, declared is {declared}")
         return outputs[call.output][call.d]
 
-    return Fold(1, 0, step)
+    return Fold(1, 0, step, dict.fromkeys(range(len(call.operands)), 1))
+
+
+def _with_bias(call: Call, chunks: Chunks) -> Mapping[int, int]:
+    return dict(enumerate((*chunks.leaves, 1)[: len(call.operands)]))
 
 
 def conv2d(call: Call) -> Fold:
@@ -121,7 +131,7 @@ def conv2d(call: Call) -> Fold:
         last = j == chunks.count - 1
         return total + call.operands[2][oc,] if last and len(call.operands) == 3 else total
 
-    return Fold(chunks.count, 0, step)
+    return Fold(chunks.count, 0, step, _with_bias(call, chunks))
 
 
 def dense(call: Call) -> Fold:
@@ -136,7 +146,7 @@ def dense(call: Call) -> Fold:
         last = j == chunks.count - 1
         return total + call.operands[2][n,] if last and len(call.operands) == 3 else total
 
-    return Fold(chunks.count, 0, step)
+    return Fold(chunks.count, 0, step, _with_bias(call, chunks))
 
 
 def max_pool2d(call: Call) -> Fold:
@@ -153,7 +163,7 @@ def max_pool2d(call: Call) -> Fold:
     def step(j: int, before: int) -> int:
         return max(before, *(pad(p * SH - PH + k_i, q * SW - PW + k_j) for k_i, k_j in chunks.indices(j)))
 
-    return Fold(chunks.count, INT32_MIN, step)
+    return Fold(chunks.count, INT32_MIN, step, {0: chunks.leaves[0]})
 
 
 def reduced(call: Call, start: int, combine: Callable[[int, int], int]) -> Fold:
@@ -176,7 +186,7 @@ def reduced(call: Call, start: int, combine: Callable[[int, int], int]) -> Fold:
             total = combine(total, X[tuple(d[i] for i in range(N))])
         return total
 
-    return Fold(chunks.count, start, step)
+    return Fold(chunks.count, start, step, {0: chunks.leaves[0]})
 
 
 def sum_(call: Call) -> Fold:
@@ -206,7 +216,9 @@ def requantize(call: Call) -> Fold:
             raise Invalid("step.shift", f"a shift is in [0, {LARGEST_SHIFT}], found {shift}")
         return max(call.attribute("lo"), min(rounded(v, shift, str(rounding)), call.attribute("hi")))
 
-    return Fold(n, 0, step)
+    ends = (2 * n, 2 * n + 1)
+    groups = tuple((i, n + i, *(ends if i == n - 1 else ())) for i in range(n))
+    return Fold(n, 0, step, dict.fromkeys(range(2 * n + 2), 1), groups)
 
 
 def concatenate(call: Call) -> Fold:
@@ -226,7 +238,8 @@ def concatenate(call: Call) -> Fold:
             rest -= extent
         return SEARCHING + rest
 
-    return Fold(-(-M // PARTS), SEARCHING + call.d[real_axis], step)
+    groups = tuple(tuple(range(start, min(start + PARTS, M))) for start in range(0, M, PARTS))
+    return Fold(len(groups), SEARCHING + call.d[real_axis], step, dict.fromkeys(range(M), 1), groups, 1)
 
 
 FOLDS: Mapping[str, Callable[[Call], Fold]] = {

@@ -20,18 +20,18 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from cvm.audit.dispute import questions as q
-from cvm.audit.dispute.evidence import OpenProgram, leaf_count
+from cvm.audit.dispute.evidence import leaf_count
 from cvm.audit.dispute.judge import verify_step
 from cvm.audit.dispute.proof import StepClaim, StepProof, decode_proof, partial_record
 from cvm.audit.dispute.records import OpRecord, read_op_record
-from cvm.audit.dispute.targets import auxiliary_count, fold, target_shape
+from cvm.audit.dispute.targets import auxiliary_count, target_shape
 from cvm.audit.receipt import Roots
 from cvm.audit.trace import head_of, step_record
 from cvm.errors import CvmError, Invalid
 from cvm.program.commitments import ProgramClaim, TensorClaim, counted_root
 from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, Proof, root_of_proof, root_of_several
 
-__all__ = ["Outcome", "Side", "Statement", "most_rounds", "settle"]
+__all__ = ["Outcome", "Side", "Statement", "settle"]
 
 Side: TypeAlias = Literal["A", "B"]
 _SIDES: tuple[Side, Side] = ("A", "B")
@@ -290,28 +290,3 @@ def _partials(answer: q.PartialsOpening, element: int) -> q.PartialsOpening:
     last = {answer.count - 1: partial_record(element)}
     _require(root_of_several(last, answer.count, answer.path) == answer.root, "the last partial is not the element")
     return answer
-
-
-# Rounds
-
-
-def _levels(count: int) -> int:
-    """The levels of a tree of ``count`` leaves above these."""
-    return (count - 1).bit_length()
-
-
-def most_rounds(program: OpenProgram) -> int:
-    """The most rounds of a game about a run of this program.
-
-    Two for the trace and the op; one for the auxiliary tensors, if there are any; one each for the tensor, the leaf,
-    the partials and the proofs; and the levels of three trees: the log, the tensor, the partials.
-    """
-    most = 0
-    for number, node in enumerate(program.program.nodes):
-        record = program.op(number)
-        extra = auxiliary_count(node.op)
-        for target in range(extra + len(node.outputs)):
-            shape = target_shape(record, target)
-            last = fold(record, target, math.prod(shape) - 1, program.operands(number)).count
-            most = max(most, min(extra, 1) + _levels(leaf_count(shape)) + _levels(last))
-    return 6 + _levels(len(program.program.nodes)) + most

@@ -24,6 +24,10 @@ from formal.vision import overlaps
 __all__ = ["AUXILIARIES", "FOLDS", "auxiliaries"]
 
 
+ROWS = 2
+"""The leaves that so many rows of X touch: one row, or rows of at most `TERMS` elements together."""
+
+
 def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
     """[0, extent), each of ``size`` elements, in parts of at most `TERMS` elements: how many there are, and part j."""
     most = max(1, TERMS // size)
@@ -45,7 +49,7 @@ def valid_count(call: Call) -> Fold:
     """The number of {q | q in [0, N) and X[b, q, 1] > score_threshold}: partials count some q."""
     (b,), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
-    return Fold(count, 0, lambda j, before: before + sum(X[b, q, 1] > score_threshold for q in part(j)))
+    return Fold(count, 0, lambda j, before: before + sum(X[b, q, 1] > score_threshold for q in part(j)), {0: ROWS})
 
 
 def valid_row(call: Call) -> Fold:
@@ -59,7 +63,7 @@ def valid_row(call: Call) -> Fold:
         after = _search(part(j), before, lambda n: X[b, n, 1] > score_threshold, lambda n: X[b, n, k])
         return -1 if after >= SEARCHING and j == count - 1 else after
 
-    return Fold(count, SEARCHING + idx, step)
+    return Fold(count, SEARCHING + idx, step, {0: ROWS})
 
 
 def get_valid_count(call: Call) -> Fold:
@@ -83,7 +87,7 @@ def rank(call: Call) -> Fold:
                 before += (-X[b, other, 1], other) < (-score, i)
         return before
 
-    return Fold(chunks.count, 0, step)
+    return Fold(chunks.count, 0, step, {0: chunks.leaves[0] + 1, 1: 1})
 
 
 def order(call: Call) -> Fold:
@@ -97,7 +101,7 @@ def order(call: Call) -> Fold:
         after = _search(part(j), before, lambda i: ranks[b, i] == p, lambda i: i)
         return -1 if after >= SEARCHING and j == count - 1 else after
 
-    return Fold(count, SEARCHING, step)
+    return Fold(count, SEARCHING, step, {2: 2})
 
 
 def kept(call: Call) -> Fold:
@@ -122,7 +126,7 @@ def kept(call: Call) -> Fold:
         rivals = force_suppress or r[0] == s[0]
         return int(not (rivals and overlaps(r, s, call.attribute("iou_threshold"))))
 
-    return Fold(p + 1, 1, step)
+    return Fold(p + 1, 1, step, {0: 2 * ROWS, 3: 2, 4: 1})
 
 
 def kept_row(call: Call) -> Fold:
@@ -140,7 +144,7 @@ def kept_row(call: Call) -> Fold:
         after = _search(part(j), before, lambda p: members[b, p] == 1, lambda p: X[b, rows[b, p], k])
         return -1 if after >= SEARCHING and j == count - 1 else after
 
-    return Fold(count, SEARCHING + n, step)
+    return Fold(count, SEARCHING + n, step, {0: 1, 3: 1, 4: 2})
 
 
 AUXILIARIES: Mapping[str, tuple[Callable[[Call], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}

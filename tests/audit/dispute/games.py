@@ -13,8 +13,9 @@ import numpy as np
 
 import cvm
 from cvm.audit.dispute import chunks, folds, vision
+from cvm.audit.dispute.bounds import most_rounds
 from cvm.audit.dispute.evidence import Evidence, OpenProgram
-from cvm.audit.dispute.game import Outcome, most_rounds, settle
+from cvm.audit.dispute.game import Outcome, settle
 from cvm.audit.dispute.party import Witnessed
 from cvm.audit.dispute.sides import statement_of
 from cvm.demo import MODEL
