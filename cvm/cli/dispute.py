@@ -73,7 +73,7 @@ def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = Non
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
 
-    if not zipfile.is_zipfile(path):
+    if not (path.is_file() and zipfile.is_zipfile(path)):
         return read_trace(path)
     if program is None:
         raise Usage(f"{path} holds tensors: expected --program PROGRAM, which says what they are")

@@ -10,13 +10,12 @@ import cvm
 from cvm.audit.dispute import OpenProgram, chunks, largest_proof
 from cvm.audit.dispute.targets import auxiliary_count
 from cvm.program import verify
-from tests.audit.dispute.games import ROOT, SHARED, SMALL_MODELS, op_programs
+from tests.audit.dispute.games import MODELS, ROOT, op_programs
 
 sys.path.append(str(ROOT / "tools"))
 from dispute_costs import Cost, costs, evidence_of, wide_program
 
 PROOF_BYTES = 16 * 2**10
-MODELS = {**SMALL_MODELS, "real/mobilenet_v2": SHARED / "real" / "mobilenet_v2"}
 QUICK = ("demo", "digits/mlp_cancer", "real/hello_world")
 
 

@@ -31,19 +31,19 @@ sys.path.append(str(ROOT / "tools"))
 from vector_cases.steps import op_evidence  # noqa: E402 - after the path is set
 
 SHARED = ROOT.parent / "shared" / "models"
-SMALL_MODELS = {
+MODELS = {
     "demo": MODEL,
     **{
         f"{folder}/{name}": SHARED / folder / name
         for folder, names in (
             ("digits", ("lenet_digits", "lenet_digits_logw", "lenet_digits_qdat", "mlp_cancer", "mobilenet_digits",
                         "rnn_digits")),
-            ("real", ("hello_world", "micro_speech", "person_detect")),
+            ("real", ("hello_world", "micro_speech", "person_detect", "mobilenet_v2")),
         )
         for name in names
     },
 }  # fmt: skip
-"""All models of ``../shared/models`` but mobilenet_v2, and the one that comes with cvm."""
+"""All models of ``../shared/models``, and the one that comes with cvm."""
 
 
 def evidence_of(program: Program, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None) -> Evidence:
@@ -84,8 +84,8 @@ def _telling(found: list[OpCase]) -> OpCase:
 
 @cache
 def model(name: str) -> Evidence:
-    """A run of a small model, on noise."""
-    return evidence_of(cvm.compile(SMALL_MODELS[name]))
+    """A run of a model, on noise."""
+    return evidence_of(cvm.compile(MODELS[name]))
 
 
 class Tally:

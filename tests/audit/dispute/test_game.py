@@ -13,7 +13,7 @@ from cvm.audit.dispute.game import settle
 from cvm.audit.dispute.party import Witnessed
 from cvm.audit.dispute.sides import statement_of
 from tests.audit.dispute.games import (
-    SMALL_MODELS,
+    MODELS,
     Tally,
     evidence_of,
     model,
@@ -65,7 +65,7 @@ def test_the_honest_side_wins_about_random_programs(monkeypatch):
 
 @pytest.mark.parametrize("name", ["demo", "digits/mlp_cancer", "real/hello_world"])
 def test_the_honest_side_wins_about_small_models(name):
-    if not SMALL_MODELS[name].is_dir():
+    if not MODELS[name].is_dir():
         pytest.skip("the models are not here (../shared)")
     tally = Tally()
     play_all(model(name), Random(name), tally, cycle(LIARS), 2 * len(LIARS))
@@ -82,7 +82,7 @@ def test_the_honest_side_wins_5000_games():
             random_programs(250, tally)
             for name, true in vector_programs().items():
                 play_all(true, Random(f"{name} {terms}"), tally, cycle(LIARS), 2 * len(LIARS))
-    for name, folder in SMALL_MODELS.items():
+    for name, folder in MODELS.items():
         if folder.is_dir():
             play_all(model(name), Random(name), tally, cycle(LIARS), 3 * len(LIARS))
     print(f"\n{tally.games} games, {tally.proven} up to a proof, at most {tally.longest} rounds")
