@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from vector_cases.answers import op_files  # noqa: E402
 from vector_cases.programs import program_files  # noqa: E402
 from vector_cases.receipts import receipt_files  # noqa: E402
+from vector_cases.steps import step_files  # noqa: E402
 
 from cvm.vectors import VectorFile, encode  # noqa: E402 - after the paths are set
 
@@ -30,13 +31,13 @@ def made() -> dict[str, VectorFile]:
 
 
 def encoded(files: dict[str, VectorFile]) -> dict[str, bytes]:
-    """The bytes of all files by their path: the vectors, and the receipts that follow from them."""
-    return {path: encode(file) for path, file in files.items()} | receipt_files(files)
+    """The bytes of all files by their path: the vectors, and the receipts and one-step proofs that follow from them."""
+    return {path: encode(file) for path, file in files.items()} | receipt_files(files) | step_files(files)
 
 
 def vector_paths(folder: Path) -> list[Path]:
     """The files of a folder that are vectors."""
-    return sorted(path for pattern in ("*.msgpack", "*.receipt") for path in folder.rglob(pattern))
+    return sorted(path for pattern in ("*.msgpack", "*.receipt", "*.step") for path in folder.rglob(pattern))
 
 
 def differences(folder: Path, contents: dict[str, bytes]) -> list[str]:
@@ -72,8 +73,9 @@ def summary(files: dict[str, VectorFile], contents: dict[str, bytes]) -> None:
         counts = Counter(case.verdict for case in file.cases)
         total += counts
         print(f"{path:<42}{len(contents[path]):>9}" + "".join(f"{counts[verdict]:>11}" for verdict in verdicts))
-    receipts = [path for path in contents if path not in files]
-    print(f"{f'receipts/ ({len(receipts)} files)':<42}{sum(len(contents[path]) for path in receipts):>9}")
+    for kind in ("receipts/", "steps/"):
+        paths = [path for path in contents if path.startswith(kind)]
+        print(f"{f'{kind} ({len(paths)} files)':<42}{sum(len(contents[path]) for path in paths):>9}")
     size = sum(map(len, contents.values()))
     print(f"{'total':<42}{size:>9}" + "".join(f"{total[verdict]:>11}" for verdict in verdicts))
 

@@ -23,7 +23,17 @@ from cvm.program.commitments import list_root
 from cvm.program.model import Program
 from cvm.program.preimage import listed, u32
 
-__all__ = ["Trace", "trace_bytes", "trace_of"]
+__all__ = ["Trace", "head_of", "step_record", "trace_bytes", "trace_of"]
+
+
+def step_record(number: int, roots: Roots) -> bytes:
+    """The record of op ``number``, whose outputs have these roots."""
+    return b"cvm1:step\0" + u32(number) + listed(roots)
+
+
+def head_of(program: bytes, inputs: Roots, before: Roots, log: bytes) -> bytes:
+    """The state of a run after the ops in whose records ``log`` is the list root."""
+    return sha256(b"cvm1:trace\0" + program + listed(inputs) + listed(before) + log).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class Trace:
 
     def record(self, number: int) -> bytes:
         """The record of op ``number``: a leaf of the log."""
-        return b"cvm1:step\0" + u32(number) + listed(self.steps[number])
+        return step_record(number, self.steps[number])
 
     def records(self) -> list[bytes]:
         """The whole log."""
@@ -57,7 +67,7 @@ class Trace:
         if not 0 <= count <= len(self.steps):
             raise IndexError(f"the state after {count} of {len(self.steps)} ops")
         log = list_root([self.record(number) for number in range(count)])
-        return sha256(b"cvm1:trace\0" + self.program + listed(self.inputs) + listed(self.before) + log).digest()
+        return head_of(self.program, self.inputs, self.before, log)
 
     @property
     def root(self) -> bytes:

@@ -28,6 +28,7 @@ __all__ = [
     "TensorClaim",
     "constant_claim",
     "constant_tree",
+    "counted_root",
     "list_root",
     "list_root_of_proof",
     "program_claim",
@@ -208,16 +209,17 @@ def records(program: Program) -> Records:
 
 def list_root(items: Sequence[bytes]) -> bytes:
     """The root of a list of records."""
-    return _list_root(len(items), Tree.of(items).root)
+    return counted_root(len(items), Tree.of(items).root)
 
 
 def list_root_of_proof(record: bytes, proof: Proof) -> bytes | None:
     """The root of the list in which ``record`` stands as ``proof`` says; None for a proof of no possible form."""
     root = root_of_proof(record, proof)
-    return None if root is None else _list_root(proof.count, root)
+    return None if root is None else counted_root(proof.count, root)
 
 
-def _list_root(count: int, root: bytes) -> bytes:
+def counted_root(count: int, root: bytes) -> bytes:
+    """The root of a list of ``count`` records, from the Merkle root of these."""
     return sha256(b"cvm1:list\0" + u64(count) + root).digest()
 
 

@@ -7,7 +7,7 @@ alone does not say how many leaves there are: whoever commits to a root commits 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -19,6 +19,7 @@ __all__ = [
     "chunks",
     "root",
     "root_of_proof",
+    "root_of_several",
     "verify_consistency",
     "verify_proof",
 ]
@@ -76,6 +77,31 @@ class Tree:
                 path.append(level[start : start + HASH_BYTES])
             place >>= 1
         return Proof(index, self.count, tuple(path))
+
+    def prove_several(self, indices: Iterable[int]) -> tuple[bytes, ...]:
+        """The one proof of several leaves: level by level from the lowest, the neighbours that do not follow from them.
+
+        For one leaf it is the path of its `Proof`. Raises IndexError for a leaf that does not exist.
+        """
+        places = sorted(set(indices))
+        if not all(0 <= place < self.count for place in places):
+            raise IndexError(f"leaves {places} of {self.count}")
+        path = []
+        for level in self.levels[:-1]:
+            for place in places:
+                start = (place ^ 1) * HASH_BYTES
+                if start < len(level) and place ^ 1 not in places:
+                    path.append(level[start : start + HASH_BYTES])
+            places = sorted({place >> 1 for place in places})
+        return tuple(path)
+
+    def node(self, start: int, end: int) -> bytes:
+        """The node over the leaves ``start`` to ``end``. Raises IndexError where they have no node to themselves."""
+        height = (end - start - 1).bit_length()
+        whole = start + (1 << height) == end or end == self.count
+        if not 0 <= start < end <= self.count or start % (1 << height) or not whole:
+            raise IndexError(f"there is no node over the leaves {start} to {end} of {self.count}")
+        return self._node(start, end)
 
     def prove_consistency(self, first: int) -> tuple[bytes, ...]:
         """The proof that the tree over the first ``first`` leaves is one that this tree grew from (RFC 6962, 2.1.2).
@@ -136,6 +162,30 @@ def root_of_proof(leaf: bytes, proof: Proof) -> bytes | None:
         place >>= 1
         last >>= 1
     return node if next(path, None) is None else None
+
+
+def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[bytes]) -> bytes | None:
+    """The root of the tree of ``count`` leaves in which ``leaves`` stand at their places, by `Tree.prove_several`.
+
+    None if no such tree has a proof of that form. The root of no leaves at all is not proven.
+    """
+    last = count - 1
+    if not leaves or not all(0 <= place <= last for place in leaves):
+        return None
+    nodes = {place: sha256(b"\x00" + leaves[place]).digest() for place in sorted(leaves)}
+    neighbours = iter(path)
+    while last > 0:
+        above = {}
+        for place, node in nodes.items():
+            if place ^ 1 > last:  # without a partner: it moves up
+                above[place >> 1] = node
+            elif place ^ 1 not in nodes or place & 1 == 0:
+                neighbour = nodes[place ^ 1] if place ^ 1 in nodes else next(neighbours, b"")
+                if len(neighbour) != HASH_BYTES:
+                    return None
+                above[place >> 1] = _parents(neighbour + node if place & 1 else node + neighbour)
+        nodes, last = above, last >> 1
+    return nodes[0] if next(neighbours, None) is None else None
 
 
 def verify_proof(root: bytes, leaf: bytes, proof: Proof) -> bool:

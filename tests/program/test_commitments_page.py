@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from struct import pack
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 
 from cvm.audit import Claim, Recorder, Signature, Trace, signatures
+from cvm.audit.dispute import StepProof, computed, decode_proof, encode_proof, verify_step
+from cvm.audit.dispute.proof import partial_record
 from cvm.audit.record import observed_trace
 from cvm.executors import create, initial_state
 from cvm.program import Input, Program, Value, commitments, verify
@@ -101,6 +105,52 @@ def follow_section_8(program: bytes, memory: bytes) -> dict[str, bytes]:
     }
 
 
+def follow_section_9(lists: list[tuple[int, bytes]], ops: list[bytes], bias: bytes, nothing: bytes) -> dict[str, bytes]:
+    """The step of element 3 of `raw`, from the Merkle roots of the program's lists and what these hold."""
+    x, shifted, memory = pack("<6i", 1, 2, 3, 4, 5, 6), pack("<6i", -2, 0, 2, 4, 6, 8), pack("<6i", *(0,) * 6)
+    x_root, shifted_root = (H(tensor_preimage(1, (1, 2, 3), data)) for data in (x, shifted))
+    program = H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(
+        H(b"cvm1:list\0" + pack("<Q", count) + root) for count, root in lists))  # fmt: skip
+    step = b"cvm1:step\0" + pack("<I", 0) + listed(shifted_root)
+    head = H(b"cvm1:trace\0" + program + listed(x_root) + listed(nothing) + list_root(step))
+    partial = b"cvm1:partial\0" + pack("<qq", 4, 0)
+    place = head + pack("<II", 1, 0) + listed() + pack("<Q", 3)
+    partials = H(b"cvm1:partials\0" + place + pack("<Q", 1) + merkle([partial]))
+    claim = b"cvm1:step-claim\0" + place + pack("<I", 0) + partials
+
+    def opened(data):
+        return b"\x01" + shape(1, 2, 3) + merkle([data])
+
+    def leaf(data):
+        return pack("<IQI", 1, 0, len(data)) + data + listed()
+
+    def record(number, *path):
+        return pack("<I", len(ops[number])) + ops[number] + listed(*path)
+
+    beside = [H(b"\0" + ops[1]), H(b"\0" + ops[2])]
+    source = b"\x02" + pack("<I", 0) + record(0, *beside) + listed(shifted_root) + listed()
+    operands = [
+        pack("<I", 0) + opened(shifted) + source + leaf(shifted),
+        pack("<I", 1) + opened(memory) + b"\x00" + leaf(memory),
+    ]
+    witness = pack("<I", 1) + text("default") + b"".join(pack("<Q", count) + root for count, root in lists)
+    witness += listed(x_root) + listed(nothing) + merkle([step]) + record(1, H(b"\0" + ops[0]), H(b"\0" + ops[2]))
+    witness += b"\x00" + pack("<qq", 4, 0) + listed() + listed(*operands)
+    values = pack("<6i", -3, -2, -1, 0, 1, 2)
+    constant = b"\x01" + text("bias") + listed(H(b"\0cvm1:constant\0" + text("nothing") + nothing))
+    assert H(tensor_preimage(1, (1, 2, 3), values)) == bias
+    return {
+        "partial.0": partial,
+        "step.place": place,
+        "step.partials": partials,
+        "step.claim": claim,
+        "operand.shifted": operands[0],
+        "operand.memory": operands[1],
+        "step.proof": b"cvm1:step-proof\0" + claim + witness,
+        "operand.bias": pack("<I", 1) + opened(values) + constant + leaf(values),
+    }
+
+
 def follow_the_page() -> dict[str, bytes]:
     count = pack("<300i", *range(300))
     bias = tensor_preimage(1, (1, 2, 3), pack("<6i", -3, -2, -1, 0, 1, 2))
@@ -127,7 +177,10 @@ def follow_the_page() -> dict[str, bytes]:
     run = follow_section_8(
         H(b"cvm1:program\0" + pack("<I", 1) + text("default") + b"".join(roots.values())), H(nothing)
     )
+    leaves = (ops, constants, [x], [y], [memory])
+    steps = follow_section_9([(len(items), merkle(items)) for items in leaves], ops, H(bias), H(nothing))
     return run | {
+        **steps,
         "count.leaf.0": H(b"\0" + count[:1024]),
         "count.leaf.1": H(b"\0" + count[1024:]),
         "count.data_root": merkle([count[:1024], count[1024:]]),
@@ -179,6 +232,31 @@ def compute_section_8() -> dict[str, bytes]:
     }
 
 
+def compute_section_9() -> dict[str, bytes]:
+    true = computed(verify(example()), {"x": np.arange(1, 7).reshape(1, 2, 3)}, executor="formal")
+    first, second = true.prove(0, 0, 3, 0), true.prove(1, 0, 3, 0)
+    claim = second.claim
+
+    def operand(step: StepProof, place: int) -> bytes:
+        """The bytes of an operand: those that the proof has more with it than without."""
+        data = encode_proof(step)
+        given = step.witness.operands
+        shorter = replace(step.witness, operands=given[: -1 if place else 0])
+        end = len(data) if place else len(encode_proof(step)) - len(operand(step, 1))
+        return data[len(encode_proof(replace(step, witness=shorter))) : end]
+
+    return {
+        "partial.0": partial_record(4),
+        "step.place": claim.preimage()[len(b"cvm1:step-claim\0") : -36],
+        "step.partials": claim.partials,
+        "step.claim": claim.preimage(),
+        "operand.shifted": operand(second, 0),
+        "operand.memory": operand(second, 1),
+        "step.proof": encode_proof(second),
+        "operand.bias": operand(first, 1),
+    }
+
+
 def compute() -> dict[str, bytes]:
     """The same with cvm."""
     program = example()
@@ -191,6 +269,7 @@ def compute() -> dict[str, bytes]:
     named = {"input": records.inputs, "constant": records.constants, "state": records.state, "op": records.nodes,
              "output": records.outputs}  # fmt: skip
     return compute_section_8() | {
+        **compute_section_9(),
         "count.leaf.0": tree.levels[0][:32],
         "count.leaf.1": tree.levels[0][32:],
         "count.data_root": tree.root,
@@ -229,6 +308,16 @@ def test_the_proof_on_the_page_opens_an_op_of_the_digest():
     shown = {name: bytes.fromhex(digits) for name, digits in page().items()}
     root = commitments.list_root_of_proof(shown["op.2"], Proof(2, 3, (shown["proof.op.2.0"],)))
     assert root == shown["ops.list_root"]
+
+
+def test_the_step_on_the_page_is_accepted():
+    data = bytes.fromhex(page()["step.proof"])
+    proof = decode_proof(data)
+    assert verify_step(proof.claim, proof.witness).accepted
+    sys.path.append(str(PAGE.parents[1] / "tools"))
+    from verify_step import judged
+
+    assert judged(data, bytes.fromhex(page()["step.place"][:64]))[0]
 
 
 def test_the_signature_on_the_page_is_one_of_its_message():

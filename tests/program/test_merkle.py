@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.program.merkle import LEAF_BYTES, Proof, Tree, chunks, root, root_of_proof, verify_proof
+from cvm.program.merkle import LEAF_BYTES, Proof, Tree, chunks, root, root_of_proof, root_of_several, verify_proof
 
 RFC_LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
 RFC_ROOTS = [
@@ -89,3 +90,76 @@ def test_chunks_cut_and_lose_nothing(size):
     assert b"".join(found) == data
     assert all(len(leaf) == LEAF_BYTES for leaf in found[:-1])
     assert all(found)
+
+
+# Several leaves at once
+
+
+def test_any_leaves_have_one_proof_that_is_never_longer_than_their_own():
+    for count in range(1, 10):
+        leaves = [bytes([number]) for number in range(count)]
+        tree = Tree.of(leaves)
+        for size in range(1, count + 1):
+            for places in combinations(range(count), size):
+                path = tree.prove_several(places)
+                opened = {place: leaves[place] for place in places}
+                assert root_of_several(opened, count, path) == tree.root
+                assert len(path) <= sum(len(tree.prove(place).path) for place in places)
+                assert (size < count) or path == ()
+        for place in range(count):
+            assert tree.prove_several([place]) == tree.prove(place).path
+
+
+@given(leaf_lists, st.data())
+def test_no_change_of_leaves_or_proof_gives_the_root(leaves, data):
+    tree, count = Tree.of(leaves), len(leaves)
+    places = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    path = tree.prove_several(places)
+    opened = {place: leaves[place] for place in places}
+    changed = data.draw(st.sampled_from(places))
+    wrong = [
+        (opened | {changed: opened[changed] + b"\0"}, count, path),
+        (opened, count, (*path, bytes(32))),
+        (opened, count, path[:-1] if path else (b"",)),
+        (opened, count, tuple(node[:-1] for node in path) or (bytes(31),)),
+        ({place + count: leaf for place, leaf in opened.items()}, count, path),
+        ({-1: b"", **opened}, count, path),
+        ({}, count, path),
+        (opened, 0, path),
+    ]
+    wrong += [(opened, count, (*path[:i], bytes(32), *path[i + 1 :])) for i in range(len(path))]
+    if changed + 1 not in opened and changed + 1 < count and leaves[changed] != leaves[changed + 1]:
+        moved = {place + (place == changed): leaf for place, leaf in opened.items()}
+        wrong.append((moved, count, path))
+    for mutant in wrong:
+        assert root_of_several(*mutant) != tree.root
+
+
+def test_leaves_that_there_are_not_have_no_proof():
+    tree = Tree.of([b"a", b"b", b"c"])
+    for places in ([3], [-1], [0, 5]):
+        with pytest.raises(IndexError):
+            tree.prove_several(places)
+
+
+def test_a_tree_of_2_to_the_64_leaves_is_proven_in_64_hashes():
+    path = (bytes(32),) * 64
+    assert root_of_several({2**64 - 1: b"x"}, 2**64, path) is not None
+    assert root_of_several({2**64 - 1: b"x"}, 2**64, path[:-1]) is None
+
+
+def test_nodes_are_those_of_the_rfc():
+    for count in range(1, 20):
+        leaves = [bytes([number]) for number in range(count)]
+        tree = Tree.of(leaves)
+        for start in range(count):
+            for end in range(start + 1, count + 1):
+                size = 1 << (end - start - 1).bit_length()
+                if start % size == 0 and (end == start + size or end == count):
+                    assert tree.node(start, end) == root(leaves[start:end])
+                else:
+                    with pytest.raises(IndexError):
+                        tree.node(start, end)
+        for start, end in ((0, count + 1), (-1, count), (1, 1), (2, 1)):
+            with pytest.raises(IndexError):
+                tree.node(start, end)

@@ -1,0 +1,254 @@
+"""Every element in small steps: what one step computes, op by op, in the style of FORMAL.
+
+An element of an op's output is a fold. There is a number of steps and a number to start with; step j takes what the
+steps before it gave, a single integer called the partial, and gives the next one; the last partial is the element.
+
+Most ops take one step, which is FORMAL's own function: it asks the operands for the elements that it needs, and those
+are what it reads. Reductions take one step for each chunk of their index space (`cvm.audit.dispute.chunks`), in
+FORMAL's index names. What searches (`concatenate`, and the ops of `cvm.audit.dispute.vision`) has two kinds of
+partials: elements of int32, which are found, and numbers from `SEARCHING` on, which say how far the search is.
+
+No step reads more than `TERMS` elements of an operand, or touches more than 8 leaves of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cvm.audit.dispute.chunks import Chunks
+from cvm.audit.dispute.reading import Operands
+from cvm.audit.dispute.records import OpRecord
+from cvm.errors import Invalid
+from cvm.program.model import Shape
+from formal.broadcast import aligned
+from formal.extension import rounded
+from formal.registry import OPS
+from formal.tensor import Index
+
+__all__ = ["SEARCHING", "Call", "Fold", "strides_of"]
+
+SEARCHING = 2**32
+"""Partials from here on are no elements: nothing has been found yet."""
+INT32_MIN = -(2**31)
+"""Less than every element."""
+PARTS = 8
+"""The operands of a concatenate that one step looks at."""
+LARGEST_SHIFT = 62
+"""The largest shift of a requantize in a valid program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One element of one target of an op: what a fold is made from."""
+
+    record: OpRecord
+    output: int
+    """Which output of the op."""
+    operands: Operands
+    d: Index
+
+    def attribute(self, name: str) -> int:
+        """An attribute that is an integer."""
+        value = self.record.attributes[name]
+        assert isinstance(value, int)
+        return value
+
+    def pair(self, name: str) -> tuple[int, int]:
+        """An attribute that is two integers."""
+        first, second = self.integers(name)
+        return first, second
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An attribute that is several integers."""
+        value = self.record.attributes[name]
+        assert isinstance(value, tuple)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How one element comes about."""
+
+    count: int
+    """The number of steps."""
+    start: int
+    step: Callable[[int, int], int]
+    """From the number of a step and the partial before it to the partial after it."""
+    leaves: Mapping[int, int]
+    """The most leaves that a step touches of each operand, by its position."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The operands that one step opens, for each step; () if every step may open all in ``leaves``."""
+    all_leaves: int | None = None
+    """The most leaves that a step touches of all operands together, if that is less than their sum."""
+
+
+def strides_of(shape: Shape) -> list[int]:
+    """How far apart the neighbours along each axis are, in elements, row-major."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * extent)
+    return strides[::-1]
+
+
+def at_once(call: Call) -> Fold:
+    """One step, which is FORMAL's function of the op."""
+    record = call.record
+
+    def step(_: int, __: int) -> int:
+        result = OPS[record.op](*call.operands, **record.attributes)
+        outputs = result if isinstance(result, tuple) else (result,)
+        declared = record.outputs[call.output].shape
+        if outputs[call.output].shape != declared:
+            raise Invalid("step.shape", f"{record.op} gives {outputs[call.output].shape}, declared is {declared}")
+        return outputs[call.output][call.d]
+
+    return Fold(1, 0, step, dict.fromkeys(range(len(call.operands)), 1))
+
+
+def _with_bias(call: Call, chunks: Chunks) -> Mapping[int, int]:
+    return dict(enumerate((*chunks.leaves, 1)[: len(call.operands)]))
+
+
+def conv2d(call: Call) -> Fold:
+    """Partials are sums over some (ic, k_i, k_j), in chunks; the last step adds B[oc]."""
+    X, W = call.operands[0], call.operands[1]
+    n, oc, p, q = call.d
+    _, _, H, WD = X.shape
+    OC, IC, KH, KW = W.shape
+    (PH, PW), (SH, SW), (DH, DW) = call.pair("padding"), call.pair("stride"), call.pair("dilation")
+    OPG = OC // call.attribute("groups")
+    chunks = Chunks((IC, KH, KW), [(H * WD, DH * WD, DW), (KH * KW, KW, 1)])
+
+    def pad(n: int, j: int, p: int, q: int) -> int:
+        return X[n, j, p, q] if 0 <= p < H and 0 <= q < WD else 0
+
+    def step(j: int, before: int) -> int:
+        total = before
+        for ic, k_i, k_j in chunks.indices(j):
+            x = pad(n, (oc // OPG) * IC + ic, p * SH - PH + k_i * DH, q * SW - PW + k_j * DW)
+            total += x * W[oc, ic, k_i, k_j]
+        last = j == chunks.count - 1
+        return total + call.operands[2][oc,] if last and len(call.operands) == 3 else total
+
+    return Fold(chunks.count, 0, step, _with_bias(call, chunks))
+
+
+def dense(call: Call) -> Fold:
+    """Partials are sums over some k, in chunks; the last step adds B[n]."""
+    X, W = call.operands[0], call.operands[1]
+    m, n = call.d
+    _, K = X.shape
+    chunks = Chunks((K,), [(1,), (1,)])
+
+    def step(j: int, before: int) -> int:
+        total = before + sum(X[m, k] * W[n, k] for (k,) in chunks.indices(j))
+        last = j == chunks.count - 1
+        return total + call.operands[2][n,] if last and len(call.operands) == 3 else total
+
+    return Fold(chunks.count, 0, step, _with_bias(call, chunks))
+
+
+def max_pool2d(call: Call) -> Fold:
+    """Partials are maxima over some (k_i, k_j) of the window; the padding never wins."""
+    X = call.operands[0]
+    n, i, p, q = call.d
+    _, _, H, WD = X.shape
+    (PH, PW), (SH, SW) = call.pair("padding"), call.pair("strides")
+    chunks = Chunks(call.pair("pool_size"), [(WD, 1)])
+
+    def pad(p_: int, q_: int) -> int:
+        return X[n, i, p_, q_] if 0 <= p_ < H and 0 <= q_ < WD else INT32_MIN
+
+    def step(j: int, before: int) -> int:
+        return max(before, *(pad(p * SH - PH + k_i, q * SW - PW + k_j) for k_i, k_j in chunks.indices(j)))
+
+    return Fold(chunks.count, INT32_MIN, step, {0: chunks.leaves[0]})
+
+
+def reduced(call: Call, start: int, combine: Callable[[int, int], int]) -> Fold:
+    """Partials are what some indices of the reduced axes R give, in chunks; the other axes I have those of d."""
+    X = call.operands[0]
+    n = X.shape
+    N = len(n)
+    axes, exclude = call.integers("axes"), bool(call.attribute("exclude"))
+    T = [i if i >= 0 else i + N for i in axes]
+    R = [j for j in range(N) if not axes or (j in T) != exclude]
+    I = [i for i in range(N) if i not in R]  # noqa: E741 - the document's name
+    kept = dict(zip(I, (call.d[i] for i in I) if len(call.d) == N else call.d, strict=False))
+    strides = strides_of(n)
+    chunks = Chunks([n[i] for i in R], [[strides[i] for i in R]])
+
+    def step(j: int, before: int) -> int:
+        total = before
+        for z in chunks.indices(j):
+            d = kept | dict(zip(R, z, strict=True))
+            total = combine(total, X[tuple(d[i] for i in range(N))])
+        return total
+
+    return Fold(chunks.count, start, step, {0: chunks.leaves[0]})
+
+
+def sum_(call: Call) -> Fold:
+    """Partials are sums of some of Z."""
+    return reduced(call, 0, lambda a, b: a + b)
+
+
+def max_(call: Call) -> Fold:
+    """Partials are maxima of some of Z."""
+    return reduced(call, INT32_MIN, max)
+
+
+def requantize(call: Call) -> Fold:
+    """Step i adds m_i[d] x_i[d]; the last one adds c[d] as well, rounds and cuts."""
+    d, n = call.d, (len(call.operands) - 2) // 2
+    rounding = call.record.attributes["rounding"]
+
+    def step(i: int, before: int) -> int:
+        x, m = call.operands[i], call.operands[n + i]
+        v = before + m[aligned(d, m.shape)] * x[aligned(d, x.shape)]
+        if i < n - 1:
+            return v
+        c, s = call.operands[2 * n], call.operands[2 * n + 1]
+        v += c[aligned(d, c.shape)]
+        shift = s[aligned(d, s.shape)]
+        if not 0 <= shift <= LARGEST_SHIFT:
+            raise Invalid("step.shift", f"a shift is in [0, {LARGEST_SHIFT}], found {shift}")
+        return max(call.attribute("lo"), min(rounded(v, shift, str(rounding)), call.attribute("hi")))
+
+    ends = (2 * n, 2 * n + 1)
+    groups = tuple((i, n + i, *(ends if i == n - 1 else ())) for i in range(n))
+    return Fold(n, 0, step, dict.fromkeys(range(2 * n + 2), 1), groups)
+
+
+def concatenate(call: Call) -> Fold:
+    """Step j looks at `PARTS` operands. Until the element is found, partials count the indices of axis left to skip."""
+    real_axis = call.attribute("axis") % len(call.d)
+    M = len(call.operands)
+
+    def step(j: int, before: int) -> int:
+        if before < SEARCHING:
+            return before
+        rest = before - SEARCHING
+        for place in range(PARTS * j, min(PARTS * (j + 1), M)):
+            part = call.operands[place]
+            extent = part.shape[real_axis]
+            if rest < extent:
+                return part[(*call.d[:real_axis], rest, *call.d[real_axis + 1 :])]
+            rest -= extent
+        return SEARCHING + rest
+
+    groups = tuple(tuple(range(start, min(start + PARTS, M))) for start in range(0, M, PARTS))
+    return Fold(len(groups), SEARCHING + call.d[real_axis], step, dict.fromkeys(range(M), 1), groups, 1)
+
+
+FOLDS: Mapping[str, Callable[[Call], Fold]] = {
+    "sum": sum_,
+    "max": max_,
+    "conv2d": conv2d,
+    "dense": dense,
+    "max_pool2d": max_pool2d,
+    "concatenate": concatenate,
+    "requantize": requantize,
+}
+"""The ops that take more than one step, but for those of vision."""

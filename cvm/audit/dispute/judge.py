@@ -1,0 +1,189 @@
+"""The judge of a dispute: accepts or refuses one step, from nothing but its claim and its witness.
+
+`verify_step` recomputes every root from what the witness holds and compares it with the one that the claim names or
+that follows from it: the program and the log of the run from the head, the op and its operands from these, the leaves
+from the operands. Then it computes the step, which reads the opened leaves alone, and looks for the partials before
+and after it in the list that was committed to. What is opened must be read: a proof has no part that could be changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cvm.audit.dispute.proof import (
+    ConstantSource,
+    GivenSource,
+    OperandOpening,
+    ResultSource,
+    Source,
+    StepClaim,
+    Witness,
+    partial_record,
+)
+from cvm.audit.dispute.reading import NotedTensor, Operands
+from cvm.audit.dispute.records import OpRecord, read_op_record
+from cvm.audit.dispute.targets import auxiliary_count, fold, target_shape
+from cvm.audit.trace import head_of, step_record
+from cvm.errors import CvmError, Invalid
+from cvm.program.commitments import ProgramClaim, TensorClaim, counted_root
+from cvm.program.merkle import LEAF_BYTES, Proof, root_of_proof, root_of_several
+from cvm.program.model import OP_SET, Shape
+from cvm.program.preimage import text
+
+__all__ = ["StepVerdict", "verify_step"]
+
+_DTYPES = {1: "int32", 2: "int64"}
+_ITEM_BYTES = {1: 4, 2: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class StepVerdict:
+    """Whether the step is the one that follows, and if not, what speaks against it."""
+
+    accepted: bool
+    reason: str
+
+
+def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
+    """Judge one step. Whatever claim and witness hold, the answer is a verdict.
+
+    The program is taken to be a valid one (`cvm.program.verify`), and the head to be what the parties agree on.
+    """
+    try:
+        _judge(claim, witness)
+    except CvmError as error:
+        return StepVerdict(False, f"{error.message} [{error.code}]")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # FORMAL takes a valid program for granted; from another one nothing follows.
+        return StepVerdict(False, f"the op cannot be what the program says of it: {error} [step.op]")
+    return StepVerdict(True, "the step follows")
+
+
+def _require(holds: bool, code: str, message: str) -> None:
+    if not holds:
+        raise Invalid(f"step.{code}", message)
+
+
+def _judge(claim: StepClaim, witness: Witness) -> None:
+    _open_program(claim, witness)
+    record = _open_op(witness, claim.op, witness.record, witness.record_path)
+    extra = min(claim.target + 1, auxiliary_count(record.op))
+    _require(len(claim.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
+
+    openings = {opening.position: opening for opening in witness.operands}
+    _require(list(openings) == sorted(openings) and len(openings) == len(witness.operands), "operands", "out of order")
+    operands = Operands(len(record.inputs) + extra, lambda position: _open(claim, witness, record, openings, position))
+    course = fold(record, claim.target, claim.element, operands)
+    _require(claim.step < course.count, "count", f"the element takes {course.count} steps")
+    _require((witness.partial_before is None) == (claim.step == 0), "before", "the first step has no partial before it")
+
+    before = course.start if witness.partial_before is None else witness.partial_before
+    after = course.step(claim.step, before)
+    _require(after == witness.partial_after, "after", f"the step gives {after}, not {witness.partial_after}")
+    _require_partials(claim, witness, course.count)
+    _require(list(operands.taken) == list(openings), "operands", "an operand is opened that the step does not read")
+    for position, tensor in operands.taken.items():
+        size = LEAF_BYTES // _ITEM_BYTES[openings[position].dtype]
+        read = {number // size for number in tensor.numbers}
+        opened = {number for number, _ in openings[position].leaves}
+        _require(read == opened, "leaves", f"leaves of operand {position} are opened that the step does not read")
+
+
+def _open_program(claim: StepClaim, witness: Witness) -> None:
+    """The program and the run, from the head."""
+    nodes, constants, inputs, outputs, state = (counted_root(item.count, item.root) for item in witness.lists)
+    program = ProgramClaim(witness.op_set, witness.limits, nodes, constants, inputs, outputs, state).digest()
+    log = counted_root(claim.op, witness.log)
+    found = head_of(program, witness.inputs, witness.before, log)
+    _require(found == claim.head, "head", "program, inputs, state and log do not give the head")
+    _require(witness.op_set == OP_SET, "op_set", f"expected op-set {OP_SET}, found {witness.op_set}")
+    ops, _, given, _, kept = (item.count for item in witness.lists)
+    counts = (len(witness.inputs), len(witness.before)) == (given, kept)
+    _require(counts and claim.op < ops, "counts", "the run has not the op, the inputs and the state of the program")
+
+
+def _open_op(witness: Witness, number: int, record: bytes, path: tuple[bytes, ...]) -> OpRecord:
+    """The op of that number, from the program."""
+    nodes = witness.lists[0]
+    root = root_of_proof(record, Proof(number, nodes.count, path))
+    _require(root == nodes.root, "record", f"this is not the record of op {number}")
+    return read_op_record(record)
+
+
+def _open(
+    claim: StepClaim, witness: Witness, record: OpRecord, openings: Mapping[int, OperandOpening], position: int
+) -> NotedTensor:
+    """One operand, of which the opened leaves can be read."""
+    _require(position in openings, "closed", f"the step reads operand {position}, which the witness does not open")
+    opening = openings[position]
+    _require(opening.dtype in _DTYPES, "dtype", f"there is no type {opening.dtype} of elements")
+    root = TensorClaim(_DTYPES[opening.dtype], opening.shape, opening.data_root).root()
+    place = position - len(record.inputs)
+    if place >= 0:
+        _require(isinstance(opening.source, GivenSource), "source", "an auxiliary tensor is in the claim")
+        expected: tuple[bytes | None, Shape | None] = claim.auxiliaries[place], target_shape(record, place)
+    else:
+        expected = _root_of_value(witness, claim.op, record.inputs[position], opening.source, root)
+    _require(root == expected[0], "root", f"operand {position} has not the root that the run gives it")
+    same = expected[1] in (None, opening.shape)
+    _require(same, "shape", f"operand {position} has not the shape that the program gives it")
+    return NotedTensor(opening.shape, _elements(opening))
+
+
+def _root_of_value(
+    witness: Witness, before: int, number: int, source: Source, root: bytes
+) -> tuple[bytes | None, Shape | None]:
+    """The root that the run gives the value of that number, and the declared shape where the witness shows it."""
+    _, constants, inputs, _, state = (item.count for item in witness.lists)
+    begin = inputs + constants
+    if number < inputs or begin <= number < begin + state:
+        _require(isinstance(source, GivenSource), "source", "an input or state is among what the run began with")
+        return witness.inputs[number] if number < inputs else witness.before[number - begin], None
+    if number < begin:
+        if not isinstance(source, ConstantSource):
+            raise Invalid("step.source", f"value {number} is a constant")
+        record = b"cvm1:constant\0" + text(source.name) + root
+        found = root_of_proof(record, Proof(number - inputs, constants, source.path))
+        return root if found == witness.lists[1].root else None, None
+    if not isinstance(source, ResultSource):
+        raise Invalid("step.source", f"value {number} is what an op gave")
+    maker = _open_op(witness, source.op, source.record, source.record_path)
+    place = number - maker.first
+    _require(0 <= place < len(maker.outputs) == len(source.roots), "source", f"op {source.op} is not its maker")
+    log = root_of_proof(step_record(source.op, source.roots), Proof(source.op, before, source.step_path))
+    _require(log == witness.log, "log", f"op {source.op} has not given these roots in the run")
+    return source.roots[place], maker.outputs[place].shape
+
+
+def _elements(opening: OperandOpening) -> Callable[[int], int]:
+    """Element by number, from the opened leaves."""
+    item = _ITEM_BYTES[opening.dtype]
+    size = item * math.prod(opening.shape)
+    leaves = dict(opening.leaves)
+    _require(list(leaves) == sorted(leaves) and len(leaves) == len(opening.leaves), "leaves", "leaves are out of order")
+    if leaves:
+        whole = all(len(leaf) == min(LEAF_BYTES, size - LEAF_BYTES * number) for number, leaf in leaves.items())
+        _require(whole, "leaves", "a leaf has not its length")
+        found = root_of_several(leaves, -(-size // LEAF_BYTES), opening.path)
+        _require(found == opening.data_root, "leaves", "the leaves are not those of the operand")
+    else:
+        _require(not opening.path, "leaves", "there is no leaf to prove")
+
+    def element(number: int) -> int:
+        leaf, start = divmod(number * item, LEAF_BYTES)
+        _require(leaf in leaves, "closed", f"the step reads leaf {leaf}, which the witness does not open")
+        return int.from_bytes(leaves[leaf][start : start + item], "little", signed=True)
+
+    return element
+
+
+def _require_partials(claim: StepClaim, witness: Witness, count: int) -> None:
+    """The partials before and after the step stand side by side in what was committed to."""
+    leaves = {claim.step: partial_record(witness.partial_after)}
+    if witness.partial_before is not None:
+        leaves[claim.step - 1] = partial_record(witness.partial_before)
+    root = root_of_several(leaves, count, witness.partials_path)
+    found = None if root is None else claim.commitment(count, root)
+    _require(found == claim.partials, "partials", "the partials are not those of the claim")

@@ -1,0 +1,81 @@
+"""Where two runs of one program on one input part: the op, its output, 1 KiB of it, and one element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cvm.audit.dispute.evidence import Evidence
+from cvm.audit.dispute.targets import auxiliary_count
+from cvm.audit.trace import Trace
+from cvm.errors import Invalid
+from cvm.program.merkle import LEAF_BYTES
+
+__all__ = ["Place", "locate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where two runs part, as far as what is known of them goes."""
+
+    op: int
+    output: int
+    """Which output of the op."""
+    roots: tuple[bytes | None, bytes | None]
+    """The roots of that tensor; None where a trace has none."""
+    leaf: int | None = None
+    element: int | None = None
+    """Its number, row-major."""
+    values: tuple[int, int] | None = None
+    steps: int | None = None
+    """The steps that the element takes."""
+    follows: int | None = None
+    """What the element is, computed from the operands on which both agree."""
+
+
+def locate(one: Evidence | Trace, other: Evidence | Trace) -> Place | None:
+    """The first place where two runs part; None if they do not.
+
+    Both traces tell the op, the tensors of both sides the element as well. Raises `Invalid` (``dispute.run``) for runs
+    of different programs, inputs or states.
+    """
+    traces = tuple(item.trace if isinstance(item, Evidence) else item for item in (one, other))
+    for what in ("program", "inputs", "before"):
+        if getattr(traces[0], what) != getattr(traces[1], what):
+            words = {"program": "programs", "inputs": "inputs", "before": "states before the run"}[what]
+            raise Invalid("dispute.run", f"these are runs of different {words}: nothing that follows can be compared")
+    found = _first(traces[0], traces[1])
+    if found is None or not isinstance(one, Evidence) or not isinstance(other, Evidence):
+        return found
+    return _element(found, one, other)
+
+
+def _first(one: Trace, other: Trace) -> Place | None:
+    """The first output on which two logs differ; one that only one of them has differs."""
+    for op in range(max(len(one.steps), len(other.steps))):
+        first, second = (trace.steps[op] if op < len(trace.steps) else () for trace in (one, other))
+        for output in range(max(len(first), len(second))):
+            roots = tuple(roots[output] if output < len(roots) else None for roots in (first, second))
+            if roots[0] != roots[1]:
+                return Place(op, output, (roots[0], roots[1]))
+    return None
+
+
+def _element(place: Place, one: Evidence, other: Evidence) -> Place:
+    """The first element on which two tensors differ, and what it should be."""
+    target = place.output + auxiliary_count(one.program.program.nodes[place.op].op)
+    first, second = (item.tensor(place.op, target) for item in (one, other))
+    element = int(np.argmax(first.reshape(-1) != second.reshape(-1)))
+    course, _ = one.fold(place.op, target, element)
+    follows = course.start
+    for step in range(course.count):
+        follows = course.step(step, follows)
+    return replace(
+        place,
+        leaf=4 * element // LEAF_BYTES,
+        element=element,
+        values=(int(first.flat[element]), int(second.flat[element])),
+        steps=course.count,
+        follows=follows,
+    )

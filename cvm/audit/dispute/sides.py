@@ -1,0 +1,130 @@
+"""Who disputes: a side that has all tensors of its run, or one that has no more than a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.audit.dispute import questions as q
+from cvm.audit.dispute.evidence import Evidence, OpenProgram
+from cvm.audit.dispute.game import Statement
+from cvm.audit.dispute.party import Witnessed, children_of, open_trace
+from cvm.audit.trace import Trace
+from cvm.errors import Invalid, Location
+from cvm.executors import Int32Array, create, initial_state
+from cvm.inputs import arrange
+from cvm.program.merkle import Tree
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Recounting", "computed", "evidence_from", "side_of", "statement_of"]
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def computed(
+    verified: VerifiedProgram,
+    inputs: Mapping[str, Any],
+    *,
+    cycles: bool = False,
+    run: int = 0,
+    state: Arrays | None = None,
+    executor: str | None = None,
+) -> Evidence:
+    """What follows from a program and its inputs: all tensors of one run.
+
+    ``run`` counts the runs of ``inputs`` sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is
+    what a sample begins with (None: the initial state). Raises `Invalid` for arrays that no run can have and
+    (``dispute.run``, ``state.names``) for a run or a state that there is not.
+    """
+    from cvm.session import choose_executor
+
+    _, samples = arrange(verified.program, inputs, cycles)
+    runs = [(feeds, place) for feeds in samples for place in range(len(feeds))]
+    if not 0 <= run < len(runs):
+        raise Invalid("dispute.run", f"there are {len(runs)} runs of these inputs, counted from 0: there is no {run}")
+    feeds, place = runs[run]
+    made = create(choose_executor(executor)[0], verified)
+    before = initial_state(verified.program) if state is None else _state(verified, state)
+    for feed in feeds[:place]:
+        before = made.run(feed, before).state
+    result = made.run(feeds[place], before, "all")
+    return Evidence(OpenProgram(verified.program), {**before, **feeds[place], **result.values})
+
+
+def _state(verified: VerifiedProgram, arrays: Arrays) -> dict[str, Int32Array]:
+    shapes = {item.value.name: item.value.shape for item in verified.program.state}
+    if set(arrays) != set(shapes):
+        raise Invalid("state.names", f"expected the state {sorted(shapes)}, found {sorted(arrays)}")
+    return {name: _tensor(name, shape, arrays) for name, shape in shapes.items()}
+
+
+def evidence_from(program: OpenProgram, arrays: Arrays, begin: Arrays | None = None) -> Evidence:
+    """The evidence in arrays, as ``cvm run --codes --capture all`` writes them: by value, or by output.
+
+    ``begin`` holds inputs and state where the arrays do not. Raises `Invalid`, ``dispute.tensor``, for a tensor that is
+    missing, of another shape, or not of int32 codes.
+    """
+    named = {item.value: arrays[item.name] for item in program.program.outputs if item.name in arrays}
+    found = {**(begin or {}), **arrays, **named}
+    constants = program.constant_arrays
+    return Evidence(
+        program, {name: _tensor(name, shape, found) for name, shape in program.shapes.items() if name not in constants}
+    )
+
+
+def _tensor(name: str, shape: tuple[int, ...], arrays: Arrays) -> Int32Array:
+    where = Location(tensor=name)
+    if name not in arrays:
+        raise Invalid("dispute.tensor", "this tensor is missing: expected what `cvm run --capture all` writes", where)
+    array = arrays[name]
+    if array.shape != shape:
+        expected = f"expected shape {list(shape)}, that of one run"
+        raise Invalid("dispute.tensor", f"{expected}, found {list(array.shape)}", where)
+    if array.dtype.kind not in "iu" or not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
+        expected = "expected codes of 32 bits, as `cvm run --codes` writes them"
+        raise Invalid("dispute.tensor", f"{expected}, found dtype {array.dtype}", where)
+    return np.ascontiguousarray(array, np.int32)
+
+
+class Recounting:
+    """Has a trace and the program, but no tensor: it can say on which op it differs, and nothing more."""
+
+    def __init__(self, program: OpenProgram, trace: Trace) -> None:
+        self._program = program
+        self._trace = trace
+        self._log = Tree.of(trace.records())
+
+    @property
+    def root(self) -> bytes:
+        """The trace root that it stands for."""
+        return self._trace.root
+
+    def answer(self, question: q.Question) -> q.Answer:
+        """The answer to a question about the trace."""
+        match question:
+            case q.OpenTrace():
+                return open_trace(self._program, self._trace)
+            case q.LogNode(start, end):
+                return children_of(self._log, start, end)
+            case q.OpenOp(op):
+                program = self._program
+                return q.OpOpening(program.record(op), program.nodes.prove(op).path, self._trace.steps[op])
+            case _:
+                return None
+
+
+def statement_of(true: Evidence) -> Statement:
+    """What is agreed on about a run."""
+    return Statement(true.trace.program, true.trace.inputs, true.trace.before)
+
+
+def side_of(true: Evidence, given: Evidence | Trace) -> Witnessed | Recounting:
+    """A party: a trace that is the true one is that of someone who can compute all tensors again."""
+    if isinstance(given, Evidence):
+        return Witnessed(given)
+    return Witnessed(true) if given == true.trace else Recounting(true.program, given)

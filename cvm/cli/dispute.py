@@ -1,0 +1,417 @@
+"""``cvm dispute``: where two runs part, who is right, and proofs of one step."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from cvm.cli.declaration import Command, Group
+from cvm.cli.failures import Usage
+from cvm.cli.options import Cycles, ExecutorName, Inputs, Json
+from cvm.cli.output import say, show, table, working, write_file
+from cvm.errors import Invalid, Location
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cvm.arrays import Array
+    from cvm.audit.dispute import Evidence, OpenProgram, Outcome, Place, StepProof
+    from cvm.audit.dispute.questions import Question
+    from cvm.audit.trace import Trace
+
+__all__ = ["GROUP"]
+
+_Program: TypeAlias = Annotated[
+    Path, typer.Option("--program", metavar="PROGRAM", help="The program, or a model to compile on the way.")
+]
+_A: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="A", help="What one side has: a trace file, or all tensors of the run in a .npz file."),
+]
+_B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="What the other side has.")]
+_State: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="FILE", help="The state that the run began with, if not the initial one."),
+]
+_Run: TypeAlias = Annotated[
+    int, typer.Option("--run", min=0, metavar="N", help="Which run of the inputs; the first one is 0.")
+]
+
+
+def locate(
+    one: _A,
+    other: _B,
+    program: Annotated[
+        Path | None, typer.Option("--program", metavar="PROGRAM", help="The program, or a model; .npz files need it.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Say where two runs of one program on one input part. The exit code is 1 if they do.
+
+    Two traces tell the op; all tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also the first 1 KiB
+    and the first element, and what that is, computed from the operands on which both agree.
+    """
+    from cvm.audit.dispute import OpenProgram
+    from cvm.audit.dispute import locate as located
+    from cvm.cli.models import open_program
+
+    opened = None if program is None else OpenProgram(open_program(program).program)
+    with working("comparing"):
+        place = located(_given(one, opened), _given(other, opened))
+    told = None if place is None else _place(place, opened)
+    document = {"equal": place is None, "place": told}
+    return show(document, lambda console: _render_place(console, told), as_json, 0 if place is None else 1)
+
+
+def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = None) -> Evidence | Trace:
+    """What a side has, from its file."""
+    from cvm.audit.dispute import evidence_from
+    from cvm.audit.trace_file import read_trace
+
+    if not (path.is_file() and zipfile.is_zipfile(path)):
+        return read_trace(path)
+    if program is None:
+        raise Usage(f"{path} holds tensors: expected --program PROGRAM, which says what they are")
+    names = [item.value.name for item in program.program.inputs] + [item.value.name for item in program.program.state]
+    known = {} if begin is None else {name: begin.values[name] for name in names}
+    try:
+        return evidence_from(program, _archive(path), known)
+    except Invalid as error:
+        raise error.at(file=str(path)) from None
+
+
+def _archive(path: Path) -> dict[str, Array]:
+    from cvm.arrays import npz_members, read_npz
+
+    return {name: read_npz(path, name) for name in npz_members(path)}
+
+
+def _place(place: Place, program: OpenProgram | None) -> dict[str, Any]:
+    node = None if program is None or place.op >= len(program.program.nodes) else program.program.nodes[place.op]
+    value = None if node is None or place.output >= len(node.outputs) else node.outputs[place.output]
+    return {
+        "op": place.op,
+        "name": None if node is None else node.op,
+        "output": place.output,
+        "tensor": None if value is None else value.name,
+        "roots": [None if root is None else root.hex() for root in place.roots],
+        "leaf": place.leaf,
+        "element": place.element,
+        "index": None if value is None or place.element is None else _index(place.element, value.shape),
+        "values": None if place.values is None else list(place.values),
+        "steps": place.steps,
+        "follows": place.follows,
+        "right": None if place.values is None else _right(place.values, place.follows),
+    }
+
+
+def _right(values: tuple[int, int], follows: int | None) -> list[str]:
+    return [side for side, value in zip("AB", values, strict=True) if value == follows]
+
+
+def _index(element: int, shape: tuple[int, ...]) -> list[int]:
+    return [element // math.prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape)]
+
+
+def _render_place(console: Console, place: dict[str, Any] | None) -> None:
+    if place is None:
+        say(console, "EQUAL     every op gave the same")
+        return
+    name = "" if place["name"] is None else f" {place['name']}"
+    tensor = "" if place["tensor"] is None else f", tensor {place['tensor']!r}"
+    say(console, f"DIFFER    from op {place['op']}{name} on, output {place['output']}{tensor}")
+    for side, root in zip("AB", place["roots"], strict=True):
+        say(console, f"{side}         {'has no such tensor' if root is None else root}")
+    if place["element"] is None:
+        return
+    first, second = place["values"]
+    say(console, f"leaf      {place['leaf']}, 1 KiB each")
+    say(console, f"element   {place['element']}, index {place['index']}: {first} (A) and {second} (B)")
+    right = " and ".join(place["right"]) or "neither"
+    say(console, f"follows   {place['follows']}, in {place['steps']} steps: {right} is right")
+
+
+# Runs
+
+
+def _computed(
+    program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, executor: str | None
+) -> Evidence:
+    """What follows from program and inputs."""
+    from cvm.audit.dispute import computed
+    from cvm.cli.feeds import read_inputs
+    from cvm.cli.models import open_program
+
+    verified = open_program(program)
+    given = read_inputs(inputs, verified.program.inputs)
+    before = None if state is None else _archive(state)
+    return computed(verified, given, cycles=cycles, run=run, state=before, executor=executor)
+
+
+def play(
+    one: _A,
+    other: _B,
+    program: _Program,
+    inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
+    state: _State = None,
+    run: _Run = 0,
+    cycles: Cycles = False,
+    executor: ExecutorName = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the winner's proof.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Play a dispute to its end, both sides simulated from their files, and say who wins.
+
+    A side that has all tensors answers from them. One that has a trace can say on which op it differs, no more; unless
+    its trace is the true one: then it is taken for somebody who can compute everything again. The exit code is 1 if a
+    game was played and nobody won it.
+    """
+    from cvm.audit.dispute import most_rounds, settle, side_of, statement_of
+
+    with working("playing"):
+        true = _computed(program, inputs, state, run, cycles, executor)
+        sides = tuple(side_of(true, _given(path, true.program, true)) for path in (one, other))
+        asked: list[Question] = []
+        outcome = settle(statement_of(true), (sides[0].root, sides[1].root), (sides[0], sides[1]), asked.append)
+    document = {
+        "program": true.program.program.digest,
+        "roots": [side.root.hex() for side in sides],
+        "true": true.trace.root.hex(),
+        "questions": [{"question": type(item).__name__, **_fields(item)} for item in asked],
+        "most_rounds": most_rounds(true.program),
+        **_outcome(outcome),
+    }
+    if output is not None and outcome.proof is not None:
+        write_file(output, outcome.proof)
+        document["file"] = {"path": str(output), "bytes": len(outcome.proof)}
+    code = 1 if outcome.winner is None and outcome.rounds else 0
+    return show(document, lambda console: _render_game(console, document), as_json, code)
+
+
+def _fields(item: Any) -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in fields(item)}
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "winner": outcome.winner,
+        "reason": outcome.reason,
+        "rounds": outcome.rounds,
+        "op": outcome.op,
+        "target": outcome.target,
+        "element": outcome.element,
+        "step": outcome.step,
+        "proof_bytes": None if outcome.proof is None else len(outcome.proof),
+    }
+
+
+def _render_game(console: Console, document: dict[str, Any]) -> None:
+    rows = []
+    for number, item in enumerate(document["questions"], 1):
+        parts = " ".join(f"{key} {value}" for key, value in item.items() if key != "question")
+        rows.append((number, item["question"], parts))
+    if rows:
+        table(console, ("round>", "question", "about"), rows)
+    for side, root in zip("AB", document["roots"], strict=True):
+        say(console, f"{side}         {root}{' (true)' if root == document['true'] else ''}")
+    say(console, f"rounds    {document['rounds']} of {document['most_rounds']} at most")
+    say(console, f"winner    {document['winner'] or 'none'}")
+    say(console, f"because   {document['reason']}")
+    if "file" in document:
+        say(console, f"wrote     {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
+# Steps
+
+
+def step(
+    program: _Program,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the proof.")],
+    inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
+    tensor: Annotated[
+        str | None, typer.Option("--tensor", metavar="NAME", help="The tensor that the step is about.")
+    ] = None,
+    op: Annotated[int | None, typer.Option("--op", min=0, metavar="N", help="Or the number of the op.")] = None,
+    target: Annotated[
+        int | None,
+        typer.Option("--target", min=0, metavar="N", help="With --op: which target; by default the first output."),
+    ] = None,
+    element: Annotated[
+        str, typer.Option("--element", metavar="N|I,J,..", help="The element: its number row-major, or its index.")
+    ] = "0",
+    number: Annotated[
+        int | None, typer.Option("--step", min=0, metavar="N", help="The step of the element; by default the last.")
+    ] = None,
+    state: _State = None,
+    run: _Run = 0,
+    cycles: Cycles = False,
+    executor: ExecutorName = None,
+    as_json: Json = False,
+) -> int:
+    """Prove one step of a run: a file that `cvm dispute verify-step` or tools/verify_step.py judges by itself."""
+    from cvm.audit.dispute import encode_proof
+    from cvm.audit.dispute.targets import auxiliary_count
+
+    if (tensor is None) == (op is None) or (tensor is not None and target is not None):
+        raise Usage("say what the step is about: --tensor NAME, or --op N and, if it has several targets, --target N")
+    with working("running"):
+        true = _computed(program, inputs, state, run, cycles, executor)
+    nodes = true.program.program.nodes
+    if tensor is not None:
+        if tensor not in true.program.makers:
+            raise Usage(f"no op gives the tensor {tensor!r}")
+        op = true.program.makers[tensor]
+        names = [value.name for value in nodes[op].outputs]
+        target = auxiliary_count(nodes[op].op) + names.index(tensor)
+    assert op is not None
+    if op >= len(nodes):
+        raise Usage(f"the program has {len(nodes)} ops, counted from 0: there is no op {op}")
+    extra = auxiliary_count(nodes[op].op)
+    chosen = extra if target is None else target
+    if chosen >= extra + len(nodes[op].outputs):
+        raise Usage(f"op {op}, {nodes[op].op}, has {extra + len(nodes[op].outputs)} targets: there is no {chosen}")
+    place = _element(element, true.tensor(op, chosen).shape)
+    partials = true.partials(op, chosen, place)
+    if number is not None and number >= len(partials):
+        raise Usage(f"the element takes {len(partials)} steps, counted from 0: there is no step {number}")
+    proof = true.prove(op, chosen, place, len(partials) - 1 if number is None else number, partials)
+    data = encode_proof(proof)
+    write_file(output, data)
+    document = {**_about(proof, len(data)), "steps": len(partials), "file": {"path": str(output), "bytes": len(data)}}
+    return show(document, lambda console: _render_step(console, document), as_json)
+
+
+def _element(words: str, shape: tuple[int, ...]) -> int:
+    """The number of the element that is meant."""
+    try:
+        index = [int(word) for word in words.split(",")]
+    except ValueError:
+        raise Usage(f"expected --element N or --element I,J,.., found {words!r}") from None
+    if len(index) == 1 and len(shape) > 1:
+        index = _index(index[0], shape) if 0 <= index[0] < math.prod(shape) else [-1]
+    if len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True)):
+        raise Usage(f"the tensor has shape {list(shape)}: there is no element {words}")
+    return sum(i * math.prod(shape[axis + 1 :]) for axis, i in enumerate(index))
+
+
+def _about(proof: StepProof, size: int) -> dict[str, Any]:
+    from cvm.program.commitments import ProgramClaim, counted_root
+
+    claim, witness = proof.claim, proof.witness
+    lists = [counted_root(item.count, item.root) for item in witness.lists]
+    return {
+        "program": ProgramClaim(witness.op_set, witness.limits, *lists).digest().hex(),
+        "head": claim.head.hex(),
+        "op": claim.op,
+        "name": _name(witness.record),
+        "target": claim.target,
+        "element": claim.element,
+        "step": claim.step,
+        "before": witness.partial_before,
+        "after": witness.partial_after,
+        "bytes": size,
+        "leaves": sum(len(operand.leaves) for operand in witness.operands),
+    }
+
+
+def _name(record: bytes) -> str | None:
+    """The name of the op that a record is of, if it is the record of an op."""
+    from cvm.audit.dispute.records import read_op_record
+    from cvm.errors import CvmError
+
+    try:
+        return read_op_record(record).op
+    except CvmError:
+        return None
+
+
+def _render_step(console: Console, document: dict[str, Any]) -> None:
+    for key in ("program", "head"):
+        say(console, f"{key:<9} {document[key]}")
+    say(console, f"op        {document['op']} {document['name'] or '(no op)'}")
+    say(console, f"element   {document['element']} of target {document['target']}")
+    steps = f" of {document['steps']}" if "steps" in document else ""
+    before = "the beginning" if document["before"] is None else document["before"]
+    say(console, f"step      {document['step']}{steps}: from {before} to {document['after']}")
+    say(console, f"opened    {document['leaves']} leaves, {document['bytes']} bytes")
+    if "file" in document:
+        say(console, f"wrote     {document['file']['path']}")
+
+
+def verify_step(
+    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="A one-step proof.")],
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="HEX", help="The state before the op that both sides agree on."),
+    ] = None,
+    program: Annotated[
+        Path | None, typer.Option("--program", metavar="PROGRAM", help="The program that it must be about, or a model.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Judge a proof of one step, from nothing but itself: ACCEPTED, or REFUSED (exit code 1).
+
+    An accepted proof says that this step follows in runs with this head. Whoever relies on it knows the head, by --head
+    or from the game, and that the program is a valid one: with --program it is verified and its digest compared.
+    """
+    from cvm.audit.dispute import decode_proof
+    from cvm.audit.dispute import verify_step as judged
+    from cvm.audit.dispute.proof import PROOF_BYTES
+    from cvm.cli.models import open_program
+    from cvm.errors import CvmError
+    from cvm.program.files import read_bytes
+
+    try:
+        data = read_bytes(proof, PROOF_BYTES, "proof")
+        found = decode_proof(data)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("step.unreadable", message, Location(str(proof))) from None
+    except CvmError as error:
+        raise error.at(file=str(proof)) from None
+    verdict = judged(found.claim, found.witness)
+    about = _about(found, len(data))
+    reason = None if verdict.accepted else verdict.reason
+    if reason is None and head is not None and about["head"] != head.lower():
+        reason = "the head is another one"
+    if reason is None and program is not None and about["program"] != open_program(program).program.digest:
+        reason = "the program is another one"
+    document = {"accepted": reason is None, "reason": reason or verdict.reason, **about}
+
+    def render(console: Console) -> None:
+        _render_step(console, document)
+        say(console, f"{'ACCEPTED' if document['accepted'] else 'REFUSED'}: {document['reason']}")
+
+    return show(document, render, as_json, 0 if document["accepted"] else 1)
+
+
+GROUP = Group(
+    "Find where two runs part, settle who is right, prove and judge single steps.",
+    {
+        "locate": Command(
+            locate,
+            (
+                "cvm dispute locate mine.trace theirs.trace --program model.cvm",
+                "cvm dispute locate mine.npz theirs.npz --program model.cvm",
+            ),
+        ),
+        "play": Command(
+            play, ("cvm dispute play mine.trace theirs.npz --program model.cvm -i photo.npy -o winner.step",)
+        ),
+        "step": Command(
+            step,
+            (
+                "cvm dispute step --program model.cvm -i photo.npy --tensor conv1 --element 0,3,5,7 -o a.step",
+                "cvm dispute step --program model.cvm -i photo.npy --op 12 --element 40 --step 2 -o a.step",
+            ),
+        ),
+        "verify-step": Command(verify_step, ("cvm dispute verify-step a.step --program model.cvm",)),
+    },
+)

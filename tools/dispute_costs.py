@@ -1,0 +1,174 @@
+"""What one-step proofs cost: their sizes and what they open, for every op of a program, as tables.
+
+    python tools/dispute_costs.py [MODEL..] [--wide] [--elements N]
+
+A MODEL is a program file or a model; --wide is a program of ops on tensors that are awkward to cut: rows longer than a
+leaf, strides across many leaves, many operands. Inputs are drawn. Of every target of every op, the first, the last and
+N other elements are proven, each at its first, second, middle and last step; the tables have the largest numbers found,
+by op, and the bytes that no proof of any step can exceed. Every proof is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from cvm.audit.dispute import Evidence, computed, encode_proof, largest_proof, most_rounds, verify_step
+from cvm.audit.dispute.targets import auxiliary_count
+from cvm.cli.models import open_program
+from cvm.program import Output, Program, ProgramBuilder, VerifiedProgram, verify
+
+COLUMNS = ("op", "ops", "steps", "elements read", "leaves of one operand", "leaves", "bytes", "at most")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One step, or the most of several."""
+
+    op: str
+    steps: int
+    """Of the element."""
+    read: int
+    """Elements of the operand of which most are read: not fewer than there are multiply-adds."""
+    leaves_of_one: int
+    leaves: int
+    size: int
+    """Bytes of the proof."""
+
+
+def wide_program() -> Program:
+    """Ops on tensors that are awkward to cut into steps."""
+    builder = ProgramBuilder()
+    random = np.random.default_rng(1)
+
+    def weights(*shape: int) -> str:
+        return builder.constant(random.integers(-8, 8, shape))
+
+    def convolve(x: str, w: str, stride: int = 1, dilation: int = 1, groups: int = 1) -> None:
+        pair = {"padding": (1, 1), "stride": (stride, stride), "dilation": (dilation, dilation), "groups": groups}
+        given.extend(builder.add("conv2d", [x, w], pair))
+
+    given: list[str] = []
+    photo = builder.input("photo", (1, 3, 224, 224), -128, 127)
+    row = builder.input("row", (1, 4, 12, 2000), -128, 127)
+    deep = builder.input("deep", (1, 512, 28, 28), -128, 127)
+    convolve(photo, weights(4, 3, 7, 7), stride=2)
+    convolve(photo, weights(2, 3, 3, 3), dilation=30)
+    convolve(photo, weights(2, 3, 20, 20), stride=16)
+    convolve(row, weights(4, 1, 3, 3), groups=4)
+    convolve(row, weights(2, 4, 1, 700), stride=4)
+    convolve(deep, weights(4, 512, 1, 1), stride=3)
+    convolve(deep, weights(4, 512, 3, 3), stride=3)
+    matrix = builder.add("reshape", [deep], {"target_shape": (98, 4096)})[0]
+    given += builder.add("dense", [matrix, weights(3, 4096), weights(3)])
+    for axes in ((0,), (1,), (1, 3), (2, 3), ()):
+        for op in ("sum", "max"):
+            given += builder.add(op, [deep], {"axes": axes, "keepdims": False, "exclude": False})
+    window = {"padding": (1, 1), "strides": (3, 3), "ceil_mode": False}
+    given += builder.add("max_pool2d", [row], {"pool_size": (3, 3), **window})
+    given += builder.add("max_pool2d", [row], {"pool_size": (10, 300), **window})
+    parts = [builder.add("slice", [deep], {"begin": (0, k), "end": (1, k + 12), "strides": ()})[0] for k in range(40)]
+    given += builder.add("concatenate", parts, {"axis": 1})
+    channels = (512, 1, 1)
+    terms = [deep] * 8 + [builder.parameter(np.arange(512).reshape(channels) + k) for k in range(8)]
+    rounding = {"rounding": "half_even", "lo": -128, "hi": 127}
+    ends = [builder.parameter(np.arange(512).reshape(channels)), builder.parameter(np.full(channels, 20))]
+    given += builder.add("requantize", [*terms, *ends], rounding)
+    given += builder.add("transpose", [deep], {"axes": (0, 2, 3, 1)})
+    rows = builder.input("rows", (2, 5000, 32), -1, 100)
+    given += builder.add("get_valid_count", [rows], {"score_threshold": 30})
+    boxes = builder.input("boxes", (1, 1500, 6), -1, 100)
+    count = builder.input("count", (1,), 1400, 1500)
+    overlap = {"iou_threshold": 40, "max_output_size": -1, "force_suppress": False, "top_k": -1}
+    given += builder.add("non_max_suppression", [boxes, count], overlap)
+    return builder.build([Output(name, name) for name in given])
+
+
+def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
+    """A run on drawn inputs."""
+    random = np.random.default_rng(seed)
+    inputs = {
+        item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
+        for item in verified.program.inputs
+    }
+    return computed(verified, inputs)
+
+
+def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, Cost]]:
+    """The cost of steps of every op, by the numbers of the op and of its target."""
+    random = Random(seed)
+    for op, node in enumerate(true.program.program.nodes):
+        for target in range(auxiliary_count(node.op) + len(node.outputs)):
+            size = true.tensor(op, target).size
+            for element in {0, size - 1, *(random.randrange(size) for _ in range(elements))}:
+                partials = true.partials(op, target, element)
+                for step in {0, min(1, len(partials) - 1), len(partials) // 2, len(partials) - 1}:
+                    yield op, target, cost(true, op, target, element, step, partials)
+
+
+def cost(true: Evidence, op: int, target: int, element: int, step: int, partials: list[int]) -> Cost:
+    """The cost of one step, which must be accepted."""
+    proof = true.prove(op, target, element, step, partials)
+    verdict = verify_step(proof.claim, proof.witness)
+    if not verdict.accepted:
+        raise AssertionError(f"op {op}, target {target}, element {element}, step {step}: {verdict.reason}")
+    before = partials[step - 1] if step else true.fold(op, target, element)[0].start
+    reads = true.reads(op, target, element, step, before)
+    return Cost(
+        op=true.program.program.nodes[op].op,
+        steps=len(partials),
+        read=max(map(len, reads.values()), default=0),
+        leaves_of_one=max((len(operand.leaves) for operand in proof.witness.operands), default=0),
+        leaves=sum(len(operand.leaves) for operand in proof.witness.operands),
+        size=len(encode_proof(proof)),
+    )
+
+
+def table(name: str, true: Evidence, elements: int) -> Iterator[str]:
+    """The largest numbers by op, as lines of a table."""
+    found: dict[str, list[Cost]] = {}
+    bounds: dict[str, int] = {}
+    for op, target, item in costs(true, elements):
+        found.setdefault(item.op, []).append(item)
+        bounds[item.op] = max(bounds.get(item.op, 0), largest_proof(true.program, op, target))
+    nodes = [node.op for node in true.program.program.nodes]
+    yield f"{name}: {len(nodes)} ops, at most {most_rounds(true.program)} rounds"
+    yield ""
+    yield "| " + " | ".join(COLUMNS) + " |"
+    yield "|---|" + "---:|" * (len(COLUMNS) - 1)
+    for op in sorted(found, key=lambda op: -max(item.size for item in found[op])):
+        most = [
+            max(getattr(item, part) for item in found[op])
+            for part in ("steps", "read", "leaves_of_one", "leaves", "size")
+        ]
+        yield (
+            "| "
+            + " | ".join([f"`{op}`", str(nodes.count(op)), *(f"{number:,}" for number in (*most, bounds[op]))])
+            + " |"
+        )
+    yield ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL")
+    parser.add_argument("--wide", action="store_true", help="also the program of awkward shapes")
+    parser.add_argument("--elements", type=int, default=20, metavar="N", help="drawn elements of every target")
+    options = parser.parse_args()
+    programs = {path.name: open_program(path) for path in options.models}
+    if options.wide:
+        programs["wide"] = verify(wide_program())
+    for name, verified in programs.items():
+        for line in table(name, evidence_of(verified), options.elements):
+            print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
