@@ -119,6 +119,14 @@ def verify_receipt(
             "--state", metavar="FILE", help="The state that the first run began with, if not the initial one."
         ),
     ] = None,
+    trace_file: Annotated[
+        list[Path],
+        typer.Option(
+            "--trace-file",
+            metavar="FILE",
+            help="A trace that must be that of a run of the receipt; its first op that differs is named. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
     level: Annotated[
         str | None,
         typer.Option(
@@ -157,14 +165,17 @@ def verify_receipt(
         raise Usage("--sample says how much FORMAL computes: expected --level formal")
     goal = next((known for known in LEVELS if known == level), None)
     if receipt.is_dir():
-        if inputs or outputs is not None or state is not None:
-            raise Usage(
-                "in a folder, inputs are found beside the receipts: -i, --outputs and --state are for one receipt"
-            )
+        if inputs or outputs is not None or state is not None or trace_file:
+            others = "-i, --outputs, --state and --trace-file are for one receipt"
+            raise Usage(f"in a folder, inputs are found beside the receipts: {others}")
         return _verify_folder(receipt, program, goal, sample, executor, cycles, resume, jobs, as_json)
     if len(program) != 1 or resume is not None or jobs is not None:
         raise Usage("one receipt has one program; --resume and --jobs are for a folder of receipts")
-    return _verify_one(receipt, program[0], inputs, outputs, state, goal, sample, executor, threads, cycles, as_json)
+    if trace_file and goal not in (None, "trace", "formal"):
+        raise Usage("a given trace is compared with a recomputed one: expected --level trace or formal")
+    return _verify_one(
+        receipt, program[0], inputs, outputs, state, trace_file, goal, sample, executor, threads, cycles, as_json
+    )
 
 
 def _verify_one(
@@ -173,6 +184,7 @@ def _verify_one(
     inputs: list[str],
     outputs: Path | None,
     state: Path | None,
+    traces: list[Path],
     level: Level | None,
     sample: int | None,
     executor: str | None,
@@ -180,7 +192,7 @@ def _verify_one(
     cycles: bool,
     as_json: bool,
 ) -> int:
-    from cvm.audit import verify
+    from cvm.audit import read_trace, verify
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
 
@@ -193,6 +205,7 @@ def _verify_one(
             read_inputs(inputs, verified.program.inputs) if inputs or not verified.program.inputs else None,
             outputs=None if outputs is None else _archive(outputs),
             state=None if state is None else _archive(state),
+            traces=[read_trace(path) for path in traces],
             cycles=cycles,
             level=level,
             sample=sample,
@@ -362,6 +375,7 @@ GROUP = Group(
             (
                 "cvm receipt verify result.receipt --program model.cvm -i photo.npy",
                 "cvm receipt verify result.receipt --program model.cvm -i photo.npy --level formal --sample 100",
+                "cvm receipt verify result.receipt --program model.cvm -i photo.npy --trace-file result.trace",
                 "cvm receipt verify receipts/ --program model.cvm --resume audit.log",
             ),
         ),

@@ -10,7 +10,7 @@ from struct import pack
 import numpy as np
 import pytest
 
-from cvm.audit import Claim, Recorder, Signature, Trace, signatures
+from cvm.audit import Claim, Recorder, Signature, Trace, encode_trace, signatures
 from cvm.audit.record import observed_trace
 from cvm.executors import create, initial_state
 from cvm.program import Input, Program, Value, commitments, verify
@@ -98,7 +98,22 @@ def follow_section_8(program: bytes, memory: bytes) -> dict[str, bytes]:
         "receipt.preimage": receipt,
         "receipt.id": H(receipt),
         "signature.message": b"cvm1:signature\0" + H(receipt),
+        "trace.file": trace_file(program, x_root, memory, shifted_root),
     }
+
+
+def trace_file(program: bytes, x: bytes, memory: bytes, shifted: bytes) -> bytes:
+    def roots(*items):
+        return bytes([0x90 + len(items)]) + b"".join(b"\xc4\x20" + item for item in items)
+
+    parts = {
+        "before": roots(memory),
+        "inputs": roots(x),
+        "program": b"\xc4\x20" + program,
+        "steps": b"\x93" + 3 * roots(shifted),
+    }
+    body = b"".join(bytes([0xA0 + len(key)]) + key.encode() + part for key, part in parts.items())
+    return b"\x93\xa9cvm-trace\x01\x84" + body
 
 
 def follow_the_page() -> dict[str, bytes]:
@@ -176,6 +191,7 @@ def compute_section_8() -> dict[str, bytes]:
         "receipt.preimage": claim.preimage(),
         "receipt.id": claim.id(),
         "signature.message": signatures.message(claim),
+        "trace.file": encode_trace(trace),
     }
 
 
