@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.receipt import Receipt, Roots, Run
-from cvm.audit.record import Observation, observed
+from cvm.audit.record import Observation, Observer
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location, Unsupported
-from cvm.executors import Capture, Executor, Int32Array, create, initial_state
+from cvm.executors import Executor, Int32Array, create, initial_state
 from cvm.inputs import Feed, arrange
 from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
@@ -306,13 +306,13 @@ def _executor(task: _Task) -> Executor:
 def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Observation]]:
     """Every run, recomputed: its number, what the receipt says, and what it gave."""
     program = task.verified.program
-    capture: Capture = "all" if traced else frozenset()
     number = 0
     for feeds in task.given:
         state = task.state if number == 0 else initial_state(program)
         for feed in feeds:
-            result = made.run(feed, state, capture)
-            yield number, task.receipt.claim.runs[number], observed(program, feed, state, result, traced)
+            observer = Observer(program, feed, state, traced)
+            result = made.run(feed, state, watch=observer.watch)
+            yield number, task.receipt.claim.runs[number], observer.end(result)
             state = result.state
             number += 1
             task.progress(number)

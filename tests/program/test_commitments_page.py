@@ -169,9 +169,10 @@ def claimed() -> tuple[Claim, Trace]:
     verified = verify(example())
     state = initial_state(verified.program)
     feed = {"x": np.arange(1, 7, dtype=np.int32).reshape(1, 2, 3)}
-    result = create("formal", verified).run(feed, state, "all")
     recorder = Recorder(verified, trace=True)
-    recorder.keep([recorder.look(feed, state, result)])
+    observer = recorder.begin(feed, state)
+    result = create("formal", verified).run(feed, state, "all", observer.watch)
+    recorder.keep([observer.end(result)])
     return recorder.claim(), observed_trace(verified.program, result)
 
 
