@@ -142,6 +142,8 @@ def test_a_stateful_receipt_with_cycles(cvm, files):
         ((*VERIFY, "--program", "pair.cvm"), 2),
         ((*VERIFY, "--resume", "log"), 2),
         ((*VERIFY, "--jobs", "2"), 2),
+        ((*VERIFY, "--ray", "127.0.0.1:1"), 2),
+        (("receipt", "verify", ".", "--program", "negated.cvm", "--ray", "127.0.0.1:1"), 3),
         (("receipt", "verify", ".", "--program", "negated.cvm", "-i", "codes.npy"), 2),
         (("receipt", "show", "nothing.receipt"), 3),
         (("receipt", "show", "text.txt"), 3),
