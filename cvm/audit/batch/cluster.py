@@ -74,7 +74,7 @@ def _connected(address: str) -> Iterator[Any]:
             warnings.simplefilter("ignore")  # of Ray's, about its own future
             ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError, ImportError) as error:
-        raise Invalid("cluster.address", f"no Ray cluster at {address!r}: {_first_line(error)}") from None
+        raise Invalid("cluster.address", f"no Ray cluster at {address!r}: {_briefly(error)}") from None
     try:
         yield ray
     finally:
@@ -94,7 +94,7 @@ def _require_answer(address: str) -> None:
             connection.sendall(_GREETING)
             answer = connection.recv(9)
     except (OSError, ValueError, OverflowError) as error:
-        raise Invalid("cluster.address", f"nothing answers at {address!r}: {_first_line(error)}") from None
+        raise Invalid("cluster.address", f"nothing answers at {address!r}: {_briefly(error)}") from None
     if answer[3:4] != b"\x04":
         raise Invalid("cluster.address", f"what answers at {address!r} is no Ray cluster")
 
@@ -105,8 +105,8 @@ _SECRET = os.environ.get("RAY_USE_TLS", "0") not in ("", "0")
 """Whether servers expect encryption, so that only Ray can talk with them."""
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _briefly(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _processors(ray: Any) -> int:
@@ -132,7 +132,7 @@ def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
                 raise error.cause from None
             raise
         except ray.exceptions.RayError as error:
-            message = f"{path}: {RETRIES + 1} workers were lost with it, memory may be exhausted: {_first_line(error)}"
+            message = f"{path}: {RETRIES + 1} workers were lost with it, memory may be exhausted: {_briefly(error)}"
             raise LimitExceeded("limit.memory", message) from None
 
 
