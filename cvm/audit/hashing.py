@@ -7,9 +7,10 @@ does it. The roots are the same.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from cvm.executors import cores
 from cvm.program.commitments import TensorClaim, tensor_root
-from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, Tree, joined
+from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, joined, root
 
 if TYPE_CHECKING:
     from cvm.executors.native.sha256 import Hasher
@@ -28,10 +29,14 @@ __all__ = ["tensor_roots"]
 
 LITTLE = 2**20
 """Bytes below which plain Python is used, so that a short run does not wait for the code generator."""
+ALONE = 2**18
+"""Bytes below which one thread does all: it takes less time than waking another."""
 PIECE = 2**20
 """Bytes of a subtree that one thread hashes at a time: a power of two of leaves, and the digests fit a fast cache."""
 SHARES = 4
 """Shares of the pieces for each thread: none waits long for the last one."""
+
+_INT32 = np.dtype("<i4")
 
 Array = npt.NDArray[Any]
 Piece = tuple[str, npt.NDArray[np.uint8]]
@@ -40,19 +45,18 @@ Piece = tuple[str, npt.NDArray[np.uint8]]
 
 def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> dict[str, bytes]:
     """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core)."""
-    run = _hasher() if sum(tensor.nbytes for tensor in tensors.values()) >= LITTLE else None
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    # Once it is there, it is used for little data as well.
+    run = _hasher() if size >= LITTLE or _hasher.cache_info().currsize else None
     if run is None:
         return {name: tensor_root(tensor) for name, tensor in tensors.items()}
     pieces = [piece for name, tensor in tensors.items() for piece in _pieces(name, tensor)]
     count = threads or cores()
     nodes: dict[str, list[bytes]] = {name: [] for name in tensors}
-    for share in _pool(count).map(lambda share: _hashed(run, share), _shares(pieces, SHARES * count)):
+    for share in _all_hashed(run, pieces, 1 if size < ALONE else count):
         for name, node in share:
             nodes[name].append(node)
-    return {
-        name: TensorClaim(tensor.dtype.name, tensor.shape, joined(nodes[name])).root()
-        for name, tensor in tensors.items()
-    }
+    return {name: TensorClaim("int32", tensor.shape, joined(nodes[name])).root() for name, tensor in tensors.items()}
 
 
 @cache
@@ -64,9 +68,12 @@ def _hasher() -> Hasher | None:
     return hasher()
 
 
-def _pieces(name: str, tensor: Array) -> Iterator[Piece]:
-    little = np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
-    return ((name, little[start : start + PIECE]) for start in range(0, little.size, PIECE))
+def _pieces(name: str, tensor: Array) -> list[Piece]:
+    assert tensor.dtype.itemsize == _INT32.itemsize
+    data = np.ascontiguousarray(tensor, _INT32).reshape(-1).view(np.uint8)
+    if data.size <= PIECE:
+        return [(name, data)]
+    return [(name, data[start : start + PIECE]) for start in range(0, data.size, PIECE)]
 
 
 def _shares(pieces: Sequence[Piece], count: int) -> Iterator[list[Piece]]:
@@ -83,19 +90,25 @@ def _shares(pieces: Sequence[Piece], count: int) -> Iterator[list[Piece]]:
         yield share
 
 
+def _all_hashed(run: Hasher, pieces: Sequence[Piece], threads: int) -> Iterable[list[tuple[str, bytes]]]:
+    if threads == 1:
+        return [_hashed(run, pieces)]
+    return _pool(threads).map(lambda share: _hashed(run, share), _shares(pieces, SHARES * threads))
+
+
 def _hashed(run: Hasher, share: Sequence[Piece]) -> list[tuple[str, bytes]]:
-    scratch = np.empty(PIECE // LEAF_BYTES * HASH_BYTES, np.uint8)
-    return [(name, _subtree(run, data, scratch)) for name, data in share]
+    nodes = bytearray(PIECE // LEAF_BYTES * HASH_BYTES)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(nodes))
+    return [(name, _subtree(run, data, nodes, address)) for name, data in share]
 
 
-def _subtree(run: Hasher, data: npt.NDArray[np.uint8], nodes: npt.NDArray[np.uint8]) -> bytes:
-    """The Merkle root over the leaves of ``data``: as `cvm.program.merkle.Tree`."""
+def _subtree(run: Hasher, data: npt.NDArray[np.uint8], nodes: bytearray, address: int) -> bytes:
+    """The Merkle root over the leaves of ``data``, as `cvm.program.merkle.Tree`; ``nodes``, at ``address``, change."""
     whole, rest = divmod(data.size, LEAF_BYTES)
     if rest:
-        leaf = Tree.of([data[whole * LEAF_BYTES :].tobytes()]).root
-        nodes[whole * HASH_BYTES : (whole + 1) * HASH_BYTES] = np.frombuffer(leaf, np.uint8)
-    run.tree(data.ctypes.data, LEAF_BYTES, whole, int(rest > 0), nodes.ctypes.data)
-    return nodes[:HASH_BYTES].tobytes()
+        nodes[whole * HASH_BYTES : (whole + 1) * HASH_BYTES] = root([data[whole * LEAF_BYTES :].tobytes()])
+    run.tree(data.__array_interface__["data"][0], LEAF_BYTES, whole, int(rest > 0), address)
+    return bytes(nodes[:HASH_BYTES])
 
 
 # Threads, which stay: windows of a run come many times a second.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,13 +35,25 @@ def test_roots_of_many_tensors_are_those_of_each(threads):
 
 
 def test_without_a_hasher_they_are_the_same(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: None)
+    monkeypatch.setattr(hashing, "_hasher", cache(lambda: None))
     assert tensor_roots(TENSORS) == {name: tensor_root(tensor) for name, tensor in TENSORS.items()}
 
 
-def test_little_data_does_not_wait_for_the_code_generator(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: pytest.fail("it was asked for"))
-    assert tensor_roots({"x": np.zeros(9, np.int32)}) == {"x": tensor_root(np.zeros(9, np.int32))}
+@pytest.fixture
+def fresh(monkeypatch):
+    """As in a process that has hashed nothing yet."""
+    monkeypatch.setattr(hashing, "_hasher", cache(hashing._hasher.__wrapped__))
+
+
+def test_little_data_does_not_wait_for_the_code_generator(fresh):
+    little, much = {"x": np.zeros(9, np.int32)}, {"x": np.zeros(LITTLE // 4, np.int32)}
+    expected = {"x": tensor_root(little["x"])}
+    assert tensor_roots(little) == expected
+    assert hashing._hasher.cache_info().misses == 0
+    assert tensor_roots(much) == {"x": tensor_root(much["x"])}
+    assert hashing._hasher.cache_info().misses == 1
+    assert tensor_roots(little) == expected
+    assert hashing._hasher.cache_info().hits == 1
 
 
 def test_the_constants_are_those_of_the_standard():
