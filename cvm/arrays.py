@@ -28,7 +28,7 @@ import numpy.typing as npt
 from cvm.errors import Invalid, LimitExceeded, Location, Malformed
 from cvm.limits import DEFAULT, MAX_RANK, Limits, require
 
-__all__ = ["Array", "kind_of", "npz_bytes", "npz_members", "read_npy", "read_npz"]
+__all__ = ["Array", "kind_of", "npz_arrays", "npz_bytes", "npz_members", "read_npy", "read_npz"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -81,28 +81,36 @@ def read_npy(path: str | PathLike[str], limits: Limits = DEFAULT) -> Array:
 
 def npz_members(path: str | PathLike[str], limits: Limits = DEFAULT) -> tuple[str, ...]:
     """The names of the arrays in a ``.npz`` file, in its order."""
-    with opened(path) as file, _archive(file, limits) as archive:
+    with opened(path) as file, _archive(file, os.fstat(file.fileno()).st_size, limits) as archive:
         return tuple(_members(archive))
 
 
 def read_npz(path: str | PathLike[str], member: str, limits: Limits = DEFAULT) -> Array:
     """One array of a ``.npz`` file. Raises as `read_npy`, and `Invalid` (``array.member``) if it is not there."""
-    with opened(path) as file, _archive(file, limits) as archive:
+    with opened(path) as file, _archive(file, os.fstat(file.fileno()).st_size, limits) as archive:
         members = _members(archive)
         if member not in members:
             raise Invalid("array.member", f"there is no array {member!r}; there are {', '.join(members) or 'none'}")
-        info = members[member]
-        try:
-            with archive.open(info) as stream:
-                return _array(stream, info.file_size, limits)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise Malformed("array.archive", f"the member {member!r} cannot be inflated: {error}") from None
+        return _inflated(archive, member, members[member], limits)
+
+
+def npz_arrays(data: bytes, limits: Limits = DEFAULT) -> dict[str, Array]:
+    """All arrays of a ``.npz`` file that is in memory, by name. Raises as `read_npy`."""
+    with _archive(io.BytesIO(data), len(data), limits) as archive:
+        return {name: _inflated(archive, name, info, limits) for name, info in _members(archive).items()}
+
+
+def _inflated(archive: zipfile.ZipFile, member: str, info: zipfile.ZipInfo, limits: Limits) -> Array:
+    try:
+        with archive.open(info) as stream:
+            return _array(stream, info.file_size, limits)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise Malformed("array.archive", f"the member {member!r} cannot be inflated: {error}") from None
 
 
 @contextmanager
-def _archive(file: IO[bytes], limits: Limits) -> Iterator[zipfile.ZipFile]:
+def _archive(file: IO[bytes], size: int, limits: Limits) -> Iterator[zipfile.ZipFile]:
     """An archive whose directory says that it is within the limits (what it then inflates to is never more)."""
-    size = os.fstat(file.fileno()).st_size
     require("archive_bytes", size, limits.archive_bytes, "bytes of the archive")
     try:
         archive = zipfile.ZipFile(file)

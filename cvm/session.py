@@ -10,8 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.executors import CONCURRENT, Capture, Executor, Int32Array, RunResult, cores, create, default, initial_state
-from cvm.executors.base import returned
+from cvm.executors import (
+    CONCURRENT,
+    Capture,
+    Executor,
+    Int32Array,
+    RunResult,
+    Watch,
+    cores,
+    create,
+    default,
+    initial_state,
+)
 from cvm.inputs import Feed, Layout, arrange
 from cvm.program.model import Program
 
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
-__all__ = ["Result", "Session", "Witness", "choose_executor"]
+__all__ = ["Observer", "Result", "Session", "Witness", "choose_executor"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -76,25 +86,28 @@ class Result(Mapping[str, Int32Array]):
         return dequantize(codes, self._quantizers[name])
 
 
+class Observer(Protocol):
+    """Who sees one run."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What is shown every tensor as the run goes on, if that is wished."""
+
+    def end(self, result: RunResult) -> Any:
+        """A note of the run, which has left ``result``."""
+
+
 class Witness(Protocol):
     """Who is shown every single run of a session."""
 
-    @property
-    def capture(self) -> Capture:
-        """The tensors that it wants to see besides the outputs."""
+    def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
+        """Who is to see the run of these inputs, from this state on.
 
-    def look(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> Any:
-        """A note of one run, of its inputs, the state that it began with, and what it left.
-
-        Runs of different samples may be looked at at the same time.
+        Runs of different samples may go on at the same time.
         """
 
     def keep(self, notes: Sequence[Any]) -> None:
         """Take the notes of all runs of a call, in order."""
-
-
-def _both(one: Capture, other: Capture) -> Capture:
-    return "all" if one == "all" or other == "all" else one | other
 
 
 class Session:
@@ -158,8 +171,8 @@ class Session:
         codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
         arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
         state that the last one left and leave theirs; with one, every sample begins with the initial state and the
-        session's stays as it is. ``witness`` is shown every single run, with all that it asks for; receipts are made so
-        (`cvm.audit`). Raises `Invalid`.
+        session's stays as it is. ``witness`` is shown every single run, with all tensors if it asks for
+        them; receipts are made so (`cvm.audit`). Raises `Invalid`.
         """
         if capture is None and not cycles and witness is None and self._are_plain(inputs):
             return self._run_plain(inputs)
@@ -280,17 +293,12 @@ class Session:
             if witness is None:
                 result, note = executor.run(feed, state, capture), None
             else:
-                result = executor.run(feed, state, _both(capture, witness.capture))
-                note = witness.look(feed, state, result)
-                result = self._without(result, capture)
+                observer = witness.begin(feed, state)
+                result = executor.run(feed, state, capture, observer.watch)
+                note = observer.end(result)
             seen.append((result, note))
             state = result.state
         return seen, state
-
-    def _without(self, result: RunResult, capture: Capture) -> RunResult:
-        """The result without what was captured for a witness only."""
-        kept = returned(self.program, capture)
-        return RunResult({name: result.values[name] for name in result.values if name in kept}, result.state)
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}

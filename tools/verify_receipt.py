@@ -1,12 +1,13 @@
 """Verify a receipt with Python's standard library alone: nothing of cvm is imported.
 
     python tools/verify_receipt.py RECEIPT --program FILE.cvm -i [NAME=]FILE[:MEMBER].. [--outputs FILE.npz]
+        [--trace-file FILE]..
     python tools/verify_receipt.py --vectors spec_vectors
 
 Everything is recomputed from bytes as docs/commitments.md says: the receipt's id, the program's digest and gas, the
-roots of inputs and outputs, and - with the ops in plain Python of consume_vectors.py, the file beside this one -
-every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3 and 5.
-It does not prove that a program is valid, lacks the vision ops and upsampling, and checks no signatures.
+signatures, the roots of inputs and outputs, and - with the ops in plain Python of this file and of consume_vectors.py
+beside it - every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3
+and 5. It does not prove that a program is valid.
 """
 
 # One sitting.
@@ -17,13 +18,13 @@ import sys
 import zipfile
 from ast import literal_eval
 from fractions import Fraction
-from hashlib import sha256
+from hashlib import sha256, sha512
 from math import floor, prod
 from pathlib import Path
 from struct import pack, unpack
 
 sys.path.insert(0, str(Path(__file__).parent))
-from consume_vectors import OPS, read, tensor
+from consume_vectors import OPS, Tensor, read, tensor
 
 LARGE = 10**8
 """Gas of all runs above which plain Python is not the way."""
@@ -192,6 +193,56 @@ def receipt(data):
         raise ValueError("the structure is not that of a receipt")
     return r
 
+def log(data):
+    """The trace in a file, of the right structure."""
+    t = decoded(data, "cvm-trace")
+    roots = [t["program"], *(x for part in (t["before"], t["inputs"], *t["steps"]) for x in part)]
+    if set(t) != {"before", "inputs", "program", "steps"} or not all(
+            isinstance(x, bytes) and len(x) == 32 for x in roots):
+        raise ValueError("the structure is not that of a trace")
+    return t
+
+# Signatures: Ed25519, RFC 8032, section 5.1. A point is (x, y) on -x^2 + y^2 = 1 + D x^2 y^2, modulo P.
+
+P = 2**255 - 19
+L = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+
+def point(data):
+    """The point of 32 bytes: y, and the lowest bit of x above it. None if there is no such point."""
+    y, odd = int.from_bytes(data, "little") % 2**255, data[31] >> 7
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if x * x % P != square:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if y >= P or x * x % P != square or (x == 0 and odd):
+        return None
+    return (x if x % 2 == odd else P - x, y)
+
+def plus(a, b):
+    (p, q), (r, s) = a, b
+    e = D * p * r * q * s % P
+    both = pow(1 - e * e, -1, P)
+    return (p * s + q * r) * (1 - e) * both % P, (q * s + p * r) * (1 + e) * both % P
+
+def times(n, a):
+    total = (0, 1)
+    for bit in f"{n:b}":
+        total = plus(total, total)
+        total = plus(total, a) if bit == "1" else total
+    return total
+
+BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+
+def genuine(key, message, signature):
+    """Whether S B = R + k A, for the key A, the signature (R, S), and k the hash of R, A and the message."""
+    a, s = point(key), int.from_bytes(signature[32:], "little")
+    if a is None or s >= L:
+        return False
+    k = int.from_bytes(sha512(signature[:32] + key + message).digest(), "little") % L
+    x, y = plus(times(s, BASE), times(k, (P - a[0], a[1])))
+    return (y | x % 2 << 255).to_bytes(32, "little") == signature[:32]
+
 # Arrays
 
 def npy(data):
@@ -246,6 +297,44 @@ def code(x, z, channel):
     rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]
     return max(z["lo"], min(rounded, z["hi"]))
 
+# The ops that consume_vectors.py leaves out
+
+def upsampling(x, scale):
+    n, c, *size = x.shape
+    return Tensor([n, c, *(scale * e for e in size)], lambda d: x[*d[:2], d[2] // scale, d[3] // scale])
+
+def rows(x, lists):
+    """A tensor of the shape of x: of each batch these rows, then rows of -1."""
+    return Tensor(x.shape, lambda d: lists[d[0]][d[1]][d[2]] if d[1] < len(lists[d[0]]) else -1)
+
+def get_valid_count(x, score_threshold):
+    batches, n, k = x.shape
+    every = [[[x[b, i, j] for j in range(k)] for i in range(n)] for b in range(batches)]
+    found = [[r for r in batch if r[1] > score_threshold] for batch in every]
+    return tensor([batches], map(len, found)), rows(x, found)
+
+def close(r, s, percent):
+    """Whether the intersection of two boxes is at least so many percent of their union, and there is a union."""
+    areas = sum((b[4] - b[2]) * (b[5] - b[3]) for b in (r, s))
+    width, height = (max(0, min(r[c + 2], s[c + 2]) - max(r[c], s[c])) for c in (2, 3))
+    union = areas - width * height
+    return areas > 0 and union > 0 and 100 * width * height >= percent * union
+
+def non_max_suppression(x, valid_count, iou_threshold, max_output_size, force_suppress, top_k):
+    batches, n, k = x.shape
+    kept = []
+    for b in range(batches):
+        valid = [[x[b, i, j] for j in range(k)] for i in range(max(0, min(n, valid_count[b,])))]
+        chosen = []
+        for r in sorted(valid, key=lambda r: -r[1])[: n if top_k < 0 else top_k]:
+            rivals = [s for s in chosen if force_suppress or s[0] == r[0]]
+            if r[0] >= 0 and not any(close(r, s, iou_threshold) for s in rivals):
+                chosen.append(r)
+        kept.append(chosen[: n if max_output_size < 0 else max_output_size])
+    return rows(x, kept)
+
+ALL = {**OPS, "upsampling": upsampling, "get_valid_count": get_valid_count, "non_max_suppression": non_max_suppression}
+
 # Verification
 
 def require(holds, answer, level, why):
@@ -258,13 +347,26 @@ def execute(p, inputs, state):
     known += [(c["shape"], elements(c)) for c in p["constants"]]
     known += [(s["value"]["shape"], x) for s, x in zip(p["state"], state, strict=True)]
     for n in p["nodes"]:
-        require(n["op"] in OPS, "CANNOT_RECOMPUTE", "outputs", f"there is no {n['op']} in plain Python here")
-        y = OPS[n["op"]](*(tensor(*known[i]) for i in n["inputs"]), **n["attributes"])
-        known.append((y.shape, list(y.at.values())))
+        require(n["op"] in ALL, "CANNOT_RECOMPUTE", "outputs", f"there is no {n['op']} in plain Python here")
+        y = ALL[n["op"]](*(tensor(*known[i]) for i in n["inputs"]), **n["attributes"])
+        known += [(one.shape, list(one.at.values())) for one in (y if isinstance(y, tuple) else (y,))]
     return known
 
-def verify(claim, p, inputs):
-    """Recompute all of a claim. ``inputs`` are the codes of each run, input by input."""
+def grouped(p, roots):
+    """The roots of the outputs of each op."""
+    stream = iter(roots)
+    return [[next(stream) for _ in n["outputs"]] for n in p["nodes"]]
+
+def compare(k, p, steps, log):
+    """Compare a given trace with the steps of run k."""
+    for number, (n, made) in enumerate(zip(p["nodes"], steps, strict=True)):
+        why = f"run {k}: op {number}, the {n['op']} that gives {n['outputs'][0]['name']!r}, is the first that differs"
+        require(log["steps"][number : number + 1] == [made], "DIVERGED", "trace", why)
+    count = len(log["steps"])
+    require(count == len(steps), "DIVERGED", "trace", f"run {k}: the given trace has {count} ops")
+
+def verify(claim, p, inputs, signatures=(), logs=()):
+    """Recompute all of a claim. ``inputs`` are the codes of each run, input by input; ``logs`` are given traces."""
     program, runs = digest(p), claim["runs"]
     require(claim["op_set"] == 1, "CANNOT_RECOMPUTE", "structure", "of another op-set")
     require(claim["program"] == program, "CANNOT_RECOMPUTE", "structure", f"of another program than {program.hex()}")
@@ -272,6 +374,14 @@ def verify(claim, p, inputs):
     require((claim["limits"], claim["gas"]) == (p["limits"], gas(p)) and all(
         [len(run[k]) for k in ("inputs", "before", "outputs", "after")] == counts for run in runs),
         "DIVERGED", "structure", "limits profile, gas or numbers of tensors are not the program's")
+    for s in signatures:
+        signed = genuine(s["key"], b"cvm1:signature\0" + receipt_id(claim), s["signature"])
+        require(signed, "DIVERGED", "structure", f"the signature by {s['key'].hex()} is not one of this claim")
+        print(f"signed by {s['key'].hex()}")
+    began = [(run["inputs"], run["before"]) for run in runs]
+    for t in logs:
+        mine = t["program"] == program and (t["inputs"], t["before"]) in began
+        require(mine, "CANNOT_RECOMPUTE", "roots", "a given trace is of no run of the receipt")
     require(inputs is not None, "CANNOT_RECOMPUTE", "roots", "no inputs are given")
     for k, run in enumerate(runs):
         found = [root(i["value"]["shape"], x[k]) for i, x in zip(p["inputs"], inputs, strict=True)]
@@ -290,10 +400,13 @@ def verify(claim, p, inputs):
         outputs = [root(*values[o["value"]]) for o in p["outputs"]]
         left = [root(size, x) for size, x in zip(begin, after, strict=True)]
         require((outputs, left) == (run["outputs"], run["after"]), "DIVERGED", "outputs", f"run {k} gives others")
-        steps = [[root(*v)] for v in values[start:]]
+        steps = grouped(p, [root(*v) for v in values[start:]])
+        for t in logs:
+            if (t["inputs"], t["before"]) == began[k]:
+                compare(k, p, steps, t)
         made = trace(program, run["inputs"], before, steps)
         require(run.get("trace", made) == made, "DIVERGED", "trace", f"run {k} has another trace")
-    level = "trace" if any("trace" in run for run in runs) else "outputs"
+    level = "trace" if logs or any("trace" in run for run in runs) else "outputs"
     raise Ends("REPRODUCED", level, f"{len(runs)} runs")
 
 def given_outputs(claim, p, found):
@@ -310,7 +423,8 @@ def single(options):
     r = receipt(Path(options.receipt).read_bytes())
     claim, inputs = r["claim"], None
     print(f"receipt   {receipt_id(claim).hex()}")
-    print(f"{len(r['signatures'])} signatures, not checked here; the host said: {', '.join(r['host'].values())}")
+    print(f"the host said, and nobody vouches for it: {', '.join(r['host'].values())}")
+    logs = [log(Path(path).read_bytes()) for path in options.trace_file]
     require(options.program, "CANNOT_RECOMPUTE", "structure", "no program is given")
     p = decoded(Path(options.program).read_bytes(), "cvm-program")
     names = [i["value"]["name"] for i in p["inputs"]]
@@ -320,7 +434,7 @@ def single(options):
         inputs = [codes(found[n], end, len(claim["runs"])) for n, end in zip(names, ends, strict=True)]
     if options.outputs and claim["program"] == digest(p):
         given_outputs(claim, p, arrays(options.outputs))
-    verify(claim, p, inputs)
+    verify(claim, p, inputs, r["signatures"], logs)
 
 def vectors(folder):
     """Recompute every receipt of the test vectors from the tensors of its program's vector."""
@@ -337,7 +451,7 @@ def vectors(folder):
             values += [v["name"] for n in p["nodes"] for v in n["outputs"]]
             inputs = [known[i["value"]["name"]] for i in p["inputs"]]
             before = [known[s["value"]["name"]] for s in p["state"]]
-            steps = [[known[v["name"]] for v in n["outputs"]] for n in p["nodes"]]
+            steps = grouped(p, [known[v["name"]] for n in p["nodes"] for v in n["outputs"]])
             again.append({"inputs": inputs, "before": before,
                           "outputs": [known[values[o["value"]]] for o in p["outputs"]],
                           "after": [known[values[s["update"]]] for s in p["state"]],
@@ -355,6 +469,7 @@ def main():
     parser.add_argument("--program")
     parser.add_argument("-i", "--input", action="append", default=[], metavar="[NAME=]FILE[:MEMBER]")
     parser.add_argument("--outputs", metavar="FILE.npz")
+    parser.add_argument("--trace-file", action="append", default=[], metavar="FILE")
     parser.add_argument("--vectors", metavar="DIR")
     options = parser.parse_args()
     if (options.receipt is None) == (options.vectors is None):

@@ -12,6 +12,7 @@ from cvm.audit.receipt import Claim, Host, Receipt, Run, Signature
 from cvm.audit.record import Recorder, host_facts
 from cvm.audit.signatures import sign
 from cvm.audit.trace import Trace, trace_bytes
+from cvm.audit.trace_file import read_trace, write_trace
 from cvm.audit.verify import LEVELS, Verdict, verify
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "encode_trace",
     "host_facts",
     "load_receipt",
+    "read_trace",
     "save_receipt",
     "sign",
     "trace_bytes",
     "verify",
+    "write_trace",
 ]

@@ -1,12 +1,16 @@
 """Roots of many tensors, as fast as the machine hashes.
 
-Where the processor has instructions for SHA-256 (`cvm.executors.native.sha256`), tensors are hashed by all cores at
-once; elsewhere, and for so little data that making threads would cost more, by `hashlib`. The roots are the same.
+Where the processor has instructions for SHA-256 (`cvm.executors.native.sha256`), tensors are cut into pieces of whole
+subtrees, which all cores hash at once; elsewhere, and for so little data that sharing it would cost more, `hashlib`
+does it. The roots are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +20,7 @@ import numpy.typing as npt
 
 from cvm.executors import cores
 from cvm.program.commitments import TensorClaim, tensor_root
-from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, Tree
+from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, joined, root
 
 if TYPE_CHECKING:
     from cvm.executors.native.sha256 import Hasher
@@ -25,19 +29,34 @@ __all__ = ["tensor_roots"]
 
 LITTLE = 2**20
 """Bytes below which plain Python is used, so that a short run does not wait for the code generator."""
+ALONE = 2**18
+"""Bytes below which one thread does all: it takes less time than waking another."""
+PIECE = 2**20
+"""Bytes of a subtree that one thread hashes at a time: a power of two of leaves, and the digests fit a fast cache."""
+SHARES = 4
+"""Shares of the pieces for each thread: none waits long for the last one."""
+
+_INT32 = np.dtype("<i4")
 
 Array = npt.NDArray[Any]
+Piece = tuple[str, npt.NDArray[np.uint8]]
+"""A piece of the bytes of a tensor."""
 
 
 def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> dict[str, bytes]:
     """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core)."""
-    run = _hasher() if sum(tensor.nbytes for tensor in tensors.values()) >= LITTLE else None
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    # Once it is there, it is used for little data as well.
+    run = _hasher() if size >= LITTLE or _hasher.cache_info().currsize else None
     if run is None:
         return {name: tensor_root(tensor) for name, tensor in tensors.items()}
-    largest_first = sorted(tensors, key=lambda name: -tensors[name].nbytes)
-    with ThreadPoolExecutor(threads or cores(), thread_name_prefix="cvm-hash") as pool:
-        roots = dict(zip(largest_first, pool.map(lambda name: _root(run, tensors[name]), largest_first), strict=True))
-    return {name: roots[name] for name in tensors}
+    pieces = [piece for name, tensor in tensors.items() for piece in _pieces(name, tensor)]
+    count = threads or cores()
+    nodes: dict[str, list[bytes]] = {name: [] for name in tensors}
+    for share in _all_hashed(run, pieces, 1 if size < ALONE else count):
+        for name, node in share:
+            nodes[name].append(node)
+    return {name: TensorClaim("int32", tensor.shape, joined(nodes[name])).root() for name, tensor in tensors.items()}
 
 
 @cache
@@ -49,23 +68,68 @@ def _hasher() -> Hasher | None:
     return hasher()
 
 
-def _root(run: Hasher, tensor: Array) -> bytes:
-    little = np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<"))
-    return TensorClaim(tensor.dtype.name, tensor.shape, _data_root(run, little.reshape(-1).view(np.uint8))).root()
+def _pieces(name: str, tensor: Array) -> list[Piece]:
+    assert tensor.dtype.itemsize == _INT32.itemsize
+    data = np.ascontiguousarray(tensor, _INT32).reshape(-1).view(np.uint8)
+    if data.size <= PIECE:
+        return [(name, data)]
+    return [(name, data[start : start + PIECE]) for start in range(0, data.size, PIECE)]
 
 
-def _data_root(run: Hasher, data: npt.NDArray[np.uint8]) -> bytes:
-    """The Merkle root over the leaves of ``data``: as `cvm.program.merkle.Tree`, level by level."""
-    whole = data.size // LEAF_BYTES
-    level = np.empty(-(-data.size // LEAF_BYTES) * HASH_BYTES, np.uint8)
-    run(0, data.ctypes.data, LEAF_BYTES, whole, level.ctypes.data)
-    if data.size % LEAF_BYTES:
-        rest = Tree.of([data[whole * LEAF_BYTES :].tobytes()]).root
-        level[whole * HASH_BYTES :] = np.frombuffer(rest, np.uint8)
-    while level.size > HASH_BYTES:
-        pairs = level.size // (2 * HASH_BYTES)
-        parents = np.empty(-(-level.size // (2 * HASH_BYTES)) * HASH_BYTES, np.uint8)
-        run(1, level.ctypes.data, 2 * HASH_BYTES, pairs, parents.ctypes.data)
-        parents[pairs * HASH_BYTES :] = level[2 * pairs * HASH_BYTES :]
-        level = parents
-    return level.tobytes()
+def _shares(pieces: Sequence[Piece], count: int) -> Iterator[list[Piece]]:
+    """The pieces in order, in shares of about the same size."""
+    size = sum(data.size for _, data in pieces) // count
+    share, held = list[Piece](), 0
+    for piece in pieces:
+        share.append(piece)
+        held += piece[1].size
+        if held >= size:
+            yield share
+            share, held = [], 0
+    if share:
+        yield share
+
+
+def _all_hashed(run: Hasher, pieces: Sequence[Piece], threads: int) -> Iterable[list[tuple[str, bytes]]]:
+    if threads == 1:
+        return [_hashed(run, pieces)]
+    return _pool(threads).map(lambda share: _hashed(run, share), _shares(pieces, SHARES * threads))
+
+
+def _hashed(run: Hasher, share: Sequence[Piece]) -> list[tuple[str, bytes]]:
+    nodes = bytearray(PIECE // LEAF_BYTES * HASH_BYTES)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(nodes))
+    return [(name, _subtree(run, data, nodes, address)) for name, data in share]
+
+
+def _subtree(run: Hasher, data: npt.NDArray[np.uint8], nodes: bytearray, address: int) -> bytes:
+    """The Merkle root over the leaves of ``data``, as `cvm.program.merkle.Tree`; ``nodes``, at ``address``, change."""
+    whole, rest = divmod(data.size, LEAF_BYTES)
+    if rest:
+        nodes[whole * HASH_BYTES : (whole + 1) * HASH_BYTES] = root([data[whole * LEAF_BYTES :].tobytes()])
+    run.tree(data.__array_interface__["data"][0], LEAF_BYTES, whole, int(rest > 0), address)
+    return bytes(nodes[:HASH_BYTES])
+
+
+# Threads, which stay: windows of a run come many times a second.
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_making = threading.Lock()
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    with _making:
+        if threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="cvm-hash")
+        return _pools[threads]
+
+
+def _forget() -> None:
+    """A forked process has none of the threads."""
+    global _making
+    _making = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

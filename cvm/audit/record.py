@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cvm.audit.hashing import tensor_roots
 from cvm.audit.receipt import Claim, Host, Receipt, Run
 from cvm.audit.trace import Trace, trace_of
-from cvm.executors import Capture, Int32Array, RunResult
+from cvm.executors import Int32Array, RunResult, Watch
 from cvm.inputs import Feed
 from cvm.program.commitments import tensor_root
 from cvm.program.model import Program
@@ -17,33 +18,83 @@ from cvm.program.model import Program
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Recorder", "host_facts", "observed_run", "observed_trace"]
+__all__ = ["Observation", "Observer", "Recorder", "host_facts", "observed_trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of one run."""
+
+    run: Run
+    trace: Trace | None
+    """The log that the run's trace root commits to, if it was taken."""
+
+
+class Observer:
+    """Sees one run: hashes its inputs and outputs and, if ``traced``, every tensor as it is shown.
+
+    No tensor is kept, so that no more of them are in memory than an executor shows at once. The log is noted if
+    ``kept``.
+    """
+
+    def __init__(
+        self, program: Program, feed: Feed, before: Mapping[str, Int32Array], traced: bool, kept: bool = True
+    ) -> None:
+        self._program, self._feed, self._before = program, feed, before
+        self._traced, self._kept = traced, kept
+        self._roots: dict[str, bytes] = {}
+
+    @property
+    def watch(self) -> Watch | None:
+        """What an executor shows the tensors to, if there is to be a trace."""
+        return self._see if self._traced else None
+
+    def _see(self, tensors: Mapping[str, Int32Array]) -> None:
+        self._roots.update(tensor_roots(tensors))
+
+    def end(self, result: RunResult) -> Observation:
+        """What was seen of the run, which has left ``result``."""
+        program = self._program
+        ends = {**self._feed, **self._before, **{item.value: result.values[item.value] for item in program.outputs}}
+        roots = self._roots | tensor_roots({name: ends[name] for name in ends if name not in self._roots})
+        trace = trace_of(program, roots) if self._traced else None
+        run = Run(
+            inputs=tuple(roots[item.value.name] for item in program.inputs),
+            before=tuple(roots[item.value.name] for item in program.state),
+            outputs=tuple(roots[item.value] for item in program.outputs),
+            after=tuple(tensor_root(result.state[item.value.name]) for item in program.state),
+            trace=None if trace is None else trace.root,
+        )
+        return Observation(run, trace if self._kept else None)
 
 
 class Recorder:
     """Notes the runs of one program: ``session.run(inputs, witness=recorder)``, then `receipt`.
 
-    With ``trace`` it asks for every tensor of a run and hashes them when the run has ended; those of one run are in
-    memory at a time.
+    With ``trace`` every tensor of a run is hashed as it is made. With ``keep_traces`` the logs are kept as well, 32
+    bytes for each tensor of each run.
     """
 
-    def __init__(self, verified: VerifiedProgram, trace: bool = False) -> None:
+    def __init__(self, verified: VerifiedProgram, trace: bool = False, keep_traces: bool = False) -> None:
         self._verified = verified
-        self._traced = trace
+        self._traced = trace or keep_traces
+        self._keeps_traces = keep_traces
         self._runs: list[Run] = []
+        self._traces: list[Trace] = []
+
+    def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
+        """Who sees the run of these inputs, from this state on."""
+        return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces)
+
+    def keep(self, notes: Sequence[Observation]) -> None:
+        """Take the notes of runs."""
+        self._runs.extend(note.run for note in notes)
+        self._traces.extend(note.trace for note in notes if note.trace is not None)
 
     @property
-    def capture(self) -> Capture:
-        """What it wants to see."""
-        return "all" if self._traced else frozenset()
-
-    def look(self, feed: Feed, before: Mapping[str, Int32Array], result: RunResult) -> Run:
-        """The record of one run."""
-        return observed_run(self._verified.program, feed, before, result, self._traced)
-
-    def keep(self, notes: Sequence[Run]) -> None:
-        """Take the records of runs."""
-        self._runs.extend(notes)
+    def traces(self) -> tuple[Trace, ...]:
+        """The trace of each run so far, if they are kept."""
+        return tuple(self._traces)
 
     def claim(self) -> Claim:
         """What is claimed of the runs so far. Raises `Invalid` (``receipt.runs``) if there are none."""
@@ -54,25 +105,6 @@ class Recorder:
     def receipt(self, host: Host | None = None) -> Receipt:
         """The receipt of the runs so far; without ``host`` it says nothing of this machine."""
         return Receipt(self.claim(), Host() if host is None else host)
-
-
-def observed_run(
-    program: Program, feed: Feed, before: Mapping[str, Int32Array], result: RunResult, traced: bool
-) -> Run:
-    """The record of a run that was seen; ``traced``: the result holds every tensor."""
-    values = result.values
-    roots = (
-        tensor_roots(values)
-        if traced
-        else tensor_roots({**feed, **{item.value: values[item.value] for item in program.outputs}})
-    )
-    return Run(
-        inputs=tuple(roots[item.value.name] for item in program.inputs),
-        before=tuple(tensor_root(before[item.value.name]) for item in program.state),
-        outputs=tuple(roots[item.value] for item in program.outputs),
-        after=tuple(tensor_root(result.state[item.value.name]) for item in program.state),
-        trace=trace_of(program, roots).root if traced else None,
-    )
 
 
 def observed_trace(program: Program, result: RunResult) -> Trace:

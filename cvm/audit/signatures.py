@@ -40,11 +40,25 @@ def is_genuine(claim: Claim, signature: Signature) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    if not _is_canonical(signature.key):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(signature.key).verify(signature.signature, message(claim))
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def _is_canonical(key: bytes) -> bool:
+    """Whether a public key is written as RFC 8032, section 5.1.3, demands; libraries accept other forms of some points.
+
+    The field element is below 2^255 - 19, and where x is 0, its sign is.
+    """
+    y, odd = int.from_bytes(key, "little") % 2**255, key[31] >> 7
+    return y < _FIELD and not (odd and y in (1, _FIELD - 1))
+
+
+_FIELD = 2**255 - 19
 
 
 def public_key(pem: bytes) -> bytes:

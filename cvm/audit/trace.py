@@ -74,6 +74,14 @@ class Trace:
         """The state after all ops: what a receipt commits to."""
         return self.head(len(self.steps))
 
+    def first_difference(self, other: Trace) -> int | None:
+        """The number of the first op that left other roots there, or that only one of the logs has; None if none."""
+        for number, (one, another) in enumerate(zip(self.steps, other.steps, strict=False)):
+            if one != another:
+                return number
+        shorter = min(len(self.steps), len(other.steps))
+        return None if len(self.steps) == len(other.steps) else shorter
+
 
 def trace_of(program: Program, roots: Mapping[str, bytes]) -> Trace:
     """The trace of a run, from the roots of its inputs, its state and the outputs of all ops, by name."""

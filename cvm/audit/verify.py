@@ -23,9 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.receipt import Receipt, Roots, Run
-from cvm.audit.record import observed_run
+from cvm.audit.record import Observation, Observer
+from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location, Unsupported
-from cvm.executors import Capture, Executor, Int32Array, create, initial_state
+from cvm.executors import Executor, Int32Array, create, initial_state
 from cvm.inputs import Feed, arrange
 from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
@@ -85,6 +86,8 @@ class _Task:
     executor: str | Executor | None
     threads: int | None
     sample: int | None
+    traces: Sequence[Trace]
+    """Logs that must be those of runs of the receipt."""
     traced: bool
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
@@ -110,6 +113,7 @@ def verify(
     *,
     outputs: Arrays | None = None,
     state: Arrays | None = None,
+    traces: Sequence[Trace] = (),
     cycles: bool = False,
     level: Level | None = None,
     sample: int | None = None,
@@ -120,12 +124,17 @@ def verify(
     """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
 
     ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
-    with, if not the initial state. ``level`` is how far to go (None: until all that is claimed is recomputed);
-    ``sample`` lets FORMAL judge so many elements of every tensor instead of all. ``executor`` is a name, or an executor
-    that was made for this program. ``progress`` is told the number of each run that was re-executed. Raises `Invalid`
-    for arrays that no run can have.
+    with, if not the initial state. ``traces`` are logs that must be those of runs of the receipt, which a log names by
+    their inputs and state; of one that is not, the first op that left something else is named. ``level`` is how far to
+    go (None: until all that is claimed or given is recomputed); ``sample`` lets FORMAL judge so many elements of every
+    tensor instead of all. ``executor`` is a name, or an executor that was made for this program. ``progress`` is told
+    the number of each run that was re-executed. Raises `Invalid` for arrays that no run can have, and for ``traces`` at
+    a level that computes none (``verify.level``).
     """
-    goal = strongest_level(receipt) if level is None else level
+    goal = level or ("trace" if traces else strongest_level(receipt))
+    deep = LEVELS.index(goal) >= LEVELS.index("trace")
+    if traces and not deep:
+        raise Invalid("verify.level", f"a given trace is compared at level trace and above, not at level {goal}")
     samples = None if inputs is None else arrange(verified.program, inputs, cycles)[1]
     task = _Task(
         receipt=receipt,
@@ -136,7 +145,8 @@ def verify(
         executor=executor,
         threads=threads,
         sample=sample,
-        traced=receipt.traced and LEVELS.index(goal) >= LEVELS.index("trace"),
+        traces=traces,
+        traced=(receipt.traced or bool(traces)) and deep,
         progress=progress,
     )
     for step in LEVELS[: LEVELS.index(goal) + 1]:
@@ -194,6 +204,9 @@ def _structure(task: _Task, goal: Level) -> None:
         ):
             if len(roots) != len(declared):
                 raise _diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
+    for trace in task.traces:
+        if trace.program != claim.program:
+            raise _cannot(f"a given trace is of program {trace.program.hex()}, the receipt of {claim.program.hex()}")
     _signatures(task)
 
 
@@ -228,6 +241,9 @@ def _roots(task: _Task, goal: Level) -> None:
             for kept, root in zip(program.state, run.before, strict=True):
                 if tensor_root(before[kept.value.name]) != root:
                     raise _cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
+    for place, trace in enumerate(task.traces):
+        if not any(_is_of(trace, run) for run in claim.runs):
+            raise _cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
     if task.outputs is not None:
         _compare_outputs(task, task.outputs)
 
@@ -287,16 +303,16 @@ def _executor(task: _Task) -> Executor:
     return task.executor
 
 
-def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Run]]:
+def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Observation]]:
     """Every run, recomputed: its number, what the receipt says, and what it gave."""
     program = task.verified.program
-    capture: Capture = "all" if traced else frozenset()
     number = 0
     for feeds in task.given:
         state = task.state if number == 0 else initial_state(program)
         for feed in feeds:
-            result = made.run(feed, state, capture)
-            yield number, task.receipt.claim.runs[number], observed_run(program, feed, state, result, traced)
+            observer = Observer(program, feed, state, traced)
+            result = made.run(feed, state, watch=observer.watch)
+            yield number, task.receipt.claim.runs[number], observer.end(result)
             state = result.state
             number += 1
             task.progress(number)
@@ -307,17 +323,21 @@ def _outputs(task: _Task, goal: Level) -> None:
         _compare(task, number, claimed, found)
 
 
-def _compare(task: _Task, number: int, claimed: Run, found: Run) -> None:
+def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
     """Compare a run with what is claimed of it."""
-    program = task.verified.program
+    program, found = task.verified.program, seen.run
     state = [item.value.name for item in program.state]
-    for what, names, said, seen in (
+    for what, names, said, roots in (
         ("state before it", state, claimed.before, found.before),
         ("input", [item.value.name for item in program.inputs], claimed.inputs, found.inputs),
         ("output", [item.name for item in program.outputs], claimed.outputs, found.outputs),
         ("state after it", state, claimed.after, found.after),
     ):
-        _compare_roots(number, what, names, said, seen)
+        _compare_roots(number, what, names, said, roots)
+    if seen.trace is not None:
+        for given in task.traces:
+            if _is_of(given, claimed):
+                _compare_traces(task, number, given, seen.trace)
     if found.trace is not None and claimed.trace is not None and found.trace != claimed.trace:
         raise _diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
 
@@ -329,10 +349,33 @@ def _compare_roots(number: int, what: str, names: Sequence[str], claimed: Roots,
             raise _diverged(message)
 
 
+def _is_of(trace: Trace, run: Run) -> bool:
+    """Whether a log is one of such a run: it began with the same inputs and state."""
+    return (trace.inputs, trace.before) == (run.inputs, run.before)
+
+
+def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> None:
+    place = found.first_difference(given)
+    if place is None:
+        return
+    nodes = task.verified.program.nodes
+    if place == len(nodes):
+        raise _diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
+    names = ", ".join(repr(value.name) for value in nodes[place].outputs)
+    made = ", ".join(root.hex() for root in found.steps[place])
+    if place == len(given.steps):
+        said = "ends before it"
+    else:
+        said = f"says {', '.join(root.hex() for root in given.steps[place]) or 'nothing'}"
+    message = f"op {place}, the {nodes[place].op} that gives {names}, is the first that differs"
+    raise _diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
+
+
 def _trace(task: _Task, goal: Level) -> None:
     """That there are traces; they were compared when the runs were re-executed."""
     for number, run in enumerate(task.receipt.claim.runs):
-        if run.trace is None and (goal == "trace" or task.receipt.traced):
+        named = run.trace is not None or any(_is_of(trace, run) for trace in task.traces)
+        if not named and (goal == "trace" or task.receipt.traced):
             raise _cannot(f"the receipt names no trace of run {number}")
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "say",
     "show",
     "table",
+    "unwritable",
     "working",
     "write_file",
 ]
@@ -145,8 +146,15 @@ def write_file(path: Path, data: bytes) -> None:
     """Write a result, whole or not at all. Raises `Invalid` (``output.unwritable``)."""
     from cvm.program.files import write_atomically
 
-    try:
+    with unwritable(path):
         write_atomically(path, data)
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """What keeps the block from writing ``path`` becomes `Invalid` (``output.unwritable``)."""
+    try:
+        yield
     except (OSError, ValueError) as error:  # ValueError: a path without a last part
         message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
         raise Invalid("output.unwritable", message, Location(str(path))) from None

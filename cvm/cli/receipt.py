@@ -119,6 +119,14 @@ def verify_receipt(
             "--state", metavar="FILE", help="The state that the first run began with, if not the initial one."
         ),
     ] = None,
+    trace_file: Annotated[
+        list[Path],
+        typer.Option(
+            "--trace-file",
+            metavar="FILE",
+            help="A trace that must be that of a run of the receipt; its first op that differs is named. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
     level: Annotated[
         str | None,
         typer.Option(
@@ -139,7 +147,14 @@ def verify_receipt(
         typer.Option("--resume", metavar="FILE", help="For a folder: note what is finished, and go on from there."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, metavar="N", help="For a folder: processes; by default all cores.")
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="For a folder: receipts at a time; by default all cores."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray", metavar="ADDRESS", help="For a folder: let a Ray cluster do the work; HOST:PORT or auto."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -157,14 +172,17 @@ def verify_receipt(
         raise Usage("--sample says how much FORMAL computes: expected --level formal")
     goal = next((known for known in LEVELS if known == level), None)
     if receipt.is_dir():
-        if inputs or outputs is not None or state is not None:
-            raise Usage(
-                "in a folder, inputs are found beside the receipts: -i, --outputs and --state are for one receipt"
-            )
-        return _verify_folder(receipt, program, goal, sample, executor, cycles, resume, jobs, as_json)
-    if len(program) != 1 or resume is not None or jobs is not None:
-        raise Usage("one receipt has one program; --resume and --jobs are for a folder of receipts")
-    return _verify_one(receipt, program[0], inputs, outputs, state, goal, sample, executor, threads, cycles, as_json)
+        if inputs or outputs is not None or state is not None or trace_file:
+            others = "-i, --outputs, --state and --trace-file are for one receipt"
+            raise Usage(f"in a folder, inputs are found beside the receipts: {others}")
+        return _verify_folder(receipt, program, goal, sample, executor, cycles, resume, jobs, ray, as_json)
+    if len(program) != 1 or resume is not None or jobs is not None or ray is not None:
+        raise Usage("one receipt has one program; --resume, --jobs and --ray are for a folder of receipts")
+    if trace_file and goal not in (None, "trace", "formal"):
+        raise Usage("a given trace is compared with a recomputed one: expected --level trace or formal")
+    return _verify_one(
+        receipt, program[0], inputs, outputs, state, trace_file, goal, sample, executor, threads, cycles, as_json
+    )
 
 
 def _verify_one(
@@ -173,6 +191,7 @@ def _verify_one(
     inputs: list[str],
     outputs: Path | None,
     state: Path | None,
+    traces: list[Path],
     level: Level | None,
     sample: int | None,
     executor: str | None,
@@ -180,7 +199,7 @@ def _verify_one(
     cycles: bool,
     as_json: bool,
 ) -> int:
-    from cvm.audit import verify
+    from cvm.audit import read_trace, verify
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
 
@@ -193,6 +212,7 @@ def _verify_one(
             read_inputs(inputs, verified.program.inputs) if inputs or not verified.program.inputs else None,
             outputs=None if outputs is None else _archive(outputs),
             state=None if state is None else _archive(state),
+            traces=[read_trace(path) for path in traces],
             cycles=cycles,
             level=level,
             sample=sample,
@@ -234,9 +254,12 @@ def _verify_folder(
     cycles: bool,
     resume: Path | None,
     jobs: int | None,
+    address: str | None,
     as_json: bool,
 ) -> int:
     from cvm.audit.batch import Order, receipts_in, verify_all
+    from cvm.audit.batch.cluster import Cluster
+    from cvm.audit.batch.processes import Processes
     from cvm.cli.models import open_program
 
     paths = receipts_in(folder)
@@ -248,8 +271,9 @@ def _verify_folder(
         cycles=cycles,
     )
     found: list[Finished] = []
+    scheduler = Processes(jobs) if address is None else Cluster(address, jobs)
     with progress("verifying", len(paths)) as advance:
-        for finished in verify_all(folder, paths, order, resume, jobs):
+        for finished in verify_all(folder, paths, order, resume, scheduler):
             found.append(finished)
             advance(len(found))
     found.sort(key=lambda item: item.path)
@@ -362,7 +386,9 @@ GROUP = Group(
             (
                 "cvm receipt verify result.receipt --program model.cvm -i photo.npy",
                 "cvm receipt verify result.receipt --program model.cvm -i photo.npy --level formal --sample 100",
+                "cvm receipt verify result.receipt --program model.cvm -i photo.npy --trace-file result.trace",
                 "cvm receipt verify receipts/ --program model.cvm --resume audit.log",
+                "cvm receipt verify receipts/ --program model.cvm --resume audit.log --ray 10.0.0.1:6379",
             ),
         ),
         "diff": Command(diff, ("cvm receipt diff mine.receipt theirs.receipt",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +11,12 @@ import typer
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
-from cvm.cli.output import say, show, table, working, write_file
+from cvm.cli.output import say, show, table, unwritable, working, write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cvm.audit import Trace
     from cvm.session import Result, Session
 
 __all__ = ["COMMAND", "tensors_document"]
@@ -47,6 +49,14 @@ def command(
         bool,
         typer.Option("--trace", help="Let the receipt commit to every tensor of every run, not only to the outputs."),
     ] = False,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace-file",
+            metavar="FILE",
+            help="Write the roots of all tensors; for several runs NAME.trace becomes NAME.0.trace, NAME.1.trace, ..",
+        ),
+    ] = None,
     time: Annotated[
         str,
         typer.Option("--time", metavar="TEXT", help="A time to note in the receipt. Nobody vouches for it."),
@@ -72,7 +82,8 @@ def command(
     with working("running"):
         verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
-        recorder = None if receipt is None else Recorder(verified, trace)
+        asked = receipt is not None or trace_file is not None
+        recorder = Recorder(verified, trace, trace_file is not None) if asked else None
         result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles, recorder)
     document = {
         "digest": verified.program.digest,
@@ -85,11 +96,27 @@ def command(
         data = npz_bytes({name: result[name] if codes else _real(result, name) for name in result})
         write_file(output, data)
         document["file"] = {"path": str(output), "bytes": len(data)}
+    if trace_file is not None and recorder is not None:
+        document["traces"] = _write_traces(trace_file, recorder.traces)
     if receipt is not None and recorder is not None:
         made = recorder.receipt(host_facts(session.executor, time))
         write_file(receipt, encode_receipt(made))
-        document["receipt"] = {"path": str(receipt), "id": made.id, "runs": len(made.claim.runs), "traced": trace}
+        told = {"id": made.id, "runs": len(made.claim.runs), "traced": made.traced}
+        document["receipt"] = {"path": str(receipt), **told}
     return show(document, lambda console: _render(console, document), as_json)
+
+
+def _write_traces(path: Path, traces: Sequence[Trace]) -> list[dict[str, Any]]:
+    """Write the trace of each run, to ``path`` itself if there is one run."""
+    from cvm.audit import write_trace
+
+    written = []
+    for number, trace in enumerate(traces):
+        with unwritable(path):
+            target = path if len(traces) == 1 else path.with_name(f"{path.stem}.{number}{path.suffix}")
+            write_trace(trace, target)
+        written.append({"path": str(target), "root": trace.root.hex()})
+    return written
 
 
 def tensors_document(session: Session, result: Result) -> list[dict[str, Any]]:
@@ -120,6 +147,9 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     say(console, f"digest    {document['digest']}")
     if "file" in document:
         say(console, f"wrote     {document['file']['path']} ({document['file']['bytes']} bytes)")
+    for item in document.get("traces", ()):
+        say(console, f"trace     {item['root']}")
+        say(console, f"wrote     {item['path']}")
     if "receipt" in document:
         say(console, f"receipt   {document['receipt']['id']}")
         say(console, f"wrote     {document['receipt']['path']}")
@@ -141,5 +171,6 @@ COMMAND = Command(
         "cvm run model.cvm -i photo.npy -o result.npz",
         "cvm run model.cvm -i left=a.npy -i right=b.npz:right -o result.npz --codes --capture all",
         "cvm run model.cvm -i photo.npy -o result.npz --receipt result.receipt --trace",
+        "cvm run model.cvm -i photo.npy --receipt result.receipt --trace-file result.trace",
     ),
 )

@@ -6,14 +6,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
-from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, cores, initial_state
+from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, Watch, cores, initial_state
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = [
-    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "cores", "create",
-    "default", "initial_state",
+    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "Watch", "cores",
+    "create", "default", "initial_state",
 ]  # fmt: skip
 
 

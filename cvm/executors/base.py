@@ -7,6 +7,7 @@ writes to what it was given.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,18 +23,25 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = [
+    "WINDOW",
     "Capture",
     "Executor",
     "ExecutorFactory",
     "Int32Array",
     "RunResult",
+    "Watch",
     "cores",
     "feeds",
     "initial_state",
     "returned",
+    "windows",
 ]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
+Watch: TypeAlias = "Callable[[Mapping[str, Int32Array]], None]"
+"""Is shown tensors of a run by name. They are the executor's and may change as soon as it returns."""
+WINDOW = 2**23
+"""Bytes of tensors that are shown at once, unless a single node gives more."""
 Capture: TypeAlias = frozenset[str] | Literal["all"]
 """Names of values to return besides the outputs; "all" stands for every input, state and node output."""
 
@@ -58,11 +66,14 @@ class Executor(Protocol):
         inputs: Mapping[str, Int32Array],
         state: Mapping[str, Int32Array],
         capture: Capture = frozenset(),
+        watch: Watch | None = None,
     ) -> RunResult:
         """Run once. ``inputs`` and ``state`` are keyed by value name; `initial_state` gives the first state.
 
-        The result holds the values of the program's outputs and those in ``capture``. Raises `Invalid` where the
-        arrays are not what the program declares; nothing else can fail.
+        The result holds the values of the program's outputs and those in ``capture``. ``watch`` is shown every tensor
+        exactly once, as the run goes on: first all inputs and the state, then the outputs of nodes in execution order,
+        as many nodes at once as `windows` says. Raises `Invalid` where the arrays are not what the program declares,
+        and what ``watch`` raises; nothing else can fail.
         """
 
     def explain(self) -> tuple[str, ...]:
@@ -84,6 +95,22 @@ def initial_state(program: Program) -> dict[str, Int32Array]:
     """The state before the first run, as fresh arrays."""
     constants = {constant.name: constant for constant in program.constants}
     return {state.value.name: constants[state.initial].array().copy() for state in program.state}
+
+
+def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
+    """The nodes whose outputs are shown together: from the first of each pair up to the second. They have at most
+    ``size`` bytes (None: `WINDOW`), or are those of one node.
+    """
+    bound = WINDOW if size is None else size
+    ends: list[tuple[int, int]] = []
+    first = held = 0
+    for place, node in enumerate(program.nodes):
+        made = 4 * sum(math.prod(value.shape) for value in node.outputs)
+        if place > first and held + made > bound:
+            ends.append((first, place))
+            first, held = place, 0
+        held += made
+    return [*ends, (first, len(program.nodes))] if program.nodes else []
 
 
 def feeds(program: Program, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]) -> dict[str, Int32Array]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import formal.executor
-from cvm.executors.base import Capture, Int32Array, RunResult, feeds, returned
+from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
 from formal.tensor import Tensor, elements
 
 if TYPE_CHECKING:
@@ -26,9 +26,13 @@ class FormalExecutor:
         self._program = verified.program
 
     def run(
-        self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        watch: Watch | None = None,
     ) -> RunResult:
-        """See `cvm.executors.Executor.run`."""
+        """See `cvm.executors.Executor.run`; ``watch`` is shown the tensors when all are known."""
         program = self._program
         fed = feeds(program, inputs, state)
         names = returned(program, capture)
@@ -37,6 +41,11 @@ class FormalExecutor:
             {source.value.name: fed[source.value.name].ravel().tolist() for source in program.inputs},
             {source.value.name: fed[source.value.name].ravel().tolist() for source in program.state},
         )
+        if watch is not None:
+            watch(fed)
+            for first, end in windows(program):
+                shown = [value.name for node in program.nodes[first:end] for value in node.outputs]
+                watch({name: _array(tensors[name]) for name in shown})
         values = {name: _array(tensors[name]) for name in sorted(names)}
         return RunResult(values, {kept.value.name: _array(tensors[kept.update]) for kept in program.state})
 

@@ -17,6 +17,7 @@ __all__ = [
     "Proof",
     "Tree",
     "chunks",
+    "joined",
     "root",
     "root_of_proof",
     "root_of_several",
@@ -129,6 +130,14 @@ class Tree:
         height = (end - start - 1).bit_length()
         place = (start >> height) * HASH_BYTES
         return self.levels[height][place : place + HASH_BYTES]
+
+
+def joined(nodes: Iterable[bytes]) -> bytes:
+    """The root over one level of nodes, from left to right; all but the last one are of full subtrees."""
+    level = b"".join(nodes)
+    while len(level) > HASH_BYTES:
+        level = _parents(level)
+    return level or sha256().digest()
 
 
 def _parents(level: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import error, pack
 
 from cvm.errors import Invalid
 from cvm.program.model import Shape
@@ -48,7 +49,10 @@ def text(value: str) -> bytes:
 
 def shape(extents: Shape) -> bytes:
     """The rank and the extents of a tensor."""
-    return u8(len(extents)) + b"".join(u64(extent) for extent in extents)
+    try:  # at once, since every tensor of a trace has a shape
+        return pack(f"<B{len(extents)}Q", len(extents), *extents)
+    except error:
+        raise Invalid("program.integer", f"the shape {list(extents)} does not fit in its layout") from None
 
 
 def listed(items: Sequence[bytes]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.audit import Host, Receipt, Recorder
+from cvm.audit import Host, Receipt, Recorder, Trace
 from cvm.program import VerifiedProgram, verify
 from cvm.session import Session
 from tests.api import small
@@ -29,6 +29,12 @@ class Subject:
         recorder = Recorder(self.verified, trace)
         Session(self.verified, executor, threads).run(self.inputs, cycles=self.cycles, witness=recorder)
         return recorder.receipt(Host(executor, "cvm test", "this machine"))
+
+    def traces(self, executor: str = "numpy") -> tuple[Trace, ...]:
+        """The trace of each of these runs."""
+        recorder = Recorder(self.verified, keep_traces=True)
+        Session(self.verified, executor).run(self.inputs, cycles=self.cycles, witness=recorder)
+        return recorder.traces
 
 
 @cache

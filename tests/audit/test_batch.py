@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,9 @@ import pytest
 from cvm.arrays import npz_bytes
 from cvm.audit import save_receipt
 from cvm.audit.batch import Order, receipts_in, verify_all
-from cvm.errors import CvmError, Invalid, Malformed
+from cvm.audit.batch.processes import RETRIES, Processes
+from cvm.audit.batch.work import read_task
+from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.executors import EXECUTORS
 from tests.audit.examples import Subject, subject
 
@@ -57,7 +61,7 @@ EXPECTED = {
 
 
 def verified(folder: Path, log: Path | None = None, order: Order = ORDER, jobs: int = 2):
-    return list(verify_all(folder, receipts_in(folder), order, log, jobs))
+    return list(verify_all(folder, receipts_in(folder), order, log, Processes(jobs)))
 
 
 def test_every_receipt_has_its_answer_and_a_second_look_needs_no_work(folder, tmp_path):
@@ -155,6 +159,58 @@ def test_what_is_no_log_is_refused(folder, tmp_path):
         verified(folder, tmp_path)
     with pytest.raises(Invalid):
         verified(folder, tmp_path / "nowhere" / "log")
+
+
+def test_a_process_that_is_killed_loses_no_receipt(folder):
+    for number in range(20, 80):
+        for suffix in ("receipt", "npz"):
+            (folder / f"{number}.{suffix}").write_bytes((folder / f"06.{suffix}").read_bytes())
+    rounds = []
+
+    class Watched(Processes):
+        def _round(self, folder, paths, order):
+            rounds.append(len(paths))
+            return super()._round(folder, paths, order)
+
+    found = []
+    for finished in verify_all(folder, receipts_in(folder), ORDER, None, Watched(2)):
+        found.append(finished)
+        if len(found) == 5:
+            (victim, *_) = multiprocessing.active_children()
+            os.kill(victim.pid, signal.SIGKILL)
+    assert len(rounds) >= 2
+    assert 0 < rounds[-1] < rounds[0] == 72
+    assert len(found) == 72
+    assert {item.path: item.answer for item in found} == {
+        f"{n}.receipt": "REPRODUCED" for n in range(20, 80)
+    } | EXPECTED
+
+
+class Deadly:
+    """Ends every process that it is sent to."""
+
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+def test_work_that_ends_every_process_is_given_up(folder):
+    with pytest.raises(LimitExceeded) as caught:
+        list(Processes(1).answers(folder, receipts_in(folder), Deadly()))
+    assert caught.value.code == "limit.memory"
+    assert f"{RETRIES + 1} times in a row" in caught.value.message
+
+
+def test_the_bytes_that_are_judged_are_those_that_are_named(folder):
+    found = {item.path: item for item in verified(folder, jobs=1)}
+    for path in receipts_in(folder):
+        files = (folder / path, (folder / path).with_suffix(".npz"))
+        there = tuple(sha256(file.read_bytes()).hexdigest() if file.exists() else "-" for file in files)
+        assert found[path].files == read_task(folder, path).digests == there
+    (folder / "big.receipt").touch()
+    os.truncate(folder / "big.receipt", 2**40)
+    task = read_task(folder, "big.receipt")
+    assert (task.receipt, task.digests) == (None, ("-", "-"))
+    assert "limit.receipt_bytes" in task.problem
 
 
 def test_a_killed_verification_goes_on_where_it_was(folder, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from cvm.audit import hashing
 from cvm.audit.hashing import LITTLE, tensor_roots
 from cvm.program.commitments import tensor_root
+from cvm.program.merkle import root as merkle_root
 
 RANDOM = np.random.default_rng(3)
 SIZES = [1, 255, 256, 257, 512, 513, 3 * 256, 7 * 256 + 1, 2**12, 2**12 + 1, 100_003, LITTLE // 4, LITTLE + 5]
@@ -32,13 +35,25 @@ def test_roots_of_many_tensors_are_those_of_each(threads):
 
 
 def test_without_a_hasher_they_are_the_same(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: None)
+    monkeypatch.setattr(hashing, "_hasher", cache(lambda: None))
     assert tensor_roots(TENSORS) == {name: tensor_root(tensor) for name, tensor in TENSORS.items()}
 
 
-def test_little_data_does_not_wait_for_the_code_generator(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: pytest.fail("it was asked for"))
-    assert tensor_roots({"x": np.zeros(9, np.int32)}) == {"x": tensor_root(np.zeros(9, np.int32))}
+@pytest.fixture
+def fresh(monkeypatch):
+    """As in a process that has hashed nothing yet."""
+    monkeypatch.setattr(hashing, "_hasher", cache(hashing._hasher.__wrapped__))
+
+
+def test_little_data_does_not_wait_for_the_code_generator(fresh):
+    little, much = {"x": np.zeros(9, np.int32)}, {"x": np.zeros(LITTLE // 4, np.int32)}
+    expected = {"x": tensor_root(little["x"])}
+    assert tensor_roots(little) == expected
+    assert hashing._hasher.cache_info().misses == 0
+    assert tensor_roots(much) == {"x": tensor_root(much["x"])}
+    assert hashing._hasher.cache_info().misses == 1
+    assert tensor_roots(little) == expected
+    assert hashing._hasher.cache_info().hits == 1
 
 
 def test_the_constants_are_those_of_the_standard():
@@ -58,19 +73,51 @@ def test_every_size_and_count_of_messages_agrees_with_hashlib():
         for count in range(9):
             for prefix in (0, 1, 255):
                 digests = np.full(32 * count + 32, 7, np.uint8)
-                run(prefix, data.ctypes.data, size, count, digests.ctypes.data)
+                run.messages(prefix, data.ctypes.data, size, count, digests.ctypes.data)
                 messages = [bytes([prefix]) + data[k * size : (k + 1) * size].tobytes() for k in range(count)]
                 expected = b"".join(hashlib.sha256(message).digest() for message in messages)
                 assert digests.tobytes() == expected + bytes([7]) * 32
 
 
-def test_a_hasher_that_is_wrong_once_is_not_used():
+def test_every_tree_agrees_with_the_definition():
     sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    run = sha256.hasher()
+    if run is None:
+        pytest.skip("this processor has no instructions for SHA-256")
+    data = RANDOM.integers(0, 256, 70 * 64, dtype=np.uint8)
+    leaves = [data[64 * k : 64 * (k + 1)].tobytes() for k in range(70)]
+    for count in range(69):
+        for more in (0, 1):
+            if count + more == 0:
+                continue
+            nodes = np.full(32 * (count + more) + 32, 7, np.uint8)
+            if more:
+                nodes[32 * count : 32 * count + 32] = list(hashlib.sha256(b"\0" + leaves[count]).digest())
+            run.tree(data.ctypes.data, 64, count, more, nodes.ctypes.data)
+            assert nodes[:32].tobytes() == merkle_root(leaves[: count + more])
+            assert nodes[-32:].tobytes() == bytes([7]) * 32
 
-    def lazy(prefix, data, size, count, digests):
-        """Forgets the last message."""
-        run = sha256.hasher()
-        if run is not None:
-            run(prefix, data, size, count - 1, digests)
 
-    assert not sha256._agrees(lazy)
+def test_pieces_and_shares_do_not_change_a_root(monkeypatch):
+    expected = {name: tensor_root(tensor) for name, tensor in TENSORS.items()}
+    for piece in (2**10, 2**12, 2**20):
+        for shares in (1, 4, 1000):
+            monkeypatch.setattr(hashing, "PIECE", piece)
+            monkeypatch.setattr(hashing, "SHARES", shares)
+            assert tensor_roots(TENSORS, 2) == expected
+
+
+@pytest.mark.parametrize("lost", ["messages", "tree"])
+def test_a_hasher_that_is_wrong_once_is_not_used(lost):
+    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    run = sha256.hasher()
+    if run is None:
+        pytest.skip("this processor has no instructions for SHA-256")
+    assert sha256._agrees(run)
+    place = {"messages": 3, "tree": 2}[lost]
+
+    def lazy(*arguments):
+        """Forgets the last message or leaf."""
+        getattr(run, lost)(*(value - 1 if k == place else value for k, value in enumerate(arguments)))
+
+    assert not sha256._agrees(replace(run, **{lost: lazy}))

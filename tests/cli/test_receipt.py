@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cvm.audit import load_receipt
+from cvm.audit import load_receipt, read_trace, write_trace
 from cvm.program import load
 from cvm.session import choose_executor
 
@@ -40,6 +42,50 @@ def test_a_trace_needs_a_receipt(cvm, files):
         outcome = cvm("run", "negated.cvm", "-i", "codes.npy", *option)
         assert outcome.code == 2
         assert "--receipt FILE" in outcome.err
+
+
+def test_run_writes_the_trace_of_each_run(cvm, receipt):
+    arguments = ("run", "negated.cvm", "-i", "codes.npy", "--trace-file", "all.trace")
+    outcome = cvm(*arguments, "--receipt", "t.receipt", "--json")
+    assert outcome.code == 0
+    claim = load_receipt("t.receipt").claim
+    assert outcome.document["receipt"] == {"path": "t.receipt", "id": receipt["id"], "runs": 2, "traced": True}
+    roots = [run.trace.hex() for run in claim.runs]
+    files = ["all.0.trace", "all.1.trace"]
+    said = [{"path": path, "root": root} for path, root in zip(files, roots, strict=True)]
+    assert outcome.document["traces"] == said
+    assert [read_trace(path).root.hex() for path in files] == roots
+    assert "".join(f"trace     {item['root']}\nwrote     {item['path']}\n" for item in said) in cvm(*arguments).out
+
+    np.save("one.npy", np.load("codes.npy")[:1])
+    alone = cvm("run", "negated.cvm", "-i", "one.npy", "--trace-file", "one.trace", "--json").document
+    assert alone["traces"] == [{"path": "one.trace", "root": roots[0]}]
+    assert "receipt" not in alone
+    for bad in ("no/x.trace", "/"):
+        outcome = cvm("run", "negated.cvm", "-i", "one.npy", "--trace-file", bad)
+        assert outcome.code == 3
+        assert "output.unwritable" in outcome.err
+
+
+def test_given_traces_are_compared(cvm, receipt):
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--trace-file", "t.trace")
+    given = ("--trace-file", "t.0.trace", "--trace-file", "t.1.trace")
+    outcome = cvm(*VERIFY, *given, "--json")
+    assert (outcome.code, outcome.document["answer"], outcome.document["level"]) == (0, "REPRODUCED", "trace")
+    trace = read_trace("t.1.trace")
+    write_trace(replace(trace, steps=(*trace.steps[:-1], (bytes(32),))), "t.1.trace")
+    outcome = cvm(*VERIFY, *given)
+    assert outcome.code == 1
+    assert f"run 1: op {len(trace.steps) - 1}, the " in outcome.out
+    assert "is the first that differs" in outcome.out
+    write_trace(replace(trace, inputs=(bytes(32),)), "t.1.trace")
+    assert cvm(*VERIFY, *given).code == 5
+    for options in (("--trace-file", "text.txt"), ("--trace-file", "r.receipt"), ("--trace-file", "no.trace")):
+        outcome = cvm(*VERIFY, *options)
+        assert outcome.code == 3
+        assert options[1] in outcome.err
+    assert cvm(*VERIFY, *given, "--level", "outputs").code == 2
+    assert cvm("receipt", "verify", ".", "--program", "negated.cvm", *given).code == 2
 
 
 def test_a_receipt_that_cannot_be_written(cvm, files):
@@ -96,6 +142,8 @@ def test_a_stateful_receipt_with_cycles(cvm, files):
         ((*VERIFY, "--program", "pair.cvm"), 2),
         ((*VERIFY, "--resume", "log"), 2),
         ((*VERIFY, "--jobs", "2"), 2),
+        ((*VERIFY, "--ray", "127.0.0.1:1"), 2),
+        (("receipt", "verify", ".", "--program", "negated.cvm", "--ray", "127.0.0.1:1"), 3),
         (("receipt", "verify", ".", "--program", "negated.cvm", "-i", "codes.npy"), 2),
         (("receipt", "show", "nothing.receipt"), 3),
         (("receipt", "show", "text.txt"), 3),

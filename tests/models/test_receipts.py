@@ -1,4 +1,8 @@
-"""Claims of real networks are the same on every executor, with any number of threads, in any process."""
+"""Claims of all models, every tensor of them, are the same on every executor, with any number of threads and processes.
+
+The models of which FORMAL takes seconds or minutes are in the long suite (``make test-long``): `person_detect`, half a
+minute, with all its tensors, and `mobilenet_v2`, a quarter of an hour, with some elements of each.
+"""
 
 from __future__ import annotations
 
@@ -6,71 +10,92 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 import cvm
+from cvm.agreement import judge
 from cvm.audit import Claim, Recorder
-from cvm.demo import IMAGES, MODEL
-from cvm.executors import EXECUTORS
-from cvm.program import VerifiedProgram, verify
+from cvm.demo import IMAGES
+from cvm.executors import EXECUTORS, create
+from cvm.inputs import arrange
 from tests.audit.examples import subject
+from tests.models.claims import FOLDERS, ROOT, SMALL, claim, inputs, program
 
-ROOT = Path(__file__).parents[2]
-REAL = ROOT.parent / "shared" / "models" / "real"
 FAST = [name for name in EXECUTORS if name != "formal"]
+THERE = [name for name in FOLDERS if FOLDERS[name].is_dir()]
+LARGE = [pytest.param(name, marks=pytest.mark.long) for name in FOLDERS if name not in SMALL]
+every_model = pytest.mark.parametrize("name", [*SMALL, *LARGE])
 
 
-@cache
-def program(name: str) -> VerifiedProgram:
-    return verify(cvm.compile(MODEL if name == "digits" else REAL / name))
+def require(name: str) -> None:
+    if name not in THERE:
+        pytest.skip("this model is not here (../shared/models)")
 
 
-def claim(name: str, executor: str, threads: int | None = None, samples: int = 1) -> Claim:
-    """The traced claim of runs on inputs that are a pattern over their whole interval."""
-    verified = program(name)
-    inputs = {}
-    for item in verified.program.inputs:
-        shape = (samples, *item.value.shape)
-        k = np.arange(int(np.prod(shape)))
-        span = item.value.hi - item.value.lo + 1
-        inputs[item.value.name] = (item.value.lo + (k * 7919 + k * k % 1009) % span).reshape(shape)
-    recorder = Recorder(verified, trace=True)
-    cvm.Session(verified, executor, threads).run(inputs, witness=recorder)
-    return recorder.claim()
-
-
-def test_every_executor_claims_the_same_of_the_digits():
-    expected = claim("digits", "formal", samples=2)
+@every_model
+def test_every_executor_claims_the_same_with_any_number_of_threads(name: str) -> None:
+    require(name)
+    expected = claim(name, "numpy", 1, samples=3)
     for executor in FAST:
         for threads in (1, 2, 3):
-            assert claim("digits", executor, threads, samples=2) == expected
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "hello_world",
-        "micro_speech",
-        pytest.param("person_detect", marks=pytest.mark.long),
-        pytest.param("mobilenet_v2", marks=pytest.mark.long),
-    ],
-)
-def test_every_executor_claims_the_same_of_real_networks(name):
-    if not (REAL / name).is_dir():
-        pytest.skip("the real networks are not here (../shared)")
-    expected = claim(name, "numpy", samples=3)
-    for executor in EXECUTORS if name == "hello_world" else FAST:
-        for threads in (1, 3):
             assert claim(name, executor, threads, samples=3) == expected
+            # One sample alone is run by several threads, three are run at the same time.
+            alone = claim(name, executor, threads).runs
+            assert alone == expected.runs[: len(alone)]
 
 
-@pytest.mark.parametrize("seed", ["0", "1", "random"])
+@pytest.mark.parametrize("name", [*SMALL, pytest.param("person_detect", marks=pytest.mark.long)])
+def test_formal_claims_the_same(name: str) -> None:
+    require(name)
+    assert claim(name, "formal") == claim(name, "numpy")
+
+
+@pytest.mark.long
+def test_formal_judges_elements_of_what_is_too_large_for_it() -> None:
+    require("mobilenet_v2")
+    verified = program("mobilenet_v2")
+    _, samples = arrange(verified.program, inputs("mobilenet_v2", 1))
+    agreement = judge(verified, create("numpy", verified), samples, 25)
+    assert agreement.difference is None
+    assert claim("mobilenet_v2", "native") == claim("mobilenet_v2", "numpy")
+
+
+ELSEWHERE = {
+    "a seed": {"PYTHONHASHSEED": "0", "TZ": "NPT-5:45", "LC_ALL": "C"},
+    "another seed": {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"},
+    "no cache, chance": {"PYTHONHASHSEED": "random", "CVM_CACHE": "", "OPENBLAS_NUM_THREADS": "2"},
+}
+
+
+def of_another_process(place: str, executor: str, threads: int, names: Sequence[str]) -> dict[str, str]:
+    command = [sys.executable, "-m", "tests.models.claims", executor, str(threads), "2", *names]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ELSEWHERE[place]}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(result.stdout)
+    return found
+
+
+def test_another_process_claims_the_same() -> None:
+    names = [name for name in SMALL if name in THERE]
+    expected = {name: claim(name, "numpy", samples=2).id().hex() for name in names}
+    assert of_another_process("another seed", "native", 3, names) == expected
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ELSEWHERE)
 @pytest.mark.parametrize("executor", FAST)
-def test_another_process_claims_the_same(tmp_path, seed, executor):
+@pytest.mark.parametrize("threads", [1, 3])
+def test_other_processes_claim_the_same_of_every_model(place: str, executor: str, threads: int) -> None:
+    expected = {name: claim(name, "numpy", samples=2).id().hex() for name in THERE}
+    assert of_another_process(place, executor, threads, THERE) == expected
+
+
+@pytest.mark.parametrize("seed", ["0", "random"])
+@pytest.mark.parametrize("executor", FAST)
+def test_another_command_claims_the_same(tmp_path, seed, executor):
     subject("batch").verified.program.save(tmp_path / "m.cvm")
     np.save(tmp_path / "x.npy", subject("batch").inputs["image"])
     command = [sys.executable, "-m", "cvm", "run", "m.cvm", "-i", "x.npy", "--executor", executor, "--json"]
@@ -85,11 +110,11 @@ def test_another_process_claims_the_same(tmp_path, seed, executor):
 def test_the_demo_images_leave_one_claim_in_any_batches():
     with np.load(IMAGES) as data:
         images = data["image"][:6]
-    runs = []
-    for part in (images[:1], images[1:3], images[3:]):
-        recorder = Recorder(program("digits"))
-        cvm.Session(program("digits")).run({"image": part}, witness=recorder)
-        runs += recorder.claim().runs
-    whole = Recorder(program("digits"))
-    cvm.Session(program("digits")).run({"image": images}, witness=whole)
-    assert whole.claim().runs == tuple(runs)
+
+    def claimed(*parts: np.ndarray) -> Claim:
+        recorder = Recorder(program("demo"))
+        for part in parts:
+            cvm.Session(program("demo")).run({"image": part}, witness=recorder)
+        return recorder.claim()
+
+    assert claimed(images) == claimed(images[:1], images[1:3], images[3:])

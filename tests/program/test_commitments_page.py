@@ -12,7 +12,7 @@ from struct import pack
 import numpy as np
 import pytest
 
-from cvm.audit import Claim, Recorder, Signature, Trace, signatures
+from cvm.audit import Claim, Recorder, Signature, Trace, encode_trace, signatures
 from cvm.audit.dispute import StepProof, computed, decode_proof, encode_proof, verify_step
 from cvm.audit.dispute.proof import partial_record
 from cvm.audit.record import observed_trace
@@ -102,6 +102,7 @@ def follow_section_8(program: bytes, memory: bytes) -> dict[str, bytes]:
         "receipt.preimage": receipt,
         "receipt.id": H(receipt),
         "signature.message": b"cvm1:signature\0" + H(receipt),
+        "trace.file": trace_file(program, x_root, memory, shifted_root),
     }
 
 
@@ -149,6 +150,20 @@ def follow_section_9(lists: list[tuple[int, bytes]], ops: list[bytes], bias: byt
         "step.proof": b"cvm1:step-proof\0" + claim + witness,
         "operand.bias": pack("<I", 1) + opened(values) + constant + leaf(values),
     }
+
+
+def trace_file(program: bytes, x: bytes, memory: bytes, shifted: bytes) -> bytes:
+    def roots(*items):
+        return bytes([0x90 + len(items)]) + b"".join(b"\xc4\x20" + item for item in items)
+
+    parts = {
+        "before": roots(memory),
+        "inputs": roots(x),
+        "program": b"\xc4\x20" + program,
+        "steps": b"\x93" + 3 * roots(shifted),
+    }
+    body = b"".join(bytes([0xA0 + len(key)]) + key.encode() + part for key, part in parts.items())
+    return b"\x93\xa9cvm-trace\x01\x84" + body
 
 
 def follow_the_page() -> dict[str, bytes]:
@@ -207,9 +222,10 @@ def claimed() -> tuple[Claim, Trace]:
     verified = verify(example())
     state = initial_state(verified.program)
     feed = {"x": np.arange(1, 7, dtype=np.int32).reshape(1, 2, 3)}
-    result = create("formal", verified).run(feed, state, "all")
     recorder = Recorder(verified, trace=True)
-    recorder.keep([recorder.look(feed, state, result)])
+    observer = recorder.begin(feed, state)
+    result = create("formal", verified).run(feed, state, "all", observer.watch)
+    recorder.keep([observer.end(result)])
     return recorder.claim(), observed_trace(verified.program, result)
 
 
@@ -229,6 +245,7 @@ def compute_section_8() -> dict[str, bytes]:
         "receipt.preimage": claim.preimage(),
         "receipt.id": claim.id(),
         "signature.message": signatures.message(claim),
+        "trace.file": encode_trace(trace),
     }
 
 

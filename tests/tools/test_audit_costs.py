@@ -26,4 +26,4 @@ def test_the_tool_measures_a_program(tmp_path):
     )
     assert f"{len(program.nodes)} ops, {trace_bytes(program)} bytes of trace" in result.stdout
     assert len(re.findall(r"^.* [0-9.]+ ms, processors +[0-9.]+ ms$", result.stdout, re.MULTILINE)) == 7
-    assert len(re.findall(r"share \d+%", result.stdout)) == 2
+    assert len(re.findall(r"share \d+%$", result.stdout, re.MULTILINE)) == 4

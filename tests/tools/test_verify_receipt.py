@@ -5,17 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha512
 from pathlib import Path
+from struct import pack, unpack
 
 import numpy as np
 import pytest
 
 from cvm.arrays import npz_bytes
-from cvm.audit import encode_receipt
+from cvm.audit import encode_receipt, encode_trace, sign, write_trace
 from cvm.demo import IMAGES, MODEL
+from cvm.inputs import arrange
+from cvm.ops import REGISTRY
 from cvm.program import verify
 from cvm.session import Session
 from tests.audit.examples import SUBJECTS, Subject, subject
+from tests.audit.test_trace_file import mutants as trace_mutants
 from tests.audit.test_verify import claim_mutants
 
 ROOT = Path(__file__).parents[2]
@@ -23,12 +28,18 @@ TOOL = ROOT / "tools" / "verify_receipt.py"
 sys.path.append(str(ROOT / "tools"))
 
 
-def run(*arguments: object) -> tuple[int, str]:
-    """The tool's exit code and last line. It runs isolated, so that it could not import cvm if it tried."""
+def output(*arguments: object) -> tuple[int, list[str]]:
+    """The tool's exit code and lines. It runs isolated, so that it could not import cvm if it tried."""
     command = [sys.executable, "-I", "-S", str(TOOL), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert result.stderr == ""
-    return result.returncode, result.stdout.splitlines()[-1]
+    return result.returncode, result.stdout.splitlines()
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    """The tool's exit code and last line."""
+    code, lines = output(*arguments)
+    return code, lines[-1]
 
 
 def written(folder: Path, item: Subject) -> list[object]:
@@ -83,6 +94,200 @@ def test_no_field_of_a_claim_can_be_changed(name):
     assert answer(receipt.claim) == "REPRODUCED"
     for what, claim in claim_mutants(receipt.claim):
         assert answer(claim) in ("DIVERGED", "CANNOT_RECOMPUTE"), what
+
+
+RFC_8032 = {
+    "test 1": (
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        b"",
+        (
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe"
+            "24655141438e7a100b"
+        ),
+    ),
+    "test 2": (
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        b"\x72",
+        (
+            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302a"
+            "eeb00d291612bb0c00"
+        ),
+    ),
+    "test 3": (
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        b"\xaf\x82",
+        (
+            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed2"
+            "8dc027beceea1ec40a"
+        ),
+    ),
+    "test SHA(abc)": (
+        "ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf",
+        sha512(b"abc").digest(),
+        (
+            "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431e0303dca179c138ac1"
+            "7ad9bef1177331a704"
+        ),
+    ),
+}
+"""RFC 8032, section 7.1: public key, message, signature."""
+ORDER = 2**252 + 27742317777372353535851937790883648493
+FIELD = 2**255 - 19
+
+
+@pytest.mark.parametrize("name", RFC_8032)
+def test_the_signatures_of_the_standard_are_genuine_and_no_others(name):
+    import verify_receipt as tool
+
+    key, message, signature = RFC_8032[name]
+    key, signature = bytes.fromhex(key), bytes.fromhex(signature)
+    assert tool.genuine(key, message, signature)
+    assert not tool.genuine(key, message + b"\0", signature)
+    for place in range(0, 64, 5):
+        changed = bytearray(signature)
+        changed[place] ^= 1 << place % 8
+        assert not tool.genuine(key, message, bytes(changed))
+    for place in range(0, 32, 5):
+        changed = bytearray(key)
+        changed[place] ^= 1 << place % 8
+        assert not tool.genuine(bytes(changed), message, signature)
+    # The same modulo the order of the group is another number, which the standard refuses.
+    s = int.from_bytes(signature[32:], "little")
+    assert not tool.genuine(key, message, signature[:32] + (s + ORDER).to_bytes(32, "little"))
+
+
+def test_signatures_are_judged_as_the_product_judges_them():
+    """Keys of all kinds: proper ones, points of small order, and bytes that stand for no point or in no proper form."""
+    pytest.importorskip("cryptography")
+    import verify_receipt as tool
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from cvm.audit import Signature, signatures
+
+    claim = subject("negated").receipt().claim
+    message = signatures.message(claim)
+    proper = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(4)]
+    pairs = [(key.public_key().public_bytes_raw(), key.sign(message)) for key in proper]
+    pairs += [(pairs[k][0], pairs[k - 1][1]) for k in range(4)]
+    identity = (1).to_bytes(32, "little")
+    ys = [0, 1, 2, 3, FIELD - 1, FIELD, FIELD + 1, 2**255 - 1]
+    keys = [(y | odd << 255).to_bytes(32, "little") for y in ys for odd in (0, 1)]
+    # With a key of small order, R = S B is a signature of every message of which k is a multiple of that order.
+    base = (tool.BASE[1] | tool.BASE[0] % 2 << 255).to_bytes(32, "little")
+    pairs += [(key, r + s.to_bytes(32, "little")) for key in keys for r, s in ((identity, 0), (base, 1), (identity, 1))]
+    answers = []
+    for key, signature in pairs:
+        mine = tool.genuine(key, message, signature)
+        assert mine == signatures.is_genuine(claim, Signature(key, signature)), (key.hex(), signature.hex())
+        answers.append(mine)
+    assert answers[:8] == [True] * 4 + [False] * 4
+
+
+def test_a_signed_receipt_is_verified(tmp_path):
+    pytest.importorskip("cryptography")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    arguments = written(tmp_path, subject("batch"))
+    receipt = subject("batch").receipt()
+    for number in range(2):
+        key = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+        receipt = sign(receipt, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (tmp_path / "r.receipt").write_bytes(encode_receipt(receipt))
+    code, lines = output(*arguments)
+    assert (code, lines[-1]) == (0, "REPRODUCED at level trace: 3 runs")
+    assert [line for line in lines if line.startswith("signed by ")] == [
+        f"signed by {item.key.hex()}" for item in receipt.signatures
+    ]
+    false = replace(receipt.signatures[1], signature=receipt.signatures[0].signature)
+    forged = replace(receipt, signatures=(receipt.signatures[0], false))
+    (tmp_path / "r.receipt").write_bytes(encode_receipt(forged))
+    assert run(*arguments) == (
+        1, f"DIVERGED at level structure: the signature by {false.key.hex()} is not one of this claim"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_no_field_of_a_given_trace_can_be_changed(name, capsys):
+    import verify_receipt as tool
+
+    item = subject(name)
+    program = tool.decoded(item.verified.program.to_bytes(), "cvm-program")
+    claim = tool.receipt(encode_receipt(item.receipt()))["claim"]
+    _, samples = arrange(item.verified.program, item.inputs, item.cycles)
+    feeds = [feed for feeds in samples for feed in feeds]
+    inputs = [[feed[i["value"]["name"]].ravel().tolist() for feed in feeds] for i in program["inputs"]]
+
+    def answer(trace):
+        with pytest.raises(tool.Ends) as caught:
+            tool.verify(claim, program, inputs, (), [tool.log(encode_trace(trace))])
+        return caught.value.args[:2]
+
+    for trace in item.traces():
+        assert answer(trace) == ("REPRODUCED", "trace")
+        for what, mutant in trace_mutants(trace):
+            said = ("DIVERGED", "trace") if what.startswith(("steps", "a step")) else ("CANNOT_RECOMPUTE", "roots")
+            assert answer(mutant) == said, what
+
+
+def test_the_first_op_of_a_given_trace_that_differs_is_named(tmp_path):
+    arguments = written(tmp_path, subject("example"))
+    (trace,) = subject("example").traces()
+    write_trace(trace, tmp_path / "t.trace")
+    assert run(*arguments, "--trace-file", tmp_path / "t.trace")[0] == 0
+    write_trace(replace(trace, steps=(trace.steps[0], (bytes(32),), trace.steps[2])), tmp_path / "t.trace")
+    assert run(*arguments, "--trace-file", tmp_path / "t.trace") == (
+        1, "DIVERGED at level trace: run 0: op 1, the elemwise_add that gives 'raw', is the first that differs"
+    )  # fmt: skip
+    (tmp_path / "t.trace").write_bytes(b"\x93")
+    assert run(*arguments, "--trace-file", tmp_path / "t.trace")[0] == 3
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "spec_vectors" / "programs").glob("*.msgpack")), ids=lambda p: p.stem)
+def test_every_program_of_the_vectors_is_executed(path):
+    import verify_receipt as tool
+
+    (_, _, _, cases), _ = tool.read(path.read_bytes())
+    for case in cases:
+        if case["verdict"] != "value":
+            continue
+        p = tool.decoded(case["program"], "cvm-program")
+        first = sum(len(p[key]) for key in ("inputs", "constants", "state"))
+        names = [v["name"] for n in p["nodes"] for v in n["outputs"]]
+        state = [tool.elements(p["constants"][s["initial"] - len(p["inputs"])]) for s in p["state"]]
+        for one in case["runs"]:
+            inputs = [
+                unpack(f"<{len(d) // 4}i", d) for i in p["inputs"] for d in [one["inputs"][i["value"]["name"]][2]]
+            ]
+            values = tool.execute(p, inputs, state)
+            state = [values[s["update"]][1] for s in p["state"]]
+            for name, (shape, items) in zip(names, values[first:], strict=True):
+                assert [list(shape), pack(f"<{len(items)}i", *items)] == list(one["values"][name][1:]), name
+
+
+@pytest.mark.parametrize("name", ["upsampling", "get_valid_count", "non_max_suppression"])
+def test_the_further_ops_pass_their_vectors(name):
+    import verify_receipt as tool
+
+    (path,) = (ROOT / "spec_vectors" / "ops").rglob(f"{name}.msgpack")
+    (_, _, header, cases), _ = tool.read(path.read_bytes())
+    assert header["op"] == name
+    count = 0
+    for case in cases:
+        if case["verdict"] == "value":
+            inputs = [tool.tensor(shape, unpack(f"<{len(data) // 4}i", data)) for _, shape, data in case["inputs"]]
+            found = tool.ALL[name](*inputs, **case["attributes"])
+            made = [["int32", y.shape, pack(f"<{len(y.at)}i", *y.at.values())]
+                    for y in (found if isinstance(found, tuple) else (found,))]  # fmt: skip
+            assert made == [list(item) for item in case["outputs"]], case["id"]
+            count += 1
+    assert count > 10
+
+
+def test_there_is_every_op():
+    import verify_receipt as tool
+
+    assert tool.ALL.keys() == REGISTRY.keys()
 
 
 def test_the_vectors_of_receipts_are_recomputed():

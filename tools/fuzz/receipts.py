@@ -3,7 +3,7 @@
     python -m tools.fuzz.receipts --count 100000 --seed 1
 
 What is decoded must encode to the same bytes. A receipt of a program that has a vector is verified with it as well: one
-that differs in its claim from the true one must not be reproduced.
+that differs in its claim from the true one must not be reproduced. So is a trace of such a program, with its receipt.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit import (
+    Recorder,
     Trace,
     decode_receipt,
     decode_trace,
@@ -29,6 +30,7 @@ from cvm.audit import (
 )
 from cvm.program import VerifiedProgram, decode
 from cvm.program import verify as verify_program
+from cvm.session import Session
 from cvm.vectors.format import ProgramCase, VectorTensor
 from cvm.vectors.format import decode as decode_vectors
 from tools.fuzz.harness import Fuzzer, main
@@ -61,10 +63,18 @@ def _array(tensor: VectorTensor) -> Array:
 @lru_cache(maxsize=1)
 def _files() -> tuple[bytes, ...]:
     receipts = [data for *_, data in _subjects().values()]
-    claims = [decode_receipt(data).claim for data in receipts]
-    runs = [(claim.program, run) for claim in claims for run in claim.runs]
-    traces = [Trace(program, run.inputs, run.before, (run.outputs, run.after)) for program, run in runs]
-    return (*receipts, *map(encode_trace, traces))
+    return (*receipts, *map(encode_trace, (trace for traces in _traces().values() for trace in traces)))
+
+
+@lru_cache(maxsize=1)
+def _traces() -> dict[bytes, tuple[Trace, ...]]:
+    """The true traces of the runs, by the digest of the program."""
+    found = {}
+    for program, (verified, inputs, _) in _subjects().items():
+        recorder = Recorder(verified, keep_traces=True)
+        Session(verified, "numpy").run(inputs, cycles=bool(verified.program.state), witness=recorder)
+        found[program] = recorder.traces
+    return found
 
 
 def make(random_: random.Random) -> bytes:
@@ -83,7 +93,7 @@ def examine(case: bytes) -> str:
     if not case.startswith(_MAGIC):
         trace = decode_trace(case)
         assert encode_trace(trace) == case, "a trace does not encode to the bytes that it was decoded from"
-        return "valid trace"
+        return _examine_trace(trace)
     receipt = decode_receipt(case)
     assert encode_receipt(receipt) == case, "a receipt does not encode to the bytes that it was decoded from"
     if receipt.claim.program not in _subjects():
@@ -97,6 +107,17 @@ def examine(case: bytes) -> str:
     is_true = receipt.claim in (expected, untraced)
     assert (verdict.answer == "REPRODUCED") == is_true, f"{verdict.answer}, though it is {is_true}"
     return f"valid, {verdict.answer}"
+
+
+def _examine_trace(trace: Trace) -> str:
+    if trace.program not in _subjects():
+        return "valid trace of an unknown program"
+    verified, inputs, true = _subjects()[trace.program]
+    cycles = bool(verified.program.state)
+    verdict = verify(decode_receipt(true), verified, inputs, traces=[trace], cycles=cycles, executor="numpy")
+    is_true = trace in _traces()[trace.program]
+    assert (verdict.answer == "REPRODUCED") == is_true, f"{verdict.answer}, though it is {is_true}"
+    return f"valid trace, {verdict.answer}"
 
 
 FUZZER = Fuzzer("tools.fuzz.receipts", make, examine)

@@ -35,7 +35,10 @@ def _receipt(case: ProgramCase) -> bytes:
         feed = {name: _array(tensor) for name, tensor in run.inputs.items()}
         values = feed | {name: _array(tensor) for name, tensor in run.values.items()}
         left = {kept.value.name: {**constants, **values}[kept.update] for kept in program.state}
-        recorder.keep([recorder.look(feed, state, RunResult(values, left))])
+        observer = recorder.begin(feed, state)
+        assert observer.watch is not None
+        observer.watch(values)
+        recorder.keep([observer.end(RunResult(values, left))])
         state = left
     return encode_receipt(recorder.receipt())
 

@@ -6,15 +6,16 @@ import contextlib
 import ctypes
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.executors.base import Capture, Int32Array, RunResult, cores, feeds, returned
+from cvm.executors.base import Capture, Int32Array, RunResult, Watch, cores, feeds, returned
 from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
@@ -24,6 +25,7 @@ from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_n
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import settled, workers
+from cvm.executors.native.watched import Watched, stage_ends
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -37,33 +39,38 @@ WORTH = 200_000
 
 
 class _Memory:
-    """What one run at a time needs: the arena, and the job with its claims.
+    """What one run at a time needs: the arena, and for each stage a job with its claims.
 
-    It goes when no worker is in the job; until then the code and the constants stay, too.
+    It goes when no worker is in a job; until then the code and the constants stay, too.
     """
 
-    head = 0
+    heads: Sequence[int] = ()
 
     def __init__(self, network: Network) -> None:
         self.needs = (network._loaded, network.packed)
         self.arena = _aligned(network.plan.arena + SLACK)
-        self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
         self.table = ctypes.addressof(self.arrays)
         self.base = self.arena.ctypes.data
-        self.job[1:6] = (network.address, self.base, network.constants, self.table, network.threads - 1)
-        self.head = self.job.ctypes.data
-        self.claims = self.head + HEAD_BYTES
+        self.workers = network.threads - 1
+        sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
+        self.jobs = [_aligned(size).view(np.int64) for size in sizes]
+        for job, address in zip(self.jobs, network.addresses, strict=True):
+            job[1:6] = (address, self.base, network.constants, self.table, self.workers)
+        self.heads = [job.ctypes.data for job in self.jobs]
+        self.claims = self.heads[0] + HEAD_BYTES
 
     def __del__(self) -> None:
-        if self.head and self.job[5]:
-            settled(self.head)
+        if self.heads and self.workers:
+            for head in self.heads:
+                settled(head)
 
 
 class Network:
     """A plan with its code and its constants; runs in as many threads at once as call it.
 
-    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays.
+    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays. With
+    ``ends`` the calls run in stages, each up to so many calls, and somebody may look at the arrays between them.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Network:
         name: str,
         bounds: Sequence[tuple[int, int, int]],
         shapes: Sequence[tuple[int, ...]],
+        ends: Sequence[int] | None = None,
     ) -> None:
         cost = sum(call.cost for call in made.calls)
         self.plan, self.machine, self.bounds = made, machine, bounds
@@ -81,17 +89,21 @@ class Network:
         self.given = list(zip(made.arrays[: made.written], shapes[: made.written], strict=True))
         self.left = list(zip(made.arrays[made.written :], shapes[made.written :], strict=True))
         self.cached = True
-        key = cache.key(machine, (name, str(self.threads)))
+        self.stages = list(pairwise((0, *(ends or (len(made.calls),)))))
+        self._whole = self.threads == 1 and ends is None
+        key = cache.key(machine, (name, str(self.threads), *map(str, ["stages", *ends] if ends is not None else [])))
         code = cache.read(key)
         if code is None:
             self.cached = False
             code = compiled(self.text(), machine)
             cache.write(key, code)
         self._loaded = Loaded(code, machine)
-        self.address = self._loaded.address("network")
+        self.addresses = [self._loaded.address(self._stage(number)) for number in range(len(self.stages))]
         self._direct = len(made.arrays) <= DIRECT
         pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
+        stage = ctypes.CFUNCTYPE(None, *pointers[:5])
+        self._stage_functions = [stage(address) for address in self.addresses]
         self.packed = _aligned(len(made.constants) + SLACK)[: len(made.constants)]
         self.packed[:] = np.frombuffer(made.constants, np.uint8)
         self.constants = self.packed.ctypes.data
@@ -106,12 +118,20 @@ class Network:
         module = Module()
         for name, emit in self.plan.functions.items():
             emit(module, name)
-        emit_network(module, self.plan, self.machine, self.threads)
-        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
+        for number, (first, end) in enumerate(self.stages):
+            calls = self.plan.calls[first:end]
+            emit_network(module, self._stage(number), self.plan, calls, self.machine, self.threads)
+        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self._stage(0) if self._whole else None)
         return str(module)
 
-    def run(self, arrays: Sequence[Int32Array]) -> bool:
-        """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds."""
+    def _stage(self, number: int) -> str:
+        return f"stage_{number}"
+
+    def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
+        """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds.
+
+        ``after`` is called with the number of stages done: before the first one, and after each.
+        """
         try:
             memory = self._free.pop()  # one instruction of the interpreter: no lock is needed
         except IndexError:
@@ -123,11 +143,23 @@ class Network:
                 addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
             if self._start(*head, *addresses) >= 0:
                 return False
-            if self.threads > 1:
-                workers(self.machine).run(memory.head, self.threads - 1)
+            if self._whole:
+                return True
+            if after is not None:
+                after(0)
+            for number in range(len(self.stages)):
+                self._run_stage(memory, number)
+                if after is not None:
+                    after(number + 1)
             return True
         finally:
             self._free.append(memory)
+
+    def _run_stage(self, memory: _Memory, number: int) -> None:
+        if self.threads > 1:
+            workers(self.machine).run(memory.heads[number], self.threads - 1)
+        else:
+            self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
 
 
 class NativeExecutor:
@@ -145,6 +177,7 @@ class NativeExecutor:
         self._program = verified.program
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network] = {}
+        self._watched_networks: dict[frozenset[str], tuple[Network, Watched]] = {}
         self._lock = threading.Lock()
         self._outputs = returned(self._program, frozenset())
         self._main = self._network(self._outputs)
@@ -162,29 +195,50 @@ class NativeExecutor:
                 self._networks[wanted] = self._made(wanted)
             return self._networks[wanted]
 
-    def _made(self, wanted: frozenset[str]) -> Network:
+    def _watched(self, names: frozenset[str]) -> tuple[Network, Watched]:
+        wanted = names | set(self._updates.values())
+        with self._lock:
+            if wanted not in self._watched_networks:
+                network = self._made(wanted, watched=True)
+                shows = Watched(network, self._program, network.plan, wanted)
+                self._watched_networks[wanted] = network, shows
+            return self._watched_networks[wanted]
+
+    def _made(self, wanted: frozenset[str], watched: bool = False) -> Network:
+        if watched:
+            wanted |= {value.name for node in self._program.nodes for value in node.outputs}
         name = "\n".join((self._program.digest, *sorted(wanted)))
         made = plan(self._verified, self._machine, wanted)
+        ends = stage_ends(self._program, made) if watched else None
         fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
         bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
         shapes = [self._verified.shapes[name] for name in made.arrays]
-        return Network(made, self._machine, self._threads, name, bounds, shapes)
+        return Network(made, self._machine, self._threads, name, bounds, shapes, ends)
 
     def run(
-        self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        watch: Watch | None = None,
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
         if self._unused:
             self._unused = False
             _give_back()
         names = returned(self._program, capture) if capture else self._outputs
-        network = self._network(names) if capture else self._main
-        arrays = _plain(network, len(self._program.inputs), inputs, state)
-        if arrays is None:
-            fed = feeds(self._program, inputs, state)
-            arrays = [fed[name] for name, _ in network.given]
-        results = {name: np.empty(shape, np.int32) for name, shape in network.left}
-        if not network.run([*arrays, *results.values()]):
+        if watch is None:
+            network = self._network(names) if capture else self._main
+            arrays = self._arrays(network, inputs, state)
+            results = {name: np.empty(shape, np.int32) for name, shape in network.left}
+            done = network.run([*arrays, *results.values()])
+        else:
+            network, shows = self._watched(names)
+            arrays = self._arrays(network, inputs, state)
+            fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
+            results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
+            done = shows.run(fed, results, watch)
+        if not done:
             feeds(self._program, inputs, state)  # says what is wrong
             raise AssertionError("the check of the inputs contradicts itself")
         if not self._updates:
@@ -196,6 +250,16 @@ class NativeExecutor:
             following[name] = results[update].copy() if update in taken else results[update]
             taken.add(update)
         return RunResult(values, following)
+
+    def _arrays(
+        self, network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+    ) -> list[Int32Array]:
+        """The arrays that a network reads. Raises `Invalid` for what is not as the program declares it."""
+        arrays = _plain(network, len(self._program.inputs), inputs, state)
+        if arrays is None:
+            fed = feeds(self._program, inputs, state)
+            arrays = [fed[name] for name, _ in network.given]
+        return arrays
 
     def explain(self) -> tuple[str, ...]:
         """See `cvm.executors.Executor.explain`."""

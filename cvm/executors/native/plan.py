@@ -57,6 +57,7 @@ class Planner:
         self._names: dict[object, str] = {}
         self._copies: dict[object, Home] = {}
         self._buffers: list[Buffer] = []
+        self._ready: dict[str, int] = {}
         fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
@@ -92,6 +93,7 @@ class Planner:
             (*self._fed, *self._returned),
             len(self._fed),
             self._roots(),
+            self._ready,
         )
 
     def _roots(self) -> dict[str, str]:
@@ -112,6 +114,7 @@ class Planner:
             shape = home.view.shape
             target = Home(Buffer("array", place=place), View.ordered(shape, range(len(shape))), INT32)
             self.copy(home, target, f"{name} to the caller")
+            self._ready[name] = len(self.calls)
 
     # Homes ----------------------------------------------------------------------------------------------------------
 

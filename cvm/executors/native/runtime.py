@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from cvm.executors.native.ir import Code, Module, V, typed, vector
 from cvm.executors.native.machine import Machine
-from cvm.executors.native.steps import Plan
+from cvm.executors.native.steps import Call, Plan
 
 __all__ = ["BUSY", "CLAIM_BYTES", "DIRECT", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks",
            "emit_network", "emit_start", "emit_worker"]  # fmt: skip
@@ -46,19 +46,21 @@ def chunks(units: int, cost: float, threads: int) -> int:
     return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 
-def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> None:
-    """The function ``network(arena, constants, arrays, claims, epoch)``: all calls in order, by one thread or
-    several.
+def emit_network(module: Module, name: str, plan: Plan, calls: Sequence[Call], machine: Machine, threads: int) -> None:
+    """The function ``name(arena, constants, arrays, claims, epoch)``: these calls in order, by one thread or several.
+
+    ``claims`` are for these calls alone.
     """
     names = ("arena", "constants", "arrays", "claims")
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
-    code = Code(module, "network", [memory, constants, arrays, claims, epoch])
-    given = [code.load("ptr", code.at(arrays, 8 * place)) for place in range(len(plan.arrays))]
+    code = Code(module, name, [memory, constants, arrays, claims, epoch])
+    used = {buffer.place for call in calls for buffer, _ in call.arguments if buffer.kind == "array"}
+    given = {place: code.load("ptr", code.at(arrays, 8 * place)) for place in sorted(used)}
     if threads > 1:
         _emit_claim(module)
         _emit_wait(module, machine)
-    for number, call in enumerate(plan.calls):
+    for number, call in enumerate(calls):
         arguments = []
         for buffer, offset in call.arguments:
             if buffer.kind == "arena":
@@ -76,14 +78,14 @@ def emit_network(module: Module, plan: Plan, machine: Machine, threads: int) -> 
 
 
 def emit_start(
-    module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: bool
+    module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: str | None
 ) -> None:
     """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls. More than `DIRECT`
     arrays come as one, of their addresses.
 
     It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
-    all into the table. The result is the number of the first one with an element outside, or -1; in the latter case,
-    and if ``runs``, the network has run.
+    all into the table. The result is the number of the first one with an element outside, or -1; in the latter case the
+    network called ``runs`` has run, if there is one.
     """
     names = ("arena", "constants", "table", "claims")
     memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
@@ -103,7 +105,7 @@ def emit_start(
     for place, array in enumerate(given):
         code.store(array, code.at(table, 8 * place), 8)
     if runs:
-        code.line(f"call void @network({memory}, {constants}, {table}, {claims}, {epoch})")
+        code.line(f"call void @{runs}({memory}, {constants}, {table}, {claims}, {epoch})")
     code.finish("i64 -1")
 
 

@@ -3,7 +3,8 @@
 A message is one byte, the same for all, and a multiple of 64 bytes of data: what the nodes of a Merkle tree over 1 KiB
 leaves are. Python's own `hashlib` is as fast for one long message; for millions of short ones its calls cost more than
 the hashing, and it does not let go of Python's lock for messages of less than 2 KiB, so threads do not help it. Here a
-call hashes all messages, outside the lock, two at a time so that their instructions fill each other's latency.
+call hashes all messages, or all levels of a tree, outside the lock, three at a time so that their instructions fill
+each other's latency.
 
 Source: FIPS 180-4; the order of words in registers is that of the instructions.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -20,12 +22,26 @@ import llvmlite.binding as llvm
 from cvm.executors.native import cache as store
 from cvm.executors.native.jit import compiled, loaded
 from cvm.executors.native.select import available
+from cvm.program.merkle import Tree
 
 __all__ = ["Hasher", "hasher"]
 
-Hasher = Callable[[int, int, int, int, int], None]
-"""``hasher(prefix, data, size, count, digests)``: addresses of ``count`` messages of ``size`` bytes, one behind the
-other, and of 32 bytes for the digest of each; ``size`` is a positive multiple of 64."""
+
+@dataclass(frozen=True, slots=True)
+class Hasher:
+    """The functions; both take addresses.
+
+    ``messages(prefix, data, size, count, digests)`` hashes ``count`` messages of ``size`` bytes, one behind the other,
+    into 32 bytes each; ``size`` is a positive multiple of 64.
+
+    ``tree(data, size, count, more, nodes)`` hashes ``count`` leaves of ``size`` bytes with the prefix 0 into ``nodes``,
+    behind which stand the hashes of ``more`` leaves (0 or 1) already, then level by level pairs of nodes with the
+    prefix 1, a last one without a partner moving up unchanged. The root is the first of the nodes in the end.
+    """
+
+    messages: Callable[[int, int, int, int, int], None]
+    tree: Callable[[int, int, int, int, int], None]
+
 
 LANES = 3
 ROUNDS = 64
@@ -113,8 +129,40 @@ def _two_rounds(text: _Text, one: str, other: str, keyed: str) -> str:
     return text(f"call {_WORDS} @llvm.x86.sha256rnds2({_WORDS} {one}, {_WORDS} {other}, {_WORDS} {keyed})")
 
 
+# Each level takes the place of the one before: a message is read before its digest is written, in front of the next.
+_TREE = """define void @tree(ptr %data, i64 %size, i64 %count, i64 %more, ptr %nodes) {
+entry:
+  call void @hash(i8 0, ptr %data, i64 %size, i64 %count, ptr %nodes)
+  %all = add i64 %count, %more
+  br label %look
+look:
+  %level = phi i64 [ %all, %entry ], [ %above, %next ]
+  %several = icmp sgt i64 %level, 1
+  br i1 %several, label %pairs, label %done
+pairs:
+  %half = lshr i64 %level, 1
+  call void @hash(i8 1, ptr %nodes, i64 64, i64 %half, ptr %nodes)
+  %odd = and i64 %level, 1
+  %above = add i64 %half, %odd
+  %alone = icmp ne i64 %odd, 0
+  br i1 %alone, label %move, label %next
+move:
+  %whence = mul i64 %half, 64
+  %where = mul i64 %half, 32
+  %from = getelementptr i8, ptr %nodes, i64 %whence
+  %to = getelementptr i8, ptr %nodes, i64 %where
+  %node = load <32 x i8>, ptr %from, align 1
+  store <32 x i8> %node, ptr %to, align 1
+  br label %next
+next:
+  br label %look
+done:
+  ret void
+}"""
+
+
 def _module() -> str:
-    """The function ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)``."""
+    """The functions ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)`` and `_TREE`."""
     text = _Text()
     lanes = range(LANES)
     put = text.lines.append
@@ -171,6 +219,7 @@ def _module() -> str:
             put(f"  store {_BYTES} {text.shuffled(_BYTES, words, words, _SWAPPED)}, ptr {target}, align 1")
     put(f"  %next = add i64 %i, {LANES}\n  %again = icmp slt i64 %next, %count")
     put("  br i1 %again, label %pair, label %done\ndone:\n  ret void\n}")
+    put(_TREE)
     put(f"declare {_WORDS} @llvm.x86.sha256rnds2({_WORDS}, {_WORDS}, {_WORDS})")
     put(f"declare {_WORDS} @llvm.x86.sha256msg1({_WORDS}, {_WORDS})")
     put(f"declare {_WORDS} @llvm.x86.sha256msg2({_WORDS}, {_WORDS})")
@@ -191,23 +240,48 @@ def hasher() -> Hasher | None:
         store.write(name, code)
     library = loaded(code, machine)
     types = (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    function = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
+    hash_ = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
+    tree_ = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *types[2:4], ctypes.c_int64, ctypes.c_void_p)(
+        library.address("tree")
+    )
 
-    def run(prefix: int, data: int, size: int, count: int, digests: int, library: object = library) -> None:
-        function(prefix, data, size, count, digests)
+    def messages(prefix: int, data: int, size: int, count: int, digests: int, library: object = library) -> None:
+        hash_(prefix, data, size, count, digests)
 
-    return run if _agrees(run) else None
+    def tree(data: int, size: int, count: int, more: int, nodes: int, library: object = library) -> None:
+        tree_(data, size, count, more, nodes)
+
+    made = Hasher(messages, tree)
+    return made if _agrees(made) else None
 
 
 def _agrees(run: Hasher) -> bool:
     """Whether a hasher gives what `hashlib` gives, for odd and even counts of messages of several sizes."""
+    return _messages_agree(run) and _trees_agree(run)
+
+
+def _messages_agree(run: Hasher) -> bool:
     for size in (64, 128, 1024):
         for count in (1, 2, 5):
             data = bytes((k * k + k // 7) % 256 for k in range(size * count))
             source = ctypes.create_string_buffer(data, len(data))
             digests = ctypes.create_string_buffer(32 * count)
-            run(count, ctypes.addressof(source), size, count, ctypes.addressof(digests))
+            run.messages(count, ctypes.addressof(source), size, count, ctypes.addressof(digests))
             messages = (bytes([count]) + data[size * k : size * (k + 1)] for k in range(count))
             if digests.raw != b"".join(hashlib.sha256(message).digest() for message in messages):
+                return False
+    return True
+
+
+def _trees_agree(run: Hasher) -> bool:
+    data = bytes((k * k + k // 5) % 256 for k in range(64 * 9))
+    source = ctypes.create_string_buffer(data, len(data))
+    leaves = [data[64 * k : 64 * (k + 1)] for k in range(9)]
+    for count in range(1, 9):
+        for more in (0, 1):
+            known = hashlib.sha256(b"\0" + leaves[count]).digest() * more
+            nodes = ctypes.create_string_buffer(bytes(32 * count) + known, 32 * (count + more))
+            run.tree(ctypes.addressof(source), 64, count, more, ctypes.addressof(nodes))
+            if nodes.raw[:32] != Tree.of(leaves[: count + more]).root:
                 return False
     return True

@@ -105,7 +105,8 @@ class Plan:
     """A network ready for compilation: its functions by name, its calls in order, and its memory.
 
     ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
-    ``joined`` names, for each value that exists inside a kernel only, the value that this kernel computes.
+    ``ready`` tells of each of the latter after how many calls it holds its value. ``joined`` names, for each value that
+    exists inside a kernel only, the value that this kernel computes.
     """
 
     functions: dict[str, Emit]
@@ -116,3 +117,4 @@ class Plan:
     arrays: tuple[str, ...]
     written: int
     joined: dict[str, str]
+    ready: dict[str, int]

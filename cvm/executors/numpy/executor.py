@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cvm.executors.base import Capture, Int32Array, RunResult, feeds, returned
+from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
 from cvm.executors.numpy.step import KERNELS, Array, Step
 from cvm.program.model import Node, Program
 
@@ -40,20 +40,27 @@ class NumpyExecutor:
         self._constants = _constants(verified.program, self._schedule)
 
     def run(
-        self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        watch: Watch | None = None,
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
         program = self._program
         fed = feeds(program, inputs, state)
         names = returned(program, capture)
+        shows = None if watch is None else _Shows(watch, fed, windows(program))
         updates = {kept.value.name: kept.update for kept in program.state}
         needed = names | set(updates.values())
         tensors: dict[str, Array] = {**self._constants, **fed}
         borrowed = _Issued([*self._constants.values(), *fed.values()])
         # Some BLAS libraries raise floating-point flags without a cause; no kernel computes anything that could.
         with np.errstate(all="ignore"):
-            for scheduled in self._schedule:
+            for place, scheduled in enumerate(self._schedule):
                 _execute(scheduled, tensors)
+                if shows is not None:
+                    shows.after(place, scheduled, tensors)
                 for name in scheduled.frees:
                     if name not in needed:
                         del tensors[name]
@@ -64,6 +71,22 @@ class NumpyExecutor:
         """See `cvm.executors.Executor.explain`."""
         nodes = zip(self._program.nodes, self._schedule, strict=True)
         return tuple(f"{', '.join(scheduled.writes)} = {node.op}: {scheduled.step.note}" for node, scheduled in nodes)
+
+
+class _Shows:
+    """Shows a watch what the steps give, a window at a time; what a window holds stays alive until then."""
+
+    def __init__(self, watch: Watch, fed: Mapping[str, Array], spans: Sequence[tuple[int, int]]) -> None:
+        self._watch, self._ends = watch, {end - 1 for _, end in spans}
+        self._held: dict[str, Array] = {}
+        watch(fed)
+
+    def after(self, place: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
+        """Take the results of a step."""
+        self._held.update((name, tensors[name]) for name in scheduled.writes)
+        if place in self._ends:
+            held, self._held = self._held, {}
+            self._watch(held)
 
 
 def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:

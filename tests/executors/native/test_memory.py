@@ -75,7 +75,7 @@ def test_nothing_around_the_arena_and_the_arrays_is_written(machine: object) -> 
         wide = np.full(memory.arena.size + 2 * 4096, 0xA5, np.uint8)
         inner = wide[4096 : 4096 + memory.arena.size]
         memory.arena, memory.base = inner, inner.ctypes.data
-        memory.job[2] = memory.base
+        memory.jobs[0][2] = memory.base
         for feed, right in zip(runs, known, strict=True):
             arrays, edges = [], []
             for name, shape in (*made.given, *made.left):

@@ -39,7 +39,7 @@ def test_the_check_of_inputs_finds_every_element_outside(machine: Machine, many:
         array[0], array[-1] = lo, hi
     addresses = [array.ctypes.data for array in arrays] + list(range(1, DIRECT if many else 4))
     module = Module()
-    emit_start(module, len(addresses), bounds, machine, runs=False)
+    emit_start(module, len(addresses), bounds, machine, runs=None)
     loaded = Loaded(compiled(str(module), machine), machine)
     count = 1 if many else len(addresses)
     start = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * (5 + count))(loaded.address("start"))

@@ -150,7 +150,7 @@ def test_workers_of_a_stopped_run_help_the_next_one() -> None:
     pool = threads.workers(GENERIC)
     assert pool.control[runtime.JOB // 8] == 0
     assert pool.control[runtime.BUSY // 8] == 0
-    threads.settled(native._main._free[0].head)
+    threads.settled(native._main._free[0].heads[0])
     before = int(pool.control[runtime.TICKET // 8])
     for place in range(5):
         run(place)

@@ -1,0 +1,56 @@
+"""Verification of folders of receipts: many at once, and a log to go on from after an interruption.
+
+The inputs of ``NAME.receipt`` are in ``NAME.npz`` beside it. A receipt finds its program among those given by the
+digest that is computed from each of them. Who does the work is a scheduler's to say: processes of this machine
+(`cvm.audit.batch.processes`) or a cluster (`cvm.audit.batch.cluster`); the answers are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cvm.audit.batch.log import Log
+from cvm.audit.batch.processes import Processes
+from cvm.audit.batch.work import Finished, Order, Scheduler, read_task
+from cvm.errors import Invalid, Location
+from cvm.executors import EXECUTORS
+
+__all__ = ["Finished", "Order", "Scheduler", "receipts_in", "verify_all"]
+
+
+def receipts_in(folder: Path) -> list[str]:
+    """The receipts of a folder and the folders in it, as relative paths with slashes, in order."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.receipt") if path.is_file())
+
+
+def verify_all(
+    folder: Path, paths: Sequence[str], order: Order, log: Path | None = None, scheduler: Scheduler | None = None
+) -> Iterator[Finished]:
+    """Verify the receipts at ``paths`` (None: with one process per core); results come as they are found.
+
+    With ``log``, results that it holds are taken from it and new ones are added. Raises `Malformed` (``audit.log``)
+    for a log that is damaged, and `Invalid` for one that answers another question (``audit.log``), where there is
+    nothing to verify (``audit.none``), and for an unknown executor (``executors.unknown``); and what the scheduler
+    raises where nobody is left to work.
+    """
+    if not paths:
+        raise Invalid("audit.none", "there are no receipts here (files *.receipt)", Location(str(folder)))
+    if order.executor is not None and order.executor not in EXECUTORS:
+        raise Invalid("executors.unknown", f"there is no executor {order.executor!r}; there are {', '.join(EXECUTORS)}")
+    workers = Processes() if scheduler is None else scheduler
+    if log is None:
+        yield from workers.answers(folder, paths, order)
+        return
+    known = Log.read(log, order)
+    left = []
+    for path in paths:
+        finished = known.results.get(path)
+        if finished is not None and finished.files == read_task(folder, path).digests:
+            yield finished
+        else:
+            left.append(path)
+    with known.appending() as append:
+        for finished in workers.answers(folder, left, order):
+            append(finished)
+            yield finished

@@ -1,0 +1,155 @@
+"""A Ray cluster that verifies receipts.
+
+Only this process reads the folder and writes the log; nodes get the bytes of a receipt and its inputs, and need nothing
+but cvm, of the same version. Ray gives the work of a node or process that died to another one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cvm.audit.batch.work import Finished, Order, Task, Worker, read_task
+from cvm.errors import CvmError, Invalid, LimitExceeded, Mismatch, Unsupported
+
+__all__ = ["RETRIES", "Cluster"]
+
+RETRIES = 3
+"""How often the same receipt may be given to another worker."""
+ANSWER = 10.0
+"""Seconds in which an address must answer."""
+PATIENCE = 60.0
+"""Seconds for which a cluster may have no processor at all."""
+AHEAD = 2
+"""Receipts that are given out at a time, for each processor."""
+
+
+class Cluster:
+    """A scheduler: the Ray cluster at ``address`` (``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``).
+
+    At most ``count`` receipts are given out at a time (None: as many as keep all processors busy).
+    """
+
+    def __init__(self, address: str, count: int | None = None) -> None:
+        self._address, self._count = address, count
+
+    def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
+        """See `Scheduler.answers`.
+
+        Raises besides `Unsupported` (``cluster.ray``) if Ray is not installed, `Invalid` (``cluster.address``) if no
+        cluster is there, `Mismatch` (``cluster.version``) if a node has another cvm, and `LimitExceeded`
+        (``limit.workers``) if the cluster has lost all its processors.
+        """
+        if not paths:
+            return
+        with _connected(self._address) as ray:
+            given: dict[Any, str] = {}
+            ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_finished).remote
+            shelf = [ray.put(order)]  # in a list, it is fetched only by who does not have it
+            identity = order.identity()
+            for path in paths:
+                given[ask(identity, shelf, read_task(folder, path))] = path
+                if len(given) >= (self._count or AHEAD * _processors(ray)):
+                    yield from _arrived(ray, given)
+            while given:
+                yield from _arrived(ray, given)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected to a cluster."""
+    try:
+        import ray
+    except ImportError:
+        raise Unsupported("cluster.ray", "a cluster needs Ray: pip install 'cvm[cluster]'") from None
+    _require_answer(address)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Ray's, about its own future
+            ray.init(address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError, ImportError) as error:
+        raise Invalid("cluster.address", f"no Ray cluster at {address!r}: {_briefly(error)}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """That a server of gRPC, which Ray speaks, listens at HOST:PORT: Ray itself would ask for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER) as connection:
+            connection.settimeout(ANSWER)
+            if _SECRET:
+                return
+            connection.sendall(_GREETING)
+            answer = connection.recv(9)
+    except (OSError, ValueError, OverflowError) as error:
+        raise Invalid("cluster.address", f"nothing answers at {address!r}: {_briefly(error)}") from None
+    if answer[3:4] != b"\x04":
+        raise Invalid("cluster.address", f"what answers at {address!r} is no Ray cluster")
+
+
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of HTTP/2, and so of gRPC, begins: a fixed text and a frame of settings, the type 4 (RFC 9113, 3.4)."""
+_SECRET = os.environ.get("RAY_USE_TLS", "0") not in ("", "0")
+"""Whether servers expect encryption, so that only Ray can talk with them."""
+
+
+def _briefly(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _processors(ray: Any) -> int:
+    return max(1, int(ray.cluster_resources().get("CPU", 0)))
+
+
+def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
+    """At least one answer; it is no longer among those that are waited for."""
+    patience = time.monotonic() + PATIENCE
+    ready, _ = ray.wait(list(given), timeout=1.0)
+    while not ready:
+        if ray.cluster_resources().get("CPU", 0) > 0:
+            patience = time.monotonic() + PATIENCE
+        elif time.monotonic() > patience:
+            raise LimitExceeded("limit.workers", f"the cluster has had no processor for {PATIENCE:.0f} seconds")
+        ready, _ = ray.wait(list(given), timeout=1.0)
+    for answer in ready:
+        path = given.pop(answer)
+        try:
+            yield ray.get(answer)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, CvmError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            message = f"{path}: {RETRIES + 1} workers were lost with it, memory may be exhausted: {_briefly(error)}"
+            raise LimitExceeded("limit.memory", message) from None
+
+
+# On the nodes
+
+_workers: dict[str, Worker] = {}
+"""The worker of this process, by what it was asked."""
+
+
+def _finished(identity: str, shelf: list[Any], task: Task) -> Finished:
+    """Verify one receipt. ``shelf`` holds the order, of which ``identity`` is known."""
+    if identity not in _workers:
+        import ray
+
+        order: Order = ray.get(shelf[0])
+        if order.identity() != identity:
+            raise Mismatch("cluster.version", "a node of the cluster has another version of cvm")
+        _workers.clear()
+        _workers[identity] = Worker(order)
+    return _workers[identity].finished(task)

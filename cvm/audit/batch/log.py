@@ -1,0 +1,117 @@
+"""The log of a batch, from which an interrupted verification goes on.
+
+It is text. Its first line names the format and what was asked for; every other line holds one result and the SHA-256
+of the files that it is about. Each line begins with SHA-256 of the line before it and its own words, so a log that was
+edited, or is that of another question, is refused; a last line without an end, which a kill leaves, is dropped. A
+result is taken from the log only while the files still have the bytes that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, cast, get_args
+
+from cvm.audit.batch.work import Finished, Order
+from cvm.audit.verify import LEVELS, Answer, Level
+from cvm.errors import CvmError, Invalid, Location, Malformed
+from cvm.limits import DEFAULT
+from cvm.program.files import read_bytes
+
+__all__ = ["Log"]
+
+_FORMAT = "cvm-audit-log 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What a log says."""
+
+    path: Path
+    order: Order
+    results: Mapping[str, Finished]
+    """By the path of the receipt."""
+    chain: str
+    """The hash that the next line continues."""
+    length: int
+    """The bytes that are whole lines."""
+
+    @staticmethod
+    def read(path: Path, order: Order) -> Log:
+        """The log in a file, empty if there is none. Raises `Malformed` and `Invalid` (``audit.log``)."""
+        try:
+            data = read_bytes(path, DEFAULT.receipt_bytes, "log")
+        except FileNotFoundError:
+            return Log(path, order, {}, "", 0)
+        except OSError as error:
+            raise Invalid("audit.log", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
+        except CvmError as error:
+            raise error.at(file=str(path)) from None
+        length = data.rfind(b"\n") + 1
+        chain, results = "", dict[str, Finished]()
+        for number, line in enumerate(data[:length].decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
+            link, _, words = line.partition(" ")
+            if link != _linked(chain, words):
+                raise Malformed("audit.log", "this line does not continue the log", Location(str(path), line=number))
+            chain = link
+            if number > 1:
+                finished = _finished(words, Location(str(path), line=number))
+                results[finished.path] = finished
+            elif words != _first_words(order):
+                message = "the log is of other programs or options, or of another version: name another file"
+                raise Invalid("audit.log", message, Location(str(path)))
+        return Log(path, order, results, chain, length)
+
+    @contextmanager
+    def appending(self) -> Iterator[Callable[[Finished], None]]:
+        """A function that adds results behind the last whole line, each as soon as it is called."""
+        chain = self.chain
+        with self._opened() as file:
+
+            def put(words: str) -> None:
+                nonlocal chain
+                chain = _linked(chain, words)
+                file.write(f"{chain} {words}\n".encode("utf-8", "surrogateescape"))
+                file.flush()
+
+            def append(finished: Finished) -> None:
+                if finished.path.isprintable():  # what would break a line is verified again each time
+                    put(_words(finished))
+
+            if self.length == 0:
+                put(_first_words(self.order))
+            yield append
+
+    def _opened(self) -> IO[bytes]:
+        """The file, open behind its last whole line."""
+        try:
+            file = open(self.path, "r+b" if self.length else "wb")  # noqa: SIM115 - the caller closes it
+        except OSError as error:
+            message = f"cannot be written: {error.strerror or error}"
+            raise Invalid("audit.log", message, Location(str(self.path))) from None
+        file.truncate(self.length)
+        file.seek(self.length)
+        return file
+
+
+def _first_words(order: Order) -> str:
+    return f"{_FORMAT} {order.identity()}"
+
+
+def _words(item: Finished) -> str:
+    return "\t".join([item.answer, item.level, *item.files, item.path, item.reason])
+
+
+def _linked(chain: str, words: str) -> str:
+    return sha256(f"{chain}\n{words}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _finished(words: str, where: Location) -> Finished:
+    parts = words.split("\t")
+    if len(parts) != 6 or parts[0] not in get_args(Answer) or parts[1] not in LEVELS:
+        raise Malformed("audit.log", "this line holds no result", where)
+    answer, level, receipt, inputs, path, reason = parts
+    return Finished(path, cast(Answer, answer), cast(Level, level), reason, (receipt, inputs), resumed=True)

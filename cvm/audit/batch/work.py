@@ -1,0 +1,167 @@
+"""The work on one receipt of a folder, wherever it is done: what is asked, what is read, what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cvm.audit.codec import decode_receipt
+from cvm.audit.verify import LEVELS, Answer, Level, verify
+from cvm.errors import CvmError
+from cvm.executors import Executor, create
+from cvm.limits import DEFAULT
+from cvm.program.codec import decode
+from cvm.program.files import read_bytes
+from cvm.program.verifier import verify as verify_program
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Finished", "Order", "Scheduler", "Task", "Worker", "read_task"]
+
+_MISSING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked of every receipt."""
+
+    programs: tuple[bytes, ...]
+    """Canonical bytes of the programs."""
+    level: Level | None = None
+    sample: int | None = None
+    executor: str | None = None
+    cycles: bool = False
+
+    def identity(self) -> str:
+        """A digest of all that decides an answer."""
+        from importlib.metadata import version
+
+        programs = sorted(sha256(program).hexdigest() for program in self.programs)
+        words = (version("cvm"), self.level, self.sample, self.executor, self.cycles, *programs)
+        return sha256("\n".join(map(str, words)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer for one receipt."""
+
+    path: str
+    """Of the receipt, relative to the folder, with slashes."""
+    answer: Answer
+    level: Level
+    reason: str
+    files: tuple[str, str]
+    """SHA-256 of the receipt and of the inputs, in hexadecimal; ``-`` for a file that was not read."""
+    resumed: bool = False
+
+
+class Scheduler(Protocol):
+    """Who has the work done."""
+
+    def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
+        """The answer for each receipt at ``paths``, as they are found.
+
+        Work that a worker took with it when it died is given to another one. Raises `LimitExceeded` where the same
+        work ends one worker after another.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A receipt and its inputs as they were read, once, so that answers and digests are about the same bytes."""
+
+    path: str
+    receipt: bytes | None
+    inputs: bytes | None
+    problem: str = ""
+    """Why something could not be read."""
+
+    @property
+    def digests(self) -> tuple[str, str]:
+        """SHA-256 of both, in hexadecimal."""
+        return _digest(self.receipt), _digest(self.inputs)
+
+
+def read_task(folder: Path, path: str) -> Task:
+    """Read a receipt and what is beside it; what cannot be read is said in the task."""
+    receipt = folder / path
+    try:
+        data = read_bytes(receipt, DEFAULT.receipt_bytes, "receipt")
+    except (CvmError, OSError) as error:
+        return Task(path, None, None, _line(error))
+    try:
+        inputs = read_bytes(receipt.with_suffix(".npz"), DEFAULT.archive_bytes, "archive")
+    except FileNotFoundError:
+        return Task(path, data, None)
+    except (CvmError, OSError) as error:
+        return Task(path, data, None, _line(error))
+    return Task(path, data, inputs)
+
+
+class Worker:
+    """Verifies receipts of the same few programs, on one thread; it verifies and compiles each program once."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._programs: dict[str, VerifiedProgram] = {}
+        self._executors: dict[str, Executor] = {}
+        for data in order.programs:
+            verified = verify_program(decode(data))
+            self._programs[verified.program.digest] = verified
+
+    def finished(self, task: Task) -> Finished:
+        """The answer for one receipt."""
+        answer: Answer = "CANNOT_RECOMPUTE"
+        level: Level = LEVELS[0]
+        if task.receipt is None or task.problem:
+            return Finished(task.path, answer, level, task.problem, task.digests)
+        try:
+            receipt = decode_receipt(task.receipt)
+            verified = self._programs.get(receipt.claim.program.hex())
+            if verified is None:
+                reason = f"the receipt is of program {receipt.claim.program.hex()}, which is not among those given"
+                return Finished(task.path, answer, level, reason, task.digests)
+            verdict = verify(
+                receipt,
+                verified,
+                _inputs(task.inputs, verified),
+                cycles=self._order.cycles,
+                level=self._order.level,
+                sample=self._order.sample,
+                executor=self._executor(verified),
+            )
+        except CvmError as error:
+            return Finished(task.path, answer, level, _line(error), task.digests)
+        return Finished(task.path, verdict.answer, verdict.level, _line(verdict.reason), task.digests)
+
+    def _executor(self, verified: VerifiedProgram) -> Executor:
+        """Made when the first receipt of a program comes."""
+        from cvm.session import choose_executor
+
+        digest = verified.program.digest
+        if digest not in self._executors:
+            self._executors[digest] = create(choose_executor(self._order.executor)[0], verified, 1)
+        return self._executors[digest]
+
+
+def _inputs(archive: bytes | None, verified: VerifiedProgram) -> dict[str, object] | None:
+    from cvm.arrays import npz_arrays
+
+    if not verified.program.inputs:
+        return {}
+    return None if archive is None else dict(npz_arrays(archive))
+
+
+def _digest(data: bytes | None) -> str:
+    return _MISSING if data is None else sha256(data).hexdigest()
+
+
+def _line(reason: object) -> str:
+    """A reason as a part of a line."""
+    if isinstance(reason, OSError):
+        reason = f"cannot be read: {reason.strerror or reason}"
+    return " ".join(str(reason).split())
