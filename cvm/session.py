@@ -116,7 +116,7 @@ class Session:
         self._name, self._reason = choose_executor(executor)
         self._threads = threads or cores()
         self._executor = create(self._name, verified, threads)
-        self._verified = verified.slim()
+        self._verified = verified
         self._plain = [(item.value.name, item.value.shape) for item in verified.program.inputs]
         self._quantizers = {out.name: out.quantizer for out in verified.program.outputs if out.quantizer is not None}
         self._single: Executor | None = None

@@ -143,7 +143,7 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified.slim()
+        self._verified = verified
         self._machine = machine or _chosen()
         self._threads = threads or cores()
         self._program = verified.program
