@@ -6,12 +6,11 @@ import contextlib
 import ctypes
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Int32Array, RunResult, cores, feeds, returned
@@ -19,10 +18,10 @@ from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
-from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
+from cvm.executors.native.stored import SLACK, Compiled, aligned, restore, store
 from cvm.executors.native.threads import settled, workers
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeExecutor"]
 
-SLACK = 64 * 8
-"""Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
 
@@ -46,8 +43,8 @@ class _Memory:
 
     def __init__(self, network: Network) -> None:
         self.needs = (network._loaded, network.packed)
-        self.arena = _aligned(network.plan.arena + SLACK)
-        self.job = _aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
+        self.arena = aligned(network.plan.arena + SLACK)
+        self.job = aligned(HEAD_BYTES + CLAIM_BYTES * len(network.plan.calls)).view(np.int64)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
         self.table = ctypes.addressof(self.arrays)
         self.base = self.arena.ctypes.data
@@ -61,54 +58,60 @@ class _Memory:
 
 
 class Network:
-    """A plan with its code and its constants; runs in as many threads at once as call it.
+    """A compiled network, loaded; runs in as many threads at once as call it.
 
-    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays.
+    It is planned by ``planned`` and compiled where there is none under ``name`` on disk. ``bounds`` are (elements,
+    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name.
     """
 
     def __init__(
         self,
-        made: Plan,
+        planned: Callable[[], Plan],
         machine: Machine,
         threads: int,
         name: str,
         bounds: Sequence[tuple[int, int, int]],
-        shapes: Sequence[tuple[int, ...]],
+        shapes: Mapping[str, tuple[int, ...]],
     ) -> None:
-        cost = sum(call.cost for call in made.calls)
-        self.plan, self.machine, self.bounds = made, machine, bounds
-        self.threads = threads if cost >= WORTH else 1
-        self.given = list(zip(made.arrays[: made.written], shapes[: made.written], strict=True))
-        self.left = list(zip(made.arrays[made.written :], shapes[made.written :], strict=True))
-        self.cached = True
-        key = cache.key(machine, (name, str(self.threads)))
-        code = cache.read(key)
-        if code is None:
-            self.cached = False
-            code = compiled(self.text(), machine)
-            cache.write(key, code)
-        self._loaded = Loaded(code, machine)
+        self._planned, self.machine, self.bounds = planned, machine, bounds
+        key = cache.key(machine, (name, str(threads), str(WORTH)))
+        found = restore(key)
+        self.cached = found is not None
+        if found is None:
+            found = self._compiled(planned(), threads)
+            store(key, found)
+        self.plan, self.threads, self.packed = found.plan, found.threads, found.constants
+        given = [(name, shapes[name]) for name in self.plan.arrays]
+        self.given, self.left = given[: self.plan.written], given[self.plan.written :]
+        self._loaded = Loaded(found.code, machine)
         self.address = self._loaded.address("network")
-        self._direct = len(made.arrays) <= DIRECT
-        pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
+        self._direct = len(given) <= DIRECT
+        pointers = [ctypes.c_void_p] * (4 + 1 + (len(given) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
-        self.packed = _aligned(len(made.constants) + SLACK)[: len(made.constants)]
-        self.packed[:] = np.frombuffer(made.constants, np.uint8)
         self.constants = self.packed.ctypes.data
-        self.plan = replace(made, constants=b"")  # they are in ``packed``
         self._free: list[_Memory] = [_Memory(self)]
 
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
 
+    def _compiled(self, made: Plan, threads: int) -> Compiled:
+        threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
+        constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
+        constants[:] = np.frombuffer(made.constants, np.uint8)
+        code = compiled(self._text(made, threads), self.machine)
+        return Compiled(replace(made, constants=b""), threads, code, constants)
+
+    def _text(self, made: Plan, threads: int) -> str:
+        module = Module()
+        for name, emit in made.functions.items():
+            emit(module, name)
+        emit_network(module, made, self.machine, threads)
+        emit_start(module, len(made.arrays), self.bounds, self.machine, threads == 1)
+        return str(module)
+
     def text(self) -> str:
         """The IR of the network."""
-        module = Module()
-        for name, emit in self.plan.functions.items():
-            emit(module, name)
-        emit_network(module, self.plan, self.machine, self.threads)
-        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
-        return str(module)
+        return self._text(self._planned(), self.threads)
 
     def address_of(self, name: str) -> int:
         """The address of a function of the network."""
@@ -168,11 +171,15 @@ class NativeExecutor:
 
     def _made(self, wanted: frozenset[str]) -> Network:
         name = "\n".join((self._program.digest, *sorted(wanted)))
-        made = plan(self._verified, self._machine, wanted)
         fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
         bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
-        shapes = [self._verified.shapes[name] for name in made.arrays]
-        return Network(made, self._machine, self._threads, name, bounds, shapes)
+
+        def planned() -> Plan:
+            from cvm.executors.native.plan import plan  # only compiling needs the planner
+
+            return plan(self._verified, self._machine, wanted)
+
+        return Network(planned, self._machine, self._threads, name, bounds, self._verified.shapes)
 
     def run(
         self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], capture: Capture = frozenset()
@@ -252,10 +259,3 @@ def _chosen() -> Machine:
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
     return found.machine
-
-
-def _aligned(size: int) -> npt.NDArray[np.uint8]:
-    """Zeroed bytes from a multiple of 64 on."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]

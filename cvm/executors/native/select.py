@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-import llvmlite.binding as llvm
-
 from cvm.errors import Invalid
+from cvm.executors.native.cache import host
 from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.trial import failure
 
@@ -26,8 +25,7 @@ class Choice:
 @cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
-    features = llvm.get_host_cpu_features()
-    return tuple(machine for machine in MACHINES if all(features.get(feature, False) for feature in machine.needs))
+    return tuple(machine for machine in MACHINES if all(host().has(feature) for feature in machine.needs))
 
 
 def named(name: str) -> Machine:
