@@ -32,12 +32,12 @@ def test_roots_of_many_tensors_are_those_of_each(threads):
 
 
 def test_without_a_hasher_they_are_the_same(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: None)
+    monkeypatch.setattr(hashing, "fast_hasher", lambda: None)
     assert tensor_roots(TENSORS) == {name: tensor_root(tensor) for name, tensor in TENSORS.items()}
 
 
 def test_little_data_does_not_wait_for_the_code_generator(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", lambda: pytest.fail("it was asked for"))
+    monkeypatch.setattr(hashing, "fast_hasher", lambda: pytest.fail("it was asked for"))
     assert tensor_roots({"x": np.zeros(9, np.int32)}) == {"x": tensor_root(np.zeros(9, np.int32))}
 
 
