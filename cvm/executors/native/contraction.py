@@ -9,8 +9,9 @@ with what the input's format adds (stored = value + b, so -b * sum of weights), 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -20,7 +21,7 @@ from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.machine import Machine, multiply_add
 
-__all__ = ["Contraction", "Segment", "emit_contraction", "segments"]
+__all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "tile_start"]
 
 UNROLLED = 2
 """Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
@@ -31,12 +32,16 @@ SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile."""
+    """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile.
+
+    The weights of ``together`` vectors (0: of all of a block) lie side by side in every step.
+    """
 
     start: int
     count: int
     block: Block
     tile: int
+    together: int = 0
 
     @property
     def channels(self) -> int:
@@ -47,7 +52,8 @@ class Segment:
 def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
     """Blocks as large as the registers allow: sums for a tile of pixels, one vector of weights each, and two words.
 
-    Blocks of four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors at once.
+    Blocks of two and four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors
+    at once.
     """
     lane = machine.width
     for narrower in machine.narrower:
@@ -62,7 +68,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         count = max(1, left // (vectors * lane))
         valid = min(left, vectors * lane)
         tile = max(1, (machine.registers - vectors - 2) // vectors)
-        block = Block(lane, vectors, valid, packs and vectors == 4 == most and valid == 4 * lane)
+        block = Block(lane, vectors, valid, packs and most == 4 and vectors in (2, 4))
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
     return tuple(found)
@@ -147,31 +153,37 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Ma
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
     def image(index: Scalar) -> None:
-        before = 0
-        for segment in kernel.segments:
-            emitter = _Emitter(code, kernel, machine, segment, pointers, reads, target)
+        def block(segment: Segment, number: Scalar) -> None:
+            _Emitter(code, kernel, machine, segment, pointers, reads, target).block(index, number, (lo, hi))
 
-            def each(number: V, _: list[V], emitter: _Emitter = emitter) -> list[V]:
-                emitter.block(index, number, (lo, hi))
-                return []
+        each_block(code, kernel.segments, (lo, hi) if kernel.shared == "blocks" else None, block)
 
-            if kernel.shared == "blocks":
-                low = code.intrinsic("smax", code.binary("sub", lo, before), 0)
-                high = code.intrinsic("smin", code.binary("sub", hi, before), segment.count)
-                code.loop(low, high, 1, each)
-            else:
-                code.loop(0, segment.count, 1, each)
-            before += segment.count
-
-    def each_image(index: V, _: list[V]) -> list[V]:
-        image(index)
-        return []
-
-    if kernel.images == 1:
-        image(0)
-    else:
-        code.loop(0, kernel.images, 1, each_image)
+    code.each(0, kernel.images, image)
     code.finish()
+
+
+def each_block(
+    code: Code,
+    segments: Sequence[Segment],
+    units: tuple[V, V] | None,
+    body: Callable[[Segment, Scalar], None],
+) -> None:
+    """``body(segment, number)`` for the blocks of all segments; with ``units``, for those numbered in them."""
+    before = 0
+    for segment in segments:
+        low: Scalar = 0
+        high: Scalar = segment.count
+        if units is not None:
+            low = code.larger(code.minus(units[0], before), 0)
+            high = code.smaller(code.minus(units[1], before), segment.count)
+        code.each(low, high, partial(body, segment))
+        before += segment.count
+
+
+def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
+    """Where tile ``index`` of ``size`` of an extent starts: the last one where it still fits."""
+    start = code.mul(index, size)
+    return start if extent % size == 0 else code.smaller(start, extent - size)
 
 
 @dataclass(slots=True)
@@ -199,17 +211,15 @@ class _Emitter:
         rows, columns = kernel.shape(tile)
         offsets = [(y, x) for y in range(rows) for x in range(columns)]
 
-        def row(index: V, _: list[V]) -> list[V]:
-            y = _start(code, index, rows, kernel.rows)
+        def row(index: Scalar) -> None:
+            y = tile_start(code, index, rows, kernel.rows)
 
-            def column(index: V, _: list[V]) -> list[V]:
-                self.tile(image, channel, y, _start(code, index, columns, kernel.columns), offsets)
-                return []
+            def column(index: Scalar) -> None:
+                self.tile(image, channel, y, tile_start(code, index, columns, kernel.columns), offsets)
 
-            code.loop(*self._tiles(units, "columns", columns, kernel.columns), 1, column)
-            return []
+            code.each(*self._tiles(units, "columns", columns, kernel.columns), column)
 
-        code.loop(*self._tiles(units, "rows", rows, kernel.rows), 1, row)
+        code.each(*self._tiles(units, "rows", rows, kernel.rows), row)
 
     def _tiles(self, units: tuple[Scalar, Scalar], what: str, size: int, extent: int) -> tuple[Scalar, Scalar]:
         """The tiles that begin among the units, where threads share these; else all of them."""
@@ -313,24 +323,18 @@ class _Emitter:
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
             for number, (row, column) in enumerate(offsets):
                 places = [code.at(at, (row * pixels.row + column * pixels.column) * size) for pixels, size, at in every]
-                epilogue.pixel(sums[number * block.vectors : (number + 1) * block.vectors], places)
+                epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [places])
             return
         kind = vector(32, block.lane)
         room = code.alloca(kind, len(sums))
         for number, total in enumerate(sums):
             code.store(total, code.at(room, number * 4 * block.lane), 4 * block.lane)
 
-        def each(index: V, _: list[V]) -> list[V]:
-            at = code.at(room, code.mul(index, 4 * block.lane * block.vectors))
-            totals = [code.load(kind, code.at(at, 4 * block.lane * v), 4 * block.lane) for v in range(block.vectors)]
-            places = [
-                code.at(code.at(base, first * size), code.mul(index, step * size))
-                for (_, size, base), (first, step) in zip(every, lines, strict=True)
-            ]
-            epilogue.pixel(totals, places)
-            return []
-
-        code.loop(0, len(offsets), 1, each)
+        steps = [
+            (code.at(base, first * size), step * size)
+            for (_, size, base), (first, step) in zip(every, lines, strict=True)
+        ]
+        epilogue.line(room, len(offsets), steps)
 
 
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
@@ -338,13 +342,3 @@ def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int]
     places = [y * pixels.row + x * pixels.column for y, x in offsets]
     apart = {b - a for a, b in pairwise(places)}
     return (places[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
-
-
-def _start(code: Code, index: V, size: int, extent: int) -> Scalar:
-    """Where a tile starts: the last one where it still fits."""
-    if extent == size:
-        return 0
-    start = code.mul(index, size)
-    if extent % size == 0 or isinstance(start, int):
-        return start
-    return code.intrinsic("smin", start, extent - size)

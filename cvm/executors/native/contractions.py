@@ -18,6 +18,7 @@ from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, build
 from cvm.executors.native.pointwise import Read as Operand
 from cvm.executors.native.steps import Buffer, Home
+from cvm.executors.native.tiles import emit_tiles, tiled
 from cvm.executors.native.view import View
 from cvm.executors.native.windows import plan_products
 from cvm.program.model import Node
@@ -204,10 +205,18 @@ def _calls(
     )  # fmt: skip
     kernel = _flat(kernel)
     packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
-    kernel = replace(kernel, segments=segments(channels, kernel.rows * kernel.columns, packs, machine))
-    function = planner.kernel(
-        ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
-    )
+    on_tiles = tiled(kernel, packs, machine)
+    if on_tiles is not None:
+        kernel, units = on_tiles.kernel, on_tiles.units
+        function = planner.kernel(
+            ("tiles", on_tiles), node.op, lambda module, name: emit_tiles(module, name, on_tiles, machine)
+        )
+    else:
+        kernel = replace(kernel, segments=segments(channels, kernel.rows * kernel.columns, packs, machine))
+        units = kernel.units
+        function = planner.kernel(
+            ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
+        )
     stored = home.format.bias if per > 1 else 0
     start = bias - stored * geometry.weights.sum(axis=(1, 2))
     start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
@@ -228,7 +237,7 @@ def _calls(
             else:
                 arguments.append(planner.constants.add(packed_channels(what[part], kernel.segments, format_)))
         arguments.append(target.at(number * channels * pixels.channel))
-        planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
+        planner.call(function, arguments, units, root.outputs[0].name, note, cost)
 
 
 _NAMES = {4: "8-bit dot products", 2: "16-bit dot products", 1: "32-bit multiply-adds"}

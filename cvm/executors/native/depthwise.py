@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.contraction import Segment
+from cvm.executors.native.contraction import Segment, each_block, tile_start
 from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read, unpacked
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula
@@ -162,21 +162,12 @@ def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machin
     target = V("ptr", "%output")
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
-    first = 0
-    for segment in kernel.segments:
+
+    def block(segment: Segment, number: Scalar) -> None:
         emitter = _Emitter(code, kernel, machine, segment, pointers, reads, target)
+        emitter.block_rows(number, (lo, hi) if kernel.by_rows else (0, kernel.rows))
 
-        def each(number: V, _: list[V], emitter: _Emitter = emitter) -> list[V]:
-            emitter.block_rows(number, (lo, hi) if kernel.by_rows else (0, kernel.rows))
-            return []
-
-        if kernel.by_rows:
-            code.loop(0, segment.count, 1, each)
-        else:
-            low = code.intrinsic("smax", code.binary("sub", lo, first), 0)
-            high = code.intrinsic("smin", code.binary("sub", hi, first), segment.count)
-            code.loop(low, high, 1, each)
-        first += segment.count
+    each_block(code, kernel.segments, None if kernel.by_rows else (lo, hi), block)
     code.finish()
 
 
@@ -197,26 +188,24 @@ class _Emitter:
         """Lanes of a vector."""
         return self.segment.block.lane
 
-    def block_rows(self, number: V, bounds: tuple[Scalar, Scalar]) -> None:
+    def block_rows(self, number: Scalar, bounds: tuple[Scalar, Scalar]) -> None:
         """All images and the given rows of one block."""
         code, kernel = self.code, self.kernel
         channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
         weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
         start = code.at(self.pointers[2], code.mul(channel, 4))
 
-        def image(index: V, _: list[V]) -> list[V]:
-            def row(y: V, _: list[V]) -> list[V]:
-                def strip(x: V, _: list[V]) -> list[V]:
-                    self.strip(index, channel, y, _overlapping(code, x, kernel), weights, start)
-                    return []
+        def image(index: Scalar) -> None:
+            def row(y: Scalar) -> None:
+                def strip(number: Scalar) -> None:
+                    x = tile_start(code, number, kernel.strip, kernel.columns)
+                    self.strip(index, channel, y, x, weights, start)
 
-                code.loop(0, -(-kernel.columns // kernel.strip), 1, strip)
-                return []
+                code.each(0, -(-kernel.columns // kernel.strip), strip)
 
-            code.loop(*bounds, 1, row)
-            return []
+            code.each(*bounds, row)
 
-        code.loop(0, kernel.images, 1, image)
+        code.each(0, kernel.images, image)
 
     def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V, start: V) -> None:
         """One strip of outputs: their sums, column after column of the input, then their epilogues."""
@@ -248,16 +237,7 @@ class _Emitter:
             self.machine.packs,
         )  # fmt: skip
         every = epilogue.places(image, y, x, self.target)
-
-        def each(place: V, _: list[V]) -> list[V]:
-            at = code.at(room, code.mul(place, 16 * lane))
-            totals = [code.load(kind, code.at(at, q * 4 * lane), 4 * lane) for q in range(4)]
-            epilogue.pixel(
-                totals, [code.at(base, code.mul(place, pixels.column * size)) for pixels, size, base in every]
-            )
-            return []
-
-        code.loop(0, kernel.strip, 1, each)
+        epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
         """The outputs of a strip whose windows contain a column, and as which column."""
@@ -297,10 +277,3 @@ class _Emitter:
             low, high = (code.bitcast(pairs[k][half], words) for k in (0, 1))
             found += [code.bitcast(unpacked(code, low, high, 8, end), vector(32, lane)) for end in (0, 1)]
         return found
-
-
-def _overlapping(code: Code, index: V, kernel: Depthwise) -> Scalar:
-    start = code.mul(index, kernel.strip)
-    if kernel.columns % kernel.strip == 0 or isinstance(start, int):
-        return start
-    return code.intrinsic("smin", start, kernel.columns - kernel.strip)

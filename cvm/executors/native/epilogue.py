@@ -4,9 +4,9 @@ The sums of one pixel are vectors of output channels. They go through the formul
 and are stored; what the formula reads besides them is either one value per channel, packed in the order of the lanes,
 or a tensor with a place for every pixel.
 
-Channels lie in the lanes in their order, or interleaved: the four vectors of a block hold the channels 16 b + 4 q + e
-(b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within 128 bits, then give
-all the bytes in order, and cut them to [0, 255] on the way.
+Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors of a block hold the channels
+4 n b + 4 q + e (b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within
+128 bits, then give all the bytes in order, and cut them to [0, 255] on the way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
 
-__all__ = ["Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
+__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
+
+
+TOGETHER = 2
+"""Pixels whose epilogues share what they load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,12 @@ class Block:
         """The channels in the lanes of vector ``q``."""
         if not self.interleaved:
             return list(range(q * self.lane, (q + 1) * self.lane))
-        return [16 * block + 4 * q + e for block in range(self.lane // 4) for e in range(4)]
+        return [4 * self.vectors * block + 4 * q + e for block in range(self.lane // 4) for e in range(4)]
 
 
-def interleaved(lane: int) -> npt.NDArray[np.intp]:
+def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
     """The channels of an interleaved block, vector by vector."""
-    return np.arange(4 * lane).reshape(lane // 4, 4, 4).transpose(1, 0, 2).reshape(-1)
+    return np.arange(vectors * lane).reshape(lane // 4, vectors, 4).transpose(1, 0, 2).reshape(-1)
 
 
 @dataclass(slots=True)
@@ -100,17 +104,44 @@ class Epilogue:
             moved.append((pixels, size, pointer))
         return moved
 
-    def pixel(self, totals: Sequence[V], places: Sequence[V]) -> None:
-        """Codes of one pixel's sums, stored; ``places`` are the addresses that `places` gave, for this pixel."""
+    def pixels(self, sums: Sequence[Sequence[V]], places: Sequence[Sequence[V]]) -> None:
+        """Codes of some pixels' sums, stored; ``places`` are the addresses that `places` gave, for each pixel.
+
+        They share what is loaded of the parameters.
+        """
         self._parameters.clear()
-        target, *others = places
         numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
-        tensors = dict(zip(numbers, others, strict=True))
-        expanded: dict[int, list[V]] = {}
-        values = [
-            evaluate(self.code, self.formula, _Sums(self, total, q, tensors, expanded), self.block.lane)
-            for q, total in enumerate(totals)
-        ]
+        tensors = [dict(zip(numbers, others, strict=True)) for _, *others in places]
+        expanded: list[dict[int, list[V]]] = [{} for _ in sums]
+        values: list[list[V]] = [[] for _ in sums]
+        for q in range(len(sums[0])):
+            for one, totals in enumerate(sums):
+                reader = _Sums(self, totals[q], q, tensors[one], expanded[one])
+                values[one].append(evaluate(self.code, self.formula, reader, self.block.lane))
+        for found, (target, *_) in zip(values, places, strict=True):
+            self._store_block(found, target)
+
+    def line(self, room: V, count: Scalar, places: Sequence[tuple[V, int]]) -> None:
+        """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
+
+        ``places`` are the addresses of the first pixel, and the bytes from each to the next.
+        """
+        code, block = self.code, self.block
+        kind, size = vector(32, block.lane), 4 * block.lane
+
+        def some(first: Scalar, number: int) -> None:
+            sums, moved = [], []
+            for index in (code.add(first, k) for k in range(number)):
+                at = code.at(room, code.mul(index, block.vectors * size))
+                sums.append([code.load(kind, code.at(at, v * size), size) for v in range(block.vectors)])
+                moved.append([code.at(base, code.mul(index, step)) for base, step in places])
+            self.pixels(sums, moved)
+
+        whole = code.mul(code.quotient(count, TOGETHER), TOGETHER)
+        code.each(0, whole, lambda index: some(index, TOGETHER), step=TOGETHER)
+        code.each(whole, count, lambda index: some(index, 1))
+
+    def _store_block(self, values: list[V], target: V) -> None:
         if self.block.interleaved:
             self._store_interleaved(values, target)
             return
@@ -145,25 +176,29 @@ class Epilogue:
             for lane in range(count):
                 code.store(code.extract(raw, lane), code.at(pointer, lane * stride * format_.bytes))
             return
+        self._store_pieces(raw, pointer, count)
+
+    def _store_pieces(self, raw: V, pointer: V, count: int) -> None:
+        """The first ``count`` lanes side by side."""
+        code, most = self.code, lanes(raw.type)
         done = 0
         while done < count:
-            piece = min(1 << ((count - done).bit_length() - 1), self.block.lane)
-            part = raw if piece == self.block.lane else code.shuffle(raw, raw, range(done, done + piece))
-            code.store(part, code.at(pointer, done * format_.bytes))
+            piece = min(1 << ((count - done).bit_length() - 1), most)
+            part = raw if piece == most else code.shuffle(raw, raw, range(done, done + piece))
+            code.store(part, code.at(pointer, done * self.output.format.bytes))
             done += piece
 
     def _store_interleaved(self, values: list[V], pointer: V) -> None:
-        """The four vectors in the order of the channels."""
+        """The vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
-        bytes_ = format_.bits == 8 and not format_.signed and stride == 1
-        if self.packs and bytes_ and block.valid == 4 * block.lane:
-            code.store(self._packed(values), pointer)
+        if self.packs and format_.bits == 8 and not format_.signed and stride == 1:
+            self._store_pieces(self._packed(values), pointer, block.valid)
             return
         for q, value in enumerate(values):
             raw = self._encoded(value)
             for first in range(0, block.lane, 4):
-                channel = 4 * first + 4 * q
+                channel = block.vectors * first + 4 * q
                 count = min(4, block.valid - channel)
                 if count == 4 and stride == 1:
                     piece = code.shuffle(raw, raw, range(first, first + 4))
@@ -174,13 +209,18 @@ class Epilogue:
                     code.store(code.extract(raw, first + e), at)
 
     def _packed(self, values: list[V]) -> V:
-        """Four vectors as bytes: saturated to 16 bits, then to [0, 255], then cut to the clamp."""
+        """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then cut to the clamp."""
         code, lane, format_ = self.code, self.block.lane, self.output.format
         if self.output.clamp is None and format_.bias:
             values = [code.binary("add", value, format_.bias) for value in values]
         words, codes = _PACKS[lane]
-        halves = [code.call(vector(16, 2 * lane), words, values[k], values[k + 1]) for k in (0, 2)]
-        packed = code.call(vector(8, 4 * lane), codes, *halves)
+        halves = [
+            code.call(vector(16, 2 * lane), words, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)
+        ]
+        packed = code.call(vector(8, 4 * lane), codes, halves[0], halves[-1])
+        if len(halves) == 1:  # every 64 bits are there twice
+            quads = code.bitcast(packed, vector(64, lane // 2))
+            packed = code.bitcast(code.shuffle(quads, quads, range(0, lane // 2, 2)), vector(8, 2 * lane))
         lo, hi = self.output.clamp or (0, 255)
         if lo > 0:
             packed = code.intrinsic("umax", packed, lo)
@@ -231,7 +271,7 @@ class _Sums:
         first = self.q * block.lane
         if not block.interleaved and stride == 1 and block.valid - first >= block.lane:
             return read.format.load(code, code.at(pointer, first * size), block.lane)
-        if block.interleaved and stride == 1 and size == 1 and block.valid == 4 * block.lane:
+        if block.interleaved and stride == 1 and size == 1:
             if number not in self.expanded:
                 self.expanded[number] = self._expanded(pointer)
             return read.format.decoded(code, self.expanded[number][self.q])
@@ -241,12 +281,16 @@ class _Sums:
         return read.format.decoded(code, code.gathered(raws))
 
     def _expanded(self, pointer: V) -> list[V]:
-        """All bytes of a block at a pixel, as the four interleaved vectors of i32 (with zeros for the upper bytes)."""
-        code, lane = self.epilogue.code, self.epilogue.block.lane
-        row = code.load(vector(8, 4 * lane), pointer)
+        """All bytes of a block at a pixel, as its interleaved vectors of i32 (with zeros for the upper bytes)."""
+        code, lane, vectors = self.epilogue.code, self.epilogue.block.lane, self.epilogue.block.vectors
+        row = code.load(vector(8, vectors * lane), pointer)
+        if vectors == 2:
+            every = [code.cast("zext", row, 16)]
+        else:
+            halves = [unpacked(code, row, typed(row.type, 0), 16, half) for half in (0, 1)]
+            every = [code.bitcast(half, vector(16, 2 * lane)) for half in halves]
         found = []
-        for half in (0, 1):
-            words = code.bitcast(unpacked(code, row, typed(row.type, 0), 16, half), vector(16, 2 * lane))
+        for words in every:
             for end in (0, 1):
                 longs = unpacked(code, words, typed(words.type, 0), 8, end)
                 found.append(code.bitcast(longs, vector(32, lane)))

@@ -112,6 +112,26 @@ class Code:
             return a * b
         return 0 if b == 0 else a if b == 1 else self.binary("mul", a, b)
 
+    def minus(self, a: Scalar, b: Scalar) -> Scalar:
+        """A - b in i64, folded where both are known."""
+        if isinstance(b, int):
+            return self.add(a, -b)
+        return self.binary("sub", V("i64", str(a)) if isinstance(a, int) else a, b)
+
+    def quotient(self, a: Scalar, b: int) -> Scalar:
+        """Floor(a / b) of an a >= 0 in i64, folded where both are known."""
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.binary("udiv", a, b)
+
+    def smaller(self, a: Scalar, b: int) -> Scalar:
+        """min(a, b) in i64, folded where both are known."""
+        return min(a, b) if isinstance(a, int) else self.intrinsic("smin", a, b)
+
+    def larger(self, a: Scalar, b: int) -> Scalar:
+        """max(a, b) in i64, folded where both are known."""
+        return max(a, b) if isinstance(a, int) else self.intrinsic("smax", a, b)
+
     def call(self, type_: str, name: str, *arguments: V) -> V:
         """A call of an intrinsic or an external function, which is declared on the way."""
         types = ", ".join(argument.type for argument in arguments)
@@ -186,6 +206,10 @@ class Code:
             whole = self.value(type_, f"insertelement {whole}, {value}, i64 {lane}")
         return whole
 
+    def bytes(self, data: bytes) -> V:
+        """Known bytes as a vector."""
+        return V(vector(8, len(data)), f"<{', '.join(f'i8 {byte}' for byte in data)}>")
+
     def at(self, pointer: V, offset: Scalar) -> V:
         """The address ``offset`` bytes behind a pointer."""
         if isinstance(offset, int) and offset == 0:
@@ -201,6 +225,11 @@ class Code:
     def store(self, a: V, pointer: V, align: int = 1) -> None:
         """Put a value at an address."""
         self.line(f"store {a}, {pointer}, align {align}")
+
+    def prefetch(self, pointer: V) -> None:
+        """Say that a cache line will be read soon; it need not exist."""
+        flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
+        self.call("void", "llvm.prefetch.p0", pointer, *flags)
 
     # Control --------------------------------------------------------------------------------------------------------
 
@@ -260,6 +289,18 @@ class Code:
         for first, last in zip(carried, after, strict=True):
             results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
         return results
+
+    def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
+        """For i = lo, lo + step, .. below hi: ``body(i)``. Where that is one number known now, there is no loop."""
+        if isinstance(lo, int) and isinstance(hi, int) and lo < hi <= lo + step:
+            body(lo)
+            return
+
+        def once(index: V, _: list[V]) -> list[V]:
+            body(index)
+            return []
+
+        self.loop(lo, hi, step, once)
 
     def unused(self) -> str:
         """A name for a value that nobody reads."""

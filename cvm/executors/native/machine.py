@@ -40,6 +40,8 @@ class Machine:
     """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
     pause: str | None = None
     """The intrinsic of a short rest in a waiting loop."""
+    tiles: bool = False
+    """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
@@ -97,6 +99,10 @@ _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
 
 MACHINES: tuple[Machine, ...] = (
+    Machine(
+        "amx", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512 | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
+        tiles=True, packs=True,
+    ),
     Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(

@@ -46,7 +46,7 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
 
 
 def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
-    """Digits (channels, taps, run) each, as [block][pass][tap][step][vector][lane][element of the step]."""
+    """Digits (channels, taps, run) each, as [block][vectors together][pass][tap][step][vector][lane][element]."""
     dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
     _, taps, run = digits[0].shape
     pieces = []
@@ -58,8 +58,9 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
             whole[: digit[part].shape[0], place, :, :run] = digit[part]
         shape = (len(digits), taps, kernel.steps, kernel.per)
         ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
-        split = ordered.reshape(segment.count, block.vectors, block.lane, *shape)
-        pieces.append(np.ascontiguousarray(split.transpose(0, 3, 4, 5, 1, 2, 6)).tobytes())
+        together = segment.together or block.vectors
+        split = ordered.reshape(segment.count, block.vectors // together, together, block.lane, *shape)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 1, 4, 5, 6, 2, 3, 7)).tobytes())
     return b"".join(pieces)
 
 
@@ -97,4 +98,5 @@ def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes
 
 def _order(segment: Segment) -> npt.NDArray[np.intp]:
     """The channels of a block in the order of the lanes of its vectors."""
-    return interleaved(segment.block.lane) if segment.block.interleaved else np.arange(segment.channels)
+    block = segment.block
+    return interleaved(block.lane, block.vectors) if block.interleaved else np.arange(segment.channels)

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -38,6 +40,8 @@ class Requantization:
     lo: int
     hi: int
     cuts: bool = True
+    short: bool = False
+    """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
 
 
 class Parameter(Protocol):
@@ -83,16 +87,17 @@ def terms(
     if bound < 2**31 and int(shift.max()) < 32 and rounding == "half_up":
         rule = Requantization("narrow", count, rounding, lo, hi)
         return Terms(rule, tuple(multipliers), offset, shift)
-    if count == 1 and rounding == "half_up" and bound <= LARGEST:
-        narrow = _narrowed(magnitudes[0], multipliers[0], offset, shift, lo, hi)
+    if rounding == "half_up" and bound <= LARGEST:
+        narrow = _narrowed(magnitudes, multipliers, offset, shift, lo, hi)
         if narrow is not None:
             return narrow
     if rounding == "half_up":
         raised = _raised(magnitudes, multipliers, offset, shift)
         if raised is not None:
-            rule = Requantization("high", count, rounding, lo, hi)
+            rule = Requantization("high", count, rounding, lo, hi, short=True)
             return Terms(rule, *raised)
-    return Terms(Requantization("wide", count, rounding, lo, hi), tuple(multipliers), offset, shift)
+    short = all(int(np.abs(m).max()) < 2**31 for m in multipliers)
+    return Terms(Requantization("wide", count, rounding, lo, hi, short=short), tuple(multipliers), offset, shift)
 
 
 def _bound(magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: Integers) -> int:
@@ -118,38 +123,69 @@ def _raised(
     return raised, moved, shift + lift - 32
 
 
-SMALL = 2**12
-"""Inputs of at most this magnitude are tried one by one."""
+TRIED = 2**22
+"""Inputs, of all channels together, that are tried one by one: at most so many, and so many of them at once."""
+AT_ONCE = 2**17
+FAR = 2**62
+BYTES = 7
+"""Room is left for results that are moved by up to 2 to this power, as `biased` moves them."""
 
 
-def _narrowed(x: int, m: Integers, c: Integers, s: Integers, lo: int, hi: int) -> Terms | None:
-    """A 32-bit form with the same codes for every |x|, found by trial: m, c and s are cut by the same power of two.
+def _narrowed(
+    magnitudes: Sequence[int], multipliers: Sequence[Integers], c: Integers, s: Integers, lo: int, hi: int
+) -> Terms | None:
+    """A 32-bit form with the same results for all inputs, found by trial: m, c and s are cut by the same power of two.
 
-    Cutting m moves a threshold by less than |x| / 2^(s - t); whether one is crossed is checked for every x and channel.
+    Cutting the m moves the thresholds between results a little; c is then chosen such that none is crossed, if that can
+    be, for every channel.
     """
-    if x > SMALL:
+    shape = np.broadcast_shapes(*(m.shape for m in multipliers), c.shape, s.shape)
+    channels, inputs = math.prod(shape), math.prod(2 * x + 1 for x in magnitudes)
+    if channels * inputs > TRIED or int(s.min()) < 1 or int(s.max()) > 55:
         return None
-    shape = np.broadcast_shapes(m.shape, c.shape, s.shape)
-    if int(np.prod(shape)) * (2 * x + 1) > 2**22 or int(s.min()) < 1:
-        return None
-    flat = [np.broadcast_to(array, shape).reshape(-1, 1) for array in (m, c, s)]
-    values = np.arange(-x, x + 1, dtype=np.int64)
-    expected = np.clip((flat[0] * values + flat[1]) >> flat[2], lo, hi)
-    size = np.abs(flat[0]) * x + np.abs(flat[1])
-    cut = np.zeros_like(size)
-    while True:
-        over = (size >> cut) >= 2**31 - x - 2
-        if not over.any():
-            break
+    flat = [np.broadcast_to(array, shape).reshape(-1, 1) for array in (*multipliers, c, s)]
+    grid = np.indices([2 * x + 1 for x in magnitudes]).reshape(len(magnitudes), -1)
+    values = grid - np.array(magnitudes).reshape(-1, 1)
+    found = []
+    step = max(1, AT_ONCE // inputs)
+    for first in range(0, channels, step):
+        *ms, offset, shift = (array[first : first + step] for array in flat)
+        narrow = _tried(values, magnitudes, ms, offset, shift, lo, hi)
+        if narrow is None:
+            return None
+        found.append(narrow)
+    *chosen, offset, shift = (np.concatenate(parts).reshape(shape) for parts in zip(*found, strict=True))
+    rule = Requantization("narrow", len(magnitudes), "half_up", lo, hi)
+    return Terms(rule, tuple(chosen), offset, shift)
+
+
+def _tried(
+    values: Integers, magnitudes: Sequence[int], ms: Sequence[Integers], c: Integers, s: Integers, lo: int, hi: int
+) -> tuple[Integers, ...] | None:
+    """Multipliers, offset and shift in 32 bits for some channels, (channels, 1) each, if every channel has them."""
+    expected = np.clip((sum(m * x for m, x in zip(ms, values, strict=True)) + c) >> s, lo, hi)
+    size = sum(np.abs(m) * x for m, x in zip(ms, magnitudes, strict=True)) + np.abs(c) + np.left_shift(1, s + BYTES)
+    cut = np.zeros_like(s)
+    while (over := (size >> cut) >= 2**31 - 2 * sum(magnitudes) - 2).any():
         cut = cut + over
-    if ((flat[2] - cut) < 0).any() or ((flat[2] - cut) > 31).any():
+    shift = s - cut
+    if (shift < 0).any() or (shift > 31).any():
         return None
-    half = np.where(cut > 0, np.left_shift(1, np.maximum(cut - 1, 0)), 0)
-    multiplier, shift = (flat[0] + half) >> cut, flat[2] - cut
-    for offset in (flat[1] >> cut, (flat[1] + half) >> cut, (flat[1] >> cut) + 1):
-        if (np.clip((multiplier * values + offset) >> shift, lo, hi) == expected).all():
-            rule = Requantization("narrow", 1, "half_up", lo, hi)
-            return Terms(rule, (multiplier.reshape(shape),), offset.reshape(shape), shift.reshape(shape))
+    chosen = [np.zeros_like(c) for _ in (*ms, c)]
+    open_ = np.ones_like(c, dtype=bool)
+    for more in itertools.product((0, 1), repeat=len(ms)):
+        tried = [(m >> cut) + one for m, one in zip(ms, more, strict=True)]
+        products = sum(m * x for m, x in zip(tried, values, strict=True))
+        least = np.where(expected > lo, (expected << shift) - products, -FAR).max(axis=1, keepdims=True)
+        most = np.where(expected < hi, ((expected + 1) << shift) - 1 - products, FAR).min(axis=1, keepdims=True)
+        offset = np.clip(c >> cut, least, np.maximum(least, most))
+        bound = sum(np.abs(m) * x for m, x in zip(tried, magnitudes, strict=True)) + np.abs(offset)
+        works = open_ & (least <= most) & (bound < 2**31)
+        for place, array in enumerate((*tried, offset)):
+            chosen[place] = np.where(works, array, chosen[place])
+        open_ &= ~works
+        if not open_.any():
+            return (*chosen, shift)
     return None
 
 
@@ -179,7 +215,7 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         return _cut(code, code.binary("ashr", total, s), rule)
     if count % 2:
         return _single(code, rule, xs, parameters)
-    even, odd = _sums(code, xs, parameters)
+    even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
         return _cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()), rule)
     shifts = parameters[-1].halves()
@@ -203,17 +239,21 @@ def _cut(code: Code, value: V, rule: Requantization) -> V:
     return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
 
 
-def _sums(code: Code, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
+def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
     """The sums of the even and of the odd lanes, in i64."""
     *ms, c, _ = parameters
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
         pairs = code.bitcast(x, even.type)
-        low = code.binary("ashr", code.binary("shl", pairs, 32), 32)
-        m0, m1 = m.halves()
-        even = code.binary("add", code.binary("mul", low, m0), even)
+        m0, m1 = (_lower(code, half) if rule.short else half for half in m.halves())
+        even = code.binary("add", code.binary("mul", _lower(code, pairs), m0), even)
         odd = code.binary("add", code.binary("mul", code.binary("ashr", pairs, 32), m1), odd)
     return even, odd
+
+
+def _lower(code: Code, wide: V) -> V:
+    """The lower 32 bits as a signed number."""
+    return code.binary("ashr", code.binary("shl", wide, 32), 32)
 
 
 def _merged(code: Code, even: V, odd: V, half: int) -> V:

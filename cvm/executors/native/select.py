@@ -9,6 +9,7 @@ from functools import cache
 from cvm.errors import Invalid
 from cvm.executors.native.cache import host
 from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.tiles import permitted
 from cvm.executors.native.trial import failure
 
 __all__ = ["Choice", "available", "choice", "named"]
@@ -25,7 +26,11 @@ class Choice:
 @cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
-    return tuple(machine for machine in MACHINES if all(host().has(feature) for feature in machine.needs))
+
+    def can(machine: Machine) -> bool:
+        return all(host().has(feature) for feature in machine.needs) and (not machine.tiles or permitted())
+
+    return tuple(machine for machine in MACHINES if can(machine))
 
 
 def named(name: str) -> Machine:
