@@ -81,7 +81,9 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     (references to no value, quantisers that are none) and `LimitExceeded`.
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
-    program = _Decoder(Reader(data, FORMAT_NAME, limits.nodes)).program()
+    reader = Reader(data, FORMAT_NAME, limits.nodes)
+    program = _Decoder(reader).program()
+    reader.forget()
     if not packs_to(_file(program), data, FORMAT_NAME):
         raise Malformed("program.canonical", "these are not the canonical bytes of the program that they describe")
     return program

@@ -245,6 +245,10 @@ class Reader:
             raise self.malformed("key", f"the key {missing[0]!r} is missing")
         return found
 
+    def forget(self) -> None:
+        """Let go of the data, which whoever reads with methods of its own would keep until cycles are collected."""
+        self._data = b""
+
     def end(self) -> None:
         """Require that everything has been read."""
         left = len(self._data) - self.offset
