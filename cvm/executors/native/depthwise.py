@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 TAPS = 64
 """Windows of more taps are left to the general contraction."""
 
@@ -135,7 +135,7 @@ def plan_depthwise(
     function = planner.kernel(
         ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
     )
-    start = bias - home.format.bias * flat.sum(axis=(1, 2))
+    start = bias - home.format.bias * flat.sum(axis=(1, 2), dtype=np.int64)
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
     arguments: list[tuple[Buffer, int]] = [
         home.at(moved),
