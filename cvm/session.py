@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -238,6 +237,8 @@ class Session:
             return results
         if self._single is None:
             self._single = create(self._name, self._verified, 1)
+        from concurrent.futures import ThreadPoolExecutor  # which imports much, and few sessions need
+
         with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
             collect(pool.map(share, shares))
         return results

@@ -11,20 +11,16 @@ Registers: sums in 0 to 3, pixels in 4 and 5, weights in 6 and 7.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from cvm.executors.native.contraction import Contraction, Segment, each_block, tile_start
 from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 
-__all__ = ["Tiled", "emit_tiles", "permitted", "tiled"]
+__all__ = ["Tiled", "emit_tiles", "tiled"]
 
 ROWS = 16
 """Rows of a tile register, and 32-bit lanes of a row."""
@@ -376,12 +372,3 @@ class _Emitter:
         places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
         self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)))
-
-
-@cache
-def permitted() -> bool:
-    """Whether the operating system lets this process use tile registers: Linux wants to be asked, once."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
-    arch_prctl, request, tile_data = 158, 0x1023, 18  # arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return int(ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request, tile_data)) == 0
