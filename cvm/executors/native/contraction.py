@@ -21,7 +21,8 @@ from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.machine import Machine, multiply_add
 
-__all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "tile_start"]
+__all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "starting",
+           "tile_start"]  # fmt: skip
 
 UNROLLED = 2
 """Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
@@ -80,7 +81,7 @@ class Contraction:
 
     ``images``, ``rows`` and ``columns`` are the output's; ``taps`` the loops (count, elements apart) around a run of
     ``run`` elements. ``shifts``: one pass over all taps each; before the pass the sums are shifted left by so many
-    bits.
+    bits. Without ``starts`` the sums begin with zero.
     """
 
     images: int
@@ -96,6 +97,7 @@ class Contraction:
     output: Output
     reads: tuple[Read, ...]
     formula: Formula
+    starts: bool
     segments: tuple[Segment, ...] = ()
 
     @property
@@ -145,8 +147,8 @@ class Contraction:
 
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
-    """The function of a contraction: (input, weights, start of sums, reads.., output, first unit, end of units)."""
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
     reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
     target = V("ptr", "%output")
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
@@ -178,6 +180,15 @@ def each_block(
             high = code.smaller(code.minus(units[1], before), segment.count)
         code.each(low, high, partial(body, segment))
         before += segment.count
+
+
+def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -> list[V]:
+    """What the sums of a block begin with: zero if that is not given."""
+    kind = vector(32, block.lane)
+    if len(pointers) < 3:
+        return [typed(kind, 0)] * block.vectors
+    start = code.at(pointers[2], code.mul(channel, 4))
+    return [code.load(kind, code.at(start, 4 * block.lane * v)) for v in range(block.vectors)]
 
 
 def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
@@ -241,9 +252,8 @@ class _Emitter:
         for index, stride in zip((image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride * size))
         weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
-        start = code.at(self.pointers[2], code.mul(channel, 4))
         kind = vector(32, block.lane)
-        first = [code.load(kind, code.at(start, 4 * block.lane * v)) for v in range(block.vectors)] * len(offsets)
+        first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((place for place, shift in enumerate(kernel.shifts) if shift), default=0)
         sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
         pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
@@ -315,9 +325,7 @@ class _Emitter:
     ) -> None:
         """The epilogue of every pixel."""
         code, kernel, block = self.code, self.kernel, self.segment.block
-        epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine.packs
-        )
+        epilogue = Epilogue(code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine)
         every = epilogue.places(image, y, x, self.target)
         lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):

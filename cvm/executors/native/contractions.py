@@ -15,7 +15,7 @@ from cvm.executors.native.contraction import Contraction, emit_contraction, segm
 from cvm.executors.native.epilogue import Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
-from cvm.executors.native.pointwise import Build, build
+from cvm.executors.native.pointwise import Build, Sums, build
 from cvm.executors.native.pointwise import Read as Operand
 from cvm.executors.native.steps import Buffer, Home
 from cvm.executors.native.tiles import emit_tiles, tiled
@@ -89,16 +89,30 @@ def plan_contraction(planner: Planner, root: Node) -> None:
         given = planner.constant(node.inputs[2])
         assert given is not None
         bias = given.astype(np.int64)
-    built = build(planner, root, node, folds=True)
     target = planner.result(root.outputs[0].name)
     if node.op == "conv2d":
         map_ = _map_home(planner, node)
         if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
+            sums = _sums(node, map_.format, weights.reshape(weights.shape[0], -1), bias)
+            built = build(planner, root, sums)
             operands = [_operand(planner, read, target, node.op) for read in built.reads]
-            depthwise.plan_depthwise(planner, root, node, map_, weights, bias, built, operands, target)
+            depthwise.plan_depthwise(planner, root, node, map_, weights, sums.start, built, operands, target)
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
-    _calls(planner, root, node, home, geometry, bias, built, target)
+    sums = _sums(node, home.format, weights.reshape(weights.shape[0], -1), bias)
+    _calls(planner, root, node, home, geometry, sums.start, build(planner, root, sums), target)
+
+
+def _sums(node: Node, format_: Format, weights: Integers, bias: Integers) -> Sums:
+    """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes.
+
+    The start is what it is modulo 2^32, as the sums are, but where the first requantize takes it over.
+    """
+    stored = format_.bias if _per(format_, weights) > 1 else 0
+    largest = 255 if format_.bits == 8 and not format_.signed else 2 ** (format_.bits - 1)
+    total = weights.sum(axis=1, dtype=np.int64)
+    magnitude = total - 2 * np.minimum(weights, 0).sum(axis=1, dtype=np.int64)  # abs() of the least integer is itself
+    return Sums(node, bias - stored * total, int(magnitude.max()) * largest)
 
 
 def _wanted(planner: Planner, name: str) -> Format:
@@ -184,7 +198,7 @@ def _calls(
     node: Node,
     home: Home,
     geometry: Geometry,
-    bias: Integers,
+    start: Integers,
     built: Build,
     target: Home,
 ) -> None:
@@ -200,7 +214,7 @@ def _calls(
     kernel = Contraction(
         geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
         home.format, geometry.source, Output(target.format, pixels, built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula,
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.starts,
     )  # fmt: skip
     kernel = _flat(kernel)
     packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
@@ -216,8 +230,6 @@ def _calls(
         function = planner.kernel(
             ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
         )
-    stored = home.format.bias if per > 1 else 0
-    start = bias - stored * geometry.weights.sum(axis=(1, 2), dtype=np.int64)
     start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
     blocks = " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
     note = f"{machine.name} {_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}, tiles of {blocks}"
@@ -227,8 +239,9 @@ def _calls(
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
-        begin = planner.constants.add(packed_channels(start[part], kernel.segments, INT32))
-        arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights, begin]
+        arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights]
+        if built.starts:
+            arguments.append(planner.constants.add(packed_channels(start[part], kernel.segments, INT32)))
         for format_, where, what in operands:
             if isinstance(what, Home):
                 assert where is not None

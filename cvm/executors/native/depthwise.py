@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.contraction import Segment, each_block, tile_start
-from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read, unpacked
+from cvm.executors.native.contraction import Segment, each_block, starting, tile_start
+from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
+from cvm.executors.native.packs import unpacked
 from cvm.executors.native.pointwise import Build
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
@@ -54,6 +55,7 @@ class Depthwise:
     output: Output
     reads: tuple[Read, ...]
     formula: Formula
+    starts: bool
     segments: tuple[Segment, ...]
 
     @property
@@ -111,7 +113,7 @@ def plan_depthwise(
     node: Node,
     home: Home,
     weights: Integers,
-    bias: Integers,
+    start: Integers,
     built: Build,
     operands: Sequence[tuple[Format, Pixels | None, Home | npt.NDArray[Any]]],
     target: Home,
@@ -130,18 +132,19 @@ def plan_depthwise(
         a.stride[1], a.dilation[1], len(parts),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(places[0], places[2], places[3], places[1]), built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, segments(channels, machine),
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.starts,
+        segments(channels, machine),
     )  # fmt: skip
     function = planner.kernel(
         ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
     )
-    start = bias - home.format.bias * flat.sum(axis=(1, 2), dtype=np.int64)
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
     arguments: list[tuple[Buffer, int]] = [
         home.at(moved),
         planner.constants.add(packed_taps(parts, kernel.segments)),
-        planner.constants.add(packed_channels(start, kernel.segments, INT32)),
     ]
+    if built.starts:
+        arguments.append(planner.constants.add(packed_channels(start, kernel.segments, INT32)))
     for format_, _, what in operands:
         arguments.append(
             what.at()
@@ -156,8 +159,8 @@ def plan_depthwise(
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
-    """The function: (input, weights, start of sums, reads.., output, first unit, end of units)."""
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    """The function: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
     reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
     target = V("ptr", "%output")
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
@@ -193,13 +196,12 @@ class _Emitter:
         code, kernel = self.code, self.kernel
         channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
         weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
-        start = code.at(self.pointers[2], code.mul(channel, 4))
 
         def image(index: Scalar) -> None:
             def row(y: Scalar) -> None:
                 def strip(number: Scalar) -> None:
                     x = tile_start(code, number, kernel.strip, kernel.columns)
-                    self.strip(index, channel, y, x, weights, start)
+                    self.strip(index, channel, y, x, weights)
 
                 code.each(0, -(-kernel.columns // kernel.strip), strip)
 
@@ -207,7 +209,7 @@ class _Emitter:
 
         code.each(0, kernel.images, image)
 
-    def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V, start: V) -> None:
+    def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V) -> None:
         """One strip of outputs: their sums, column after column of the input, then their epilogues."""
         code, kernel, lane = self.code, self.kernel, self.lane
         source = self.pointers[0]
@@ -227,14 +229,14 @@ class _Emitter:
             words = [self._interleaved(at, group) for group in range(kernel.groups)]
             for place, tap in uses:
                 if place not in sums:
-                    sums[place] = [code.load(kind, code.at(start, 4 * lane * q)) for q in range(4)]
+                    sums[place] = starting(code, self.pointers, channel, self.segment.block)
                 sums[place] = self._added(sums[place], words, weights, tap)
                 if tap == kernel.window[1] - 1:
                     for q, total in enumerate(sums.pop(place)):
                         code.store(total, code.at(room, (4 * place + q) * 4 * lane), 4 * lane)
         epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel,
-            self.machine.packs,
+            self.machine,
         )  # fmt: skip
         every = epilogue.places(image, y, x, self.target)
         epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])

@@ -20,8 +20,11 @@ import numpy.typing as npt
 from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
+from cvm.executors.native.machine import Machine
+from cvm.executors.native.packs import to_bytes, to_words, unpacked, widened
+from cvm.executors.native.residual import Residual, residual
 
-__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "unpacked"]
+__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved"]
 
 
 TOGETHER = 2
@@ -87,7 +90,7 @@ class Epilogue:
     block: Block
     pointers: Sequence[V]
     channel: Scalar
-    packs: bool
+    machine: Machine
     _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
     def places(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
@@ -114,12 +117,28 @@ class Epilogue:
         tensors = [dict(zip(numbers, others, strict=True)) for _, *others in places]
         expanded: list[dict[int, list[V]]] = [{} for _ in sums]
         values: list[list[V]] = [[] for _ in sums]
+        joint = self._residual()
+        formula = joint.codes if joint else self.formula
         for q in range(len(sums[0])):
             for one, totals in enumerate(sums):
                 reader = _Sums(self, totals[q], q, tensors[one], expanded[one])
-                values[one].append(evaluate(self.code, self.formula, reader, self.block.lane))
-        for found, (target, *_) in zip(values, places, strict=True):
-            self._store_block(found, target)
+                values[one].append(evaluate(self.code, formula, reader, self.block.lane))
+        for one, (target, *_) in enumerate(places):
+            if joint:
+                row = self.code.load(vector(8, self.block.vectors * self.block.lane), tensors[one][joint.read])
+                values[one] = joint.results(self.code, values[one], row, self.machine)
+            self._store_block(values[one], target)
+
+    def _residual(self) -> Residual | None:
+        """The formula as a sum of codes, where their words can be packed."""
+        if not self.machine.packs or not self.block.interleaved:
+            return None
+        biases = {
+            number: read.format.bias
+            for number, read in enumerate(self.reads, 1)
+            if read.pixels is not None and read.pixels.channel == 1 and read.format.bits == 8 and not read.format.signed
+        }
+        return residual(self.formula, biases)
 
     def line(self, room: V, count: Scalar, places: Sequence[tuple[V, int]]) -> None:
         """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
@@ -192,7 +211,7 @@ class Epilogue:
         """The vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
-        if self.packs and format_.bits == 8 and not format_.signed and stride == 1:
+        if self.machine.packs and format_.bits == 8 and not format_.signed and stride == 1:
             self._store_pieces(self._packed(values), pointer, block.valid)
             return
         for q, value in enumerate(values):
@@ -213,11 +232,8 @@ class Epilogue:
         code, lane, format_ = self.code, self.block.lane, self.output.format
         if self.output.clamp is None and format_.bias:
             values = [code.binary("add", value, format_.bias) for value in values]
-        words, codes = _PACKS[lane]
-        halves = [
-            code.call(vector(16, 2 * lane), words, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)
-        ]
-        packed = code.call(vector(8, 4 * lane), codes, halves[0], halves[-1])
+        halves = [to_words(code, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)]
+        packed = to_bytes(code, halves[0], halves[-1])
         if len(halves) == 1:  # every 64 bits are there twice
             quads = code.bitcast(packed, vector(64, lane // 2))
             packed = code.bitcast(code.shuffle(quads, quads, range(0, lane // 2, 2)), vector(8, 2 * lane))
@@ -225,25 +241,6 @@ class Epilogue:
         if lo > 0:
             packed = code.intrinsic("umax", packed, lo)
         return code.intrinsic("umin", packed, hi) if hi < 255 else packed
-
-
-_PACKS = {
-    16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
-    8: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
-    4: ("llvm.x86.sse2.packssdw.128", "llvm.x86.sse2.packuswb.128"),
-}
-"""By lanes: 32 to 16 bits and 16 to 8 bits, within every 128 bits."""
-
-
-def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
-    """The lower (0) or upper (1) halves of every ``per`` elements of a and b, element by element in turn."""
-    count = lanes(a.type)
-    indices = []
-    for block in range(0, count, per):
-        for k in range(per // 2):
-            place = block + k + half * per // 2
-            indices += [place, place + count]
-    return code.shuffle(a, b, indices)
 
 
 @dataclass(slots=True)
@@ -283,14 +280,8 @@ class _Sums:
     def _expanded(self, pointer: V) -> list[V]:
         """All bytes of a block at a pixel, as its interleaved vectors of i32 (with zeros for the upper bytes)."""
         code, lane, vectors = self.epilogue.code, self.epilogue.block.lane, self.epilogue.block.vectors
-        row = code.load(vector(8, vectors * lane), pointer)
-        if vectors == 2:
-            every = [code.cast("zext", row, 16)]
-        else:
-            halves = [unpacked(code, row, typed(row.type, 0), 16, half) for half in (0, 1)]
-            every = [code.bitcast(half, vector(16, 2 * lane)) for half in halves]
         found = []
-        for words in every:
+        for words in widened(code, code.load(vector(8, vectors * lane), pointer), lane):
             for end in (0, 1):
                 longs = unpacked(code, words, typed(words.type, 0), 8, end)
                 found.append(code.bitcast(longs, vector(32, lane)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.formats import INT32, INT64, Format
@@ -19,7 +20,7 @@ from cvm.program.model import Node
 if TYPE_CHECKING:
     from cvm.executors.native.plan import Planner
 
-__all__ = ["Build", "Read", "build"]
+__all__ = ["Build", "Read", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -46,17 +47,30 @@ class Build:
     """A formula and what it reads, after the sums of a contraction if there is one (value 0).
 
     With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be cut to it.
+    ``starts``: the sums are to begin with what they were said to begin with; else with zero.
     """
 
     formula: Formula
     reads: tuple[Read, ...]
     note: str
     clamp: tuple[int, int] | None = None
+    starts: bool = True
 
 
-def build(planner: Planner, root: Node, sums: Node | None, folds: bool = False) -> Build:
-    """The formula of a group with the contraction ``sums``. ``folds``: a last requantize leaves its cut to stores."""
-    builder = _Builder(planner, sums, root if folds else None)
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A contraction: what the sums of each channel begin with, and the bound of what is added to it."""
+
+    node: Node
+    start: npt.NDArray[np.int64]
+    magnitude: int
+
+
+def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
+    """The formula of a group with a contraction, or without one. With one, a last requantize leaves its cut to stores,
+    and the first one takes over what the sums begin with, if it can.
+    """
+    builder = _Builder(planner, sums, root if sums else None)
     builder.node(root)
     first = 1 if sums is not None else 0
     count = first + len(builder.reads)
@@ -70,7 +84,7 @@ def build(planner: Planner, root: Node, sums: Node | None, folds: bool = False) 
     if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
         steps = (*steps, Step("same", (last,)))
     note = " + ".join(builder.ops) or "sums"
-    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp)
+    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.starts)
 
 
 Reference: TypeAlias = "tuple[str, int]"
@@ -79,9 +93,10 @@ Reference: TypeAlias = "tuple[str, int]"
 @dataclass(slots=True)
 class _Builder:
     planner: Planner
-    sums: Node | None
+    sums: Sums | None
     last: Node | None
     clamp: tuple[int, int] | None = None
+    starts: bool = True
     reads: list[Read] = field(default_factory=list)
     steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
@@ -91,7 +106,7 @@ class _Builder:
         """The value of a node."""
         name = node.outputs[0].name
         if name not in self.done:
-            if node is self.sums:
+            if self.sums is not None and node is self.sums.node:
                 self.done[name] = ("sum", 0)
             else:
                 self.done[name] = _BUILDERS[node.op](self, node)
@@ -196,11 +211,15 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
         assert array is not None, "a parameter is a constant"
         arrays.append(array)
     *multipliers, offset, shift = arrays
-    magnitudes = [bounds.magnitude() for bounds in call.ranges[:count]]
+    magnitudes = [interval.magnitude() for interval in call.ranges[:count]]
     rounding = str(node.attributes["rounding"])
-    chosen = terms(
-        magnitudes, multipliers, offset, shift, rounding, builder.attribute(node, "lo"), builder.attribute(node, "hi")
-    )
+    bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
+    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds)
+    begun = _begun(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    if begun is not None and builder.sums is not None:
+        magnitudes = [builder.sums.magnitude]
+        chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
+        builder.starts = False
     if node is builder.last:
         chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
@@ -209,6 +228,26 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     ms = [builder.array(m, wide) for m in chosen.multipliers]
     parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, places))
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _begun(
+    builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array
+) -> npt.NDArray[np.int64] | None:
+    """The offset with what the sums begin with: m (x + start) + c = m x + (m start + c). None if x is not the sums, or
+    somebody else needs them, or 64 bits might not do.
+    """
+    sums = builder.sums
+    if sums is None or node.inputs[0] != sums.node.outputs[0].name or len(multipliers) != 1:
+        return None
+    name = node.inputs[0]
+    uses = sum(one.inputs.count(name) for one in builder.planner.program.nodes)
+    largest = int(np.abs(sums.start).max()) + sums.magnitude
+    bound = int(np.abs(multipliers[0]).max()) * largest + int(np.abs(offset).max()) + 2 ** max(int(shift.max()) - 1, 0)
+    if name not in builder.planner.groups.joined or uses != 1 or sums.magnitude >= 2**31 or bound >= 2**63:
+        return None
+    start = sums.start.reshape(1, -1, *(1,) * (len(builder.planner.shape(name)) - 2))
+    begun: npt.NDArray[np.int64] = multipliers[0].astype(np.int64) * start + offset
+    return begun
 
 
 def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:

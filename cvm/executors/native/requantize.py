@@ -43,6 +43,10 @@ class Requantization:
     short: bool = False
     """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
 
+    def cut(self, code: Code, value: V) -> V:
+        """A result within the bounds, if that is asked for."""
+        return code.intrinsic("smin", code.intrinsic("smax", value, self.lo), self.hi) if self.cuts else value
+
 
 class Parameter(Protocol):
     """A parameter where the code stands."""
@@ -212,16 +216,14 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         *ms, total, s = (parameter.value() for parameter in parameters)
         for x, m in zip(xs, ms, strict=True):
             total = code.binary("add", code.binary("mul", x, m), total)
-        return _cut(code, code.binary("ashr", total, s), rule)
+        return rule.cut(code, code.binary("ashr", total, s))
     if count % 2:
         return _single(code, rule, xs, parameters)
     even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
-        return _cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()), rule)
+        return rule.cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
     shifts = parameters[-1].halves()
-    even, odd = (
-        _cut(code, _rounded(code, v, s, rule.rounding), rule) for v, s in zip((even, odd), shifts, strict=True)
-    )
+    even, odd = (rule.cut(code, _rounded(code, v, s, rule.rounding)) for v, s in zip((even, odd), shifts, strict=True))
     return _merged(code, even, odd, 0)
 
 
@@ -232,11 +234,7 @@ def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Seque
         total = code.binary("add", code.binary("mul", code.cast("sext", x, 64), m), total)
     if rule.arithmetic == "high":
         s = code.binary("add", s, 32)
-    return code.cast("trunc", _cut(code, _rounded(code, total, s, rule.rounding), rule), 32)
-
-
-def _cut(code: Code, value: V, rule: Requantization) -> V:
-    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
+    return code.cast("trunc", rule.cut(code, _rounded(code, total, s, rule.rounding)), 32)
 
 
 def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:

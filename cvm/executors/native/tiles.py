@@ -141,9 +141,9 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
 
 
 def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> None:
-    """The function of a contraction: (input, weights, start of sums, reads.., output, first unit, end of units)."""
+    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     kernel = tiled.kernel
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")]
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
     reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
     target = V("ptr", "%output")
     units = V("i64", "%lo"), V("i64", "%hi")
@@ -217,9 +217,7 @@ class _Emitter:
         self.code, self.tiled, self.segment, self.pointers = code, tiled, segment, pointers
         self.target, self.image, self.channel = target, image, channel
         kernel, walk, block = tiled.kernel, tiled.walk, segment.block
-        self.epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine.packs
-        )
+        self.epilogue = Epilogue(code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine)
         self.late = walk.tall == 1 and not walk.pitch and walk.long > 1 and self._each_time <= TOGETHER
         size = walk.tall * walk.long * block.vectors
         rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.late else 1)]
@@ -240,16 +238,19 @@ class _Emitter:
         for index, stride in zip((self.image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride))
         weights = code.at(self.pointers[1], code.mul(self.channel, 4 * kernel.step_words))
-        start = code.at(self.pointers[2], code.mul(self.channel, 4))
         room, *before = [code.load("ptr", kept) for kept in self.kept] if self.late else [self.room]
         together = self.segment.together
         sums = [(tile, v) for tile in range(walk.tiles) for v in range(together)]
 
         def group(index: Scalar) -> None:
             first = code.mul(index, together * ROW_BYTES)
-            begin, sides = code.at(start, first), code.at(room, first)
+            sides = code.at(room, first)
             for register, (_, v) in enumerate(sums):
-                self._tile("load", register, code.at(begin, ROW_BYTES * v), 0)
+                if kernel.starts:
+                    start = code.at(code.at(self.pointers[2], code.mul(self.channel, 4)), first)
+                    self._tile("load", register, code.at(start, ROW_BYTES * v), 0)
+                else:
+                    code.call("void", "llvm.x86.tilezero", V("i8", str(register)))
             self._taps(0, source, code.at(weights, code.mul(first, kernel.step_words)), sums, before)
             for register, (tile, v) in enumerate(sums):
                 row, pixel = walk.places[tile]
