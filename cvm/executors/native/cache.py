@@ -31,7 +31,7 @@ from cvm.program.files import write_atomically
 __all__ = ["Host", "folder", "host", "key", "read", "read_into", "write"]
 
 LIMIT = 2**28
-"""Bytes of a file at most."""
+"""Bytes of a file at most, where its length is not known before."""
 DIGEST = 32
 BINARY = getattr(os, "O_BINARY", 0)
 
@@ -171,10 +171,10 @@ def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
     return _digest(name, target.data) == digest
 
 
-def write(name: str, content: bytes | memoryview) -> None:
-    """Keep a file, if that is possible."""
+def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
+    """Keep a file, if that is possible. Only `read_into` reads one of more than `LIMIT` bytes: not ``bounded``."""
     where = folder()
-    if where is None or len(content) > LIMIT - DIGEST:
+    if where is None or (bounded and len(content) > LIMIT - DIGEST):
         return
     with contextlib.suppress(OSError):
         where.mkdir(parents=True, exist_ok=True, mode=0o700)

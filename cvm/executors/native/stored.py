@@ -53,7 +53,7 @@ def store(name: str, network: Compiled) -> None:
     constants, apart = network.constants, None
     if constants.size >= MANY:
         apart = "constants-" + hashlib.sha256(constants.data).hexdigest()
-        cache.write(apart, constants.data)
+        cache.write(apart, constants.data, bounded=False)
     made = network.plan
     description: dict[str, Any] = {
         "threads": network.threads,

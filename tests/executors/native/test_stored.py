@@ -123,11 +123,16 @@ def test_other_weights_are_not_taken_for_these(folder: Path) -> None:
     assert not NativeExecutor(large(), 1, GENERIC)._main.cached
 
 
-def test_what_is_too_large_to_keep_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "LIMIT", 2**16)
-    assert [NativeExecutor(large(), 1, GENERIC)._main.cached for _ in range(2)] == [False, False]
+def test_constants_are_kept_however_many_and_code_up_to_a_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    NativeExecutor(large(), 1, GENERIC)
+    most = max(path.stat().st_size for path in folder.iterdir() if path not in apart(folder))
+    for limit, kept in ((most, True), (most - 1, False)):
+        monkeypatch.setattr(cache, "LIMIT", limit)
+        for path in folder.iterdir():
+            path.unlink()
+        assert [NativeExecutor(large(), 1, GENERIC)._main.cached for _ in range(2)] == [False, kept]
+        assert len(apart(folder)) == 1
     compare(large(), machines=[GENERIC], threads=[1])
-    assert not apart(folder)
 
 
 def test_few_constants_lie_behind_the_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
