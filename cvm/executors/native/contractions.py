@@ -219,8 +219,9 @@ def _calls(
     kernel = _flat(kernel)
     packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
     on_tiles = tiled(kernel, packs, machine)
+    how = f"{_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}"
     if on_tiles is not None:
-        kernel, units = on_tiles.kernel, on_tiles.units
+        kernel, units, how = on_tiles.kernel, on_tiles.units, on_tiles.note
         function = planner.kernel(
             ("tiles", on_tiles), node.op, lambda module, name: emit_tiles(module, name, on_tiles, machine)
         )
@@ -232,10 +233,11 @@ def _calls(
         )
     start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
     blocks = " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
-    note = f"{machine.name} {_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}, tiles of {blocks}"
+    note = f"{machine.name} {how}, tiles of {blocks}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
-    cost = products * 0.02 / per + 0.5 * products / math.prod(geometry.weights.shape[1:])
+    results = products / math.prod(geometry.weights.shape[1:])
+    cost = products * (0.02 / per if on_tiles is None else 0.001) + 0.5 * results
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))

@@ -127,7 +127,7 @@ def _raised(
     return raised, moved, shift + lift - 32
 
 
-TRIED = 2**22
+TRIED = 2**20
 """Inputs, of all channels together, that are tried one by one: at most so many, and so many of them at once."""
 AT_ONCE = 2**17
 FAR = 2**62

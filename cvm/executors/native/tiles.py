@@ -20,7 +20,7 @@ from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 
-__all__ = ["Tiled", "emit_tiles", "tiled"]
+__all__ = ["ROWS", "Tiled", "Walk", "emit_tiles", "tiled", "way"]
 
 ROWS = 16
 """Rows of a tile register, and 32-bit lanes of a row."""
@@ -69,7 +69,7 @@ class Walk:
         return 4 * self.size + self.lines * self.spans * loading
 
 
-def _walk(rows: int, columns: int, source: Pixels, weights: int) -> Walk:
+def way(rows: int, columns: int, source: Pixels, weights: int) -> Walk:
     """The cheapest way over a map."""
     found = []
     for tiles in (1, 2, 4):
@@ -103,6 +103,13 @@ class Tiled:
         return self._stretch < min(8, self.kernel.blocks)
 
     @property
+    def note(self) -> str:
+        """What it is, in a few words."""
+        walk = self.walk
+        way = f"{walk.tall} rows" if walk.tall > 1 else "the whole map" if walk.pitch else "a row"
+        return f"8-bit tiles, {walk.tiles} of {walk.pixels} pixels in {way} at a time"
+
+    @property
     def _stretch(self) -> int:
         return self.walk.lines if self.walk.lines > 1 else self.walk.spans
 
@@ -117,12 +124,12 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
 
     Its runs are as long as the chunks want, with zeros for weights.
     """
-    if not machine.tiles or kernel.per != 4 or kernel.shifts != (0,) or kernel.source.column % 1:
+    if not machine.tiles or kernel.per != 4 or kernel.shifts != (0,):
         return None
     chunks = -(-kernel.run // ROW_BYTES)
     chunk = -(-kernel.run // (4 * chunks))
     taps = math.prod(count for count, _ in kernel.taps)
-    walk = _walk(kernel.rows, kernel.columns, kernel.source, taps * chunks * chunk * 4 * 4 * ROWS)
+    walk = way(kernel.rows, kernel.columns, kernel.source, taps * chunks * chunk * 4 * 4 * ROWS)
     vectors = -(-kernel.channels // ROWS)
     room = walk.size * chunks * ROW_BYTES * vectors * ROWS
     if kernel.rows * kernel.columns * kernel.run * kernel.channels < WORTH * room:

@@ -77,18 +77,19 @@ def test_wider_products_take_weights_as_they_are(weights: Any) -> None:
             np.testing.assert_array_equal(same, weights)
 
 
+@pytest.mark.parametrize("vectors", [2, 4])
 @pytest.mark.parametrize("lane", [4, 8, 16])
-def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int) -> None:
-    found = list(interleaved(lane))
-    assert sorted(found) == list(range(4 * lane))
+def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int, vectors: int) -> None:
+    found = list(interleaved(lane, vectors))
+    assert sorted(found) == list(range(vectors * lane))
     for place, channel in enumerate(found):
         q, rest = divmod(place, lane)
         block, e = divmod(rest, 4)
-        assert channel == 16 * block + 4 * q + e
+        assert channel == 4 * vectors * block + 4 * q + e
     for turned in (False, True):
-        block_ = Block(lane, 4, 4 * lane, turned)
-        channels = [channel for q in range(4) for channel in block_.channels(q)]
-        assert channels == (found if turned else list(range(4 * lane)))
+        block_ = Block(lane, vectors, vectors * lane, turned)
+        channels = [channel for q in range(vectors) for channel in block_.channels(q)]
+        assert channels == (found if turned else list(range(vectors * lane)))
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.requantize import SMALL, Terms, biased, terms
+from cvm.executors.native.requantize import Terms, biased, terms
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
 
@@ -143,7 +143,7 @@ def arithmetic(magnitude: int, m: int, c: int, s: int, rounding: str = "half_up"
 
 def test_arithmetics_are_chosen_by_size() -> None:
     assert arithmetic(2**15, 2**15, 0, 22) == "narrow"
-    assert arithmetic(2**20, 2**30, 0, 42) == "high"
+    assert arithmetic(2**21, 2**30 + 12345, 0, 42) == "high"
     assert arithmetic(2**20, 2**30, 0, 20) == "wide"
     assert arithmetic(2**15, 2**15, 0, 22, "half_even") == "wide"
     # A multiplier of 31 bits is cut where no code changes.
@@ -154,7 +154,7 @@ def test_every_small_input_of_a_cut_form_has_its_code() -> None:
     random = np.random.default_rng(0)
     narrowed = 0
     for _ in range(60):
-        x = int(random.integers(1, SMALL, endpoint=True))
+        x = int(random.integers(1, 4096, endpoint=True))
         m, s = random.integers(-(2**31), 2**31, 2), random.integers(32, 45, 2)
         c = random.integers(-(2**40), 2**40, 2)
         found = terms([x], [m], c, s, "half_up", -(2**15), 2**15)
@@ -164,6 +164,32 @@ def test_every_small_input_of_a_cut_form_has_its_code() -> None:
                 right = exact([value], [int(m[k])], int(c[k]), int(s[k]), "half_up", -(2**15), 2**15)
                 assert machine(found, [value], k) == right
     assert narrowed
+
+
+def test_every_pair_of_codes_of_a_cut_form_has_its_sum() -> None:
+    """Two terms, as residual connections have them: all pairs, and again with the bias of bytes."""
+    random = np.random.default_rng(1)
+    narrowed = 0
+    for bits in (22, 26, 30, 31, 31, 31, 31, 31):
+        x, y = 128, int(random.choice([127, 255]))
+        ms = [random.integers(-(2**bits), 2**bits, 2) for _ in range(2)]
+        s = np.array([bits + 1, bits])
+        c = random.integers(-(2 ** (bits + 5)), 2 ** (bits + 5), 2)
+        found = terms([x, y], ms, c, s, "half_up", -128, 127)
+        if found.rule.arithmetic != "narrow":
+            continue
+        narrowed += 1
+        moved = biased(found, [x, y], 128)
+        assert moved is not None
+        a, b = np.meshgrid(np.arange(-x, x + 1), np.arange(-y, y + 1))
+        for k in (0, 1):
+            right = np.clip((ms[0][k] * a + ms[1][k] * b + c[k] + (1 << int(s[k]) >> 1)) >> int(s[k]), -128, 127)
+            for form, bias in ((found, 0), (moved, 128)):
+                total = form.multipliers[0][k] * a + form.multipliers[1][k] * b + form.offset[k]
+                assert np.abs(total).max() < 2**31
+                codes = np.clip((total >> int(form.shift[k])) - bias, -128, 127)
+                np.testing.assert_array_equal(codes, right)
+    assert narrowed >= 6
 
 
 LIMITS = [
