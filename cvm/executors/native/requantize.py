@@ -204,7 +204,12 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
     offset = chosen.offset + np.left_shift(np.int64(bias), np.minimum(chosen.shift + (32 if high else 0), 54))
     if int(chosen.shift.max()) + (32 if high else 0) > 54:
         return None
-    if _bound(magnitudes, chosen.multipliers, offset) > (LARGEST if high else 2**31 - 1):
+    if high:
+        fits = _bound(magnitudes, chosen.multipliers, offset) <= LARGEST
+    else:
+        parts = (np.abs(m) * x for m, x in zip(chosen.multipliers, magnitudes, strict=True))
+        fits = int(sum(parts, np.abs(offset)).max()) < 2**31
+    if not fits:
         return None
     return Terms(replace(chosen.rule, cuts=False), chosen.multipliers, offset, chosen.shift)
 

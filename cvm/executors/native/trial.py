@@ -82,6 +82,8 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
     """Small programs by the class of kernels that they try."""
     bytes_ = (0, 255)
     yield "8-bit convolution", _convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
+    yield "convolution of many channels", _convolution((1, 72, 9, 9), (83, 72, 3, 3), *bytes_, 128, padding=(1, 1))
+    yield "residual sum", _residual()
     yield "8-bit convolution of signed codes", _convolution((2, 20, 8, 8), (20, 20, 1, 1), -128, 127, 128)
     yield "grouped convolution", _convolution((1, 12, 9, 9), (24, 6, 3, 3), -128, 127, 127, groups=2, stride=(2, 2))
     yield "convolution of wide weights", _convolution((1, 5, 7, 7), (18, 5, 3, 3), *bytes_, 30_000, dilation=(2, 2))
@@ -111,6 +113,21 @@ def _convolution(
     weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
+
+
+def _residual() -> VerifiedProgram:
+    """Codes of a convolution, and those of a pool, requantized to one."""
+    builder = ProgramBuilder()
+    x, y = builder.input("x", (1, 40, 5, 14), -128, 127), builder.input("y", (1, 64, 5, 14), -128, 127)
+    (sums,) = builder.add("conv2d", [x, builder.constant(_weights(64, 40, 1, 1, least=-128, largest=127))])
+    (other,) = builder.add("max_pool2d", [y], {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1)})
+    shift = 40 + builder.range(sums).magnitude().bit_length() - 18
+    parameters = [2**29 + 7919 * np.arange(64).reshape(1, 64, 1, 1), np.full(1, -12345), np.full(1, shift)]
+    attributes = {"lo": -128, "hi": 127, "rounding": "half_up"}
+    (codes,) = builder.add("requantize", [sums, *map(builder.parameter, parameters)], attributes)
+    numbers = [np.full(1, n) for n in (1_500_000_001, 1_234_567_891, 99_999, 31)]
+    (total,) = builder.add("requantize", [codes, other, *map(builder.parameter, numbers)], attributes)
+    return verify(builder.build([Output("total", total)]))
 
 
 def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
