@@ -1,4 +1,4 @@
-"""The machine's multiply-add peak: dot products of bytes in registers, by the code generator of the native executor."""
+"""The machine's multiply-add peak: products of bytes in registers, by the code generator of the native executor."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cvm.executors.native.ir import Code, Module, V, typed, vector
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
+from cvm.executors.native.tiles import ROWS, configure, product
 
 __all__ = ["multiply_add_peak"]
 
@@ -18,8 +19,9 @@ _UNROLLED = 4
 
 def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) -> float:
     """The most multiply-adds of bytes per second that threads were seen to do: the best of many short runs of each."""
-    accumulators = machine.registers - 4
-    loaded = Loaded(compiled(_text(machine, accumulators), machine), machine)
+    accumulators = 4 if machine.tiles else machine.registers - 4
+    each = ROWS * ROWS * 4 * ROWS if machine.tiles else 4 * machine.width
+    loaded = Loaded(compiled(_on_tiles() if machine.tiles else _text(machine, accumulators), machine), machine)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address("peak"))
     end = time.perf_counter() + seconds
 
@@ -35,7 +37,23 @@ def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) 
 
     with ThreadPoolExecutor(threads) as pool:
         rates = [1 / best for best in pool.map(least, range(threads))]
-    return _ROUNDS * _UNROLLED * accumulators * machine.width * 4 * sum(rates)
+    return _ROUNDS * _UNROLLED * accumulators * each * sum(rates)
+
+
+def _on_tiles() -> str:
+    """``peak(memory)`` on tile registers, all of them full: four tiles of sums, two by two."""
+    module = Module()
+    code = Code(module, "peak", [V("ptr", "%memory")])
+    configure(code, [(ROWS, 4 * ROWS)] * 8)
+
+    def body(_: Scalar) -> None:
+        for sums in range(4 * _UNROLLED):
+            product(code, sums % 4, 4 + sums % 4 // 2, 6 + sums % 2)
+
+    code.each(0, _ROUNDS, body)
+    code.call("void", "llvm.x86.tilerelease")
+    code.finish()
+    return str(module)
 
 
 def _text(machine: Machine, accumulators: int) -> str:

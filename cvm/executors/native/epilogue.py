@@ -11,7 +11,7 @@ Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -140,10 +140,17 @@ class Epilogue:
         }
         return residual(self.formula, biases)
 
-    def line(self, room: V, count: Scalar, places: Sequence[tuple[V, int]]) -> None:
+    def line(
+        self,
+        room: V,
+        count: Scalar,
+        places: Sequence[tuple[V, int]],
+        meanwhile: Callable[[Scalar], None] = lambda first: None,
+    ) -> None:
         """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
 
-        ``places`` are the addresses of the first pixel, and the bytes from each to the next.
+        ``places`` are the addresses of the first pixel, and the bytes from each to the next; ``meanwhile`` writes
+        code that goes with every few pixels, of which it is given the first.
         """
         code, block = self.code, self.block
         kind, size = vector(32, block.lane), 4 * block.lane
@@ -155,6 +162,7 @@ class Epilogue:
                 sums.append([code.load(kind, code.at(at, v * size), size) for v in range(block.vectors)])
                 moved.append([code.at(base, code.mul(index, step)) for base, step in places])
             self.pixels(sums, moved)
+            meanwhile(first)
 
         whole = code.mul(code.quotient(count, TOGETHER), TOGETHER)
         code.each(0, whole, lambda index: some(index, TOGETHER), step=TOGETHER)

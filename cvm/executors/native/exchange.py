@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.nest import Loop
+from cvm.executors.native.nest import Loop, moved, walked
 
 __all__ = ["Exchange", "emit_exchange", "exchange"]
 
@@ -66,61 +66,29 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
 
-    def run(depth: int, read: V, write: V) -> None:
-        if depth == len(kernel.outer):
-            _plane(code, kernel, read, write, width)
-            return
-        loop = kernel.outer[depth]
-        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, loop.extent)
-
-        def body(index: V, _: list[V]) -> list[V]:
-            run(depth + 1, *_moved(code, kernel, read, write, loop, index))
-            return []
-
-        code.loop(*bounds, 1, body)
-
-    if kernel.outer:
-        run(0, source, target)
-    else:
-        code.when(code.compare("slt", lo, hi), lambda: run(0, source, target))
-    code.finish()
-
-
-def _moved(code: Code, kernel: Exchange, read: V, write: V, loop: Loop, index: Scalar) -> tuple[V, V]:
-    return (
-        code.at(read, code.mul(index, loop.strides[0] * kernel.source.bytes)),
-        code.at(write, code.mul(index, loop.strides[1] * kernel.target.bytes)),
-    )
-
-
-def _plane(code: Code, kernel: Exchange, read: V, write: V, width: int) -> None:
-    """All blocks of the two inner loops."""
+    sizes = kernel.source.bytes, kernel.target.bytes
     convert = _pack if kernel.packs else _unpack
     whole_words = kernel.across.extent // WORD * WORD
 
-    def strip(index: Scalar, size: int) -> None:
-        """``size`` elements along, everything across."""
-        start = _moved(code, kernel, read, write, kernel.along, index)
+    def plane(pointers: list[V]) -> None:
+        """All blocks of the two inner loops."""
 
-        def word(place: V, _: list[V]) -> list[V]:
-            convert(code, kernel, *_moved(code, kernel, *start, kernel.across, place), WORD, size)
-            return []
+        def strip(index: Scalar, size: int) -> None:
+            """``size`` elements along, everything across."""
+            start = moved(code, pointers, kernel.along.strides, sizes, index)
 
-        code.loop(0, whole_words, WORD, word)
-        if whole_words < kernel.across.extent:
-            rest = _moved(code, kernel, *start, kernel.across, whole_words)
-            convert(code, kernel, *rest, kernel.across.extent - whole_words, size)
+            def word(place: Scalar, count: int) -> None:
+                read, write = moved(code, start, kernel.across.strides, sizes, place)
+                convert(code, kernel, read, write, count, size)
 
-    def strips(index: V, _: list[V]) -> list[V]:
-        strip(index, width)
-        return []
+            code.each(0, whole_words, lambda place: word(place, WORD), step=WORD)
+            if whole_words < kernel.across.extent:
+                word(whole_words, kernel.across.extent - whole_words)
 
-    done = kernel.along.extent // width * width
-    code.loop(0, done, width, strips)
-    while done < kernel.along.extent:
-        size = 1 << ((kernel.along.extent - done).bit_length() - 1)
-        strip(done, size)
-        done += size
+        code.strips(kernel.along.extent, width, strip)
+
+    walked(code, kernel.outer, (lo, hi), [source, target], sizes, plane)
+    code.finish()
 
 
 def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:

@@ -113,10 +113,6 @@ class Network:
         """The IR of the network."""
         return self._text(self._planned(), self.threads)
 
-    def address_of(self, name: str) -> int:
-        """The address of a function of the network."""
-        return self._loaded.address(name)
-
     def run(self, arrays: Sequence[Int32Array]) -> bool:
         """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds."""
         try:

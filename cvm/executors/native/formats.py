@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.ir import Code, V, lanes, vector
+from cvm.executors.native.ir import Code, V, vector
 
 __all__ = ["INT32", "INT64", "Format"]
 
@@ -78,10 +78,6 @@ class Format:
     def store(self, code: Code, value: V, pointer: V) -> None:
         """Put values side by side."""
         code.store(self.encoded(code, value), pointer)
-
-    def raw_type(self, value: V) -> str:
-        """The type of as many stored integers as ``value`` has lanes."""
-        return vector(self.bits, lanes(value.type))
 
 
 INT32 = Format(32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Code", "Module", "Scalar", "V", "lanes", "typed", "vector"]
+__all__ = ["Code", "Module", "Scalar", "V", "lanes", "typed", "vector", "whole"]
 
 
 class V(NamedTuple):
@@ -47,6 +47,11 @@ def typed(type_: str, value: int) -> V:
     if type_[0] != "<":
         return V(type_, str(value))
     return V(type_, f"splat ({element(type_)} {value})" if value else "zeroinitializer")
+
+
+def whole(number: Scalar) -> V:
+    """A number as a value in i64."""
+    return V("i64", str(number)) if isinstance(number, int) else number
 
 
 class Module:
@@ -116,7 +121,7 @@ class Code:
         """A - b in i64, folded where both are known."""
         if isinstance(b, int):
             return self.add(a, -b)
-        return self.binary("sub", V("i64", str(a)) if isinstance(a, int) else a, b)
+        return self.binary("sub", whole(a), b)
 
     def quotient(self, a: Scalar, b: int) -> Scalar:
         """Floor(a / b) of an a >= 0 in i64, folded where both are known."""
@@ -301,6 +306,18 @@ class Code:
             return []
 
         self.loop(lo, hi, step, once)
+
+    def strips(self, extent: int, width: int, body: Callable[[Scalar, int], None]) -> None:
+        """``body(first, count)`` over an extent: whole vectors, then a power of two at a time, since odd vectors become
+        slow code.
+        """
+        done = extent // width * width
+        if done:
+            self.each(0, done, lambda index: body(index, width), step=width)
+        while done < extent:
+            count = 1 << ((extent - done).bit_length() - 1)
+            body(done, count)
+            done += count
 
     def unused(self) -> str:
         """A name for a value that nobody reads."""

@@ -6,14 +6,14 @@ and every tensor is followed by one stride per loop. The innermost loop is done 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula, evaluate
 from cvm.executors.native.ir import Code, Module, Scalar, V, lanes, vector
 
-__all__ = ["Loop", "Nest", "emit_nest", "loops_in_order"]
+__all__ = ["Loop", "Nest", "emit_nest", "loops_in_order", "moved", "walked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,52 +141,48 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
     code = Code(module, name, [*names, lo, hi])
     *outer, inner = nest.loops
 
-    def run(depth: int, pointers: list[V]) -> None:
-        if depth == len(outer):
-            _innermost(code, nest, inner, pointers, width)
-            return
-        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, outer[depth].extent)
-        strides = outer[depth].strides
+    sizes = [format_.bytes for format_ in nest.formats]
 
-        def body(index: V, _: list[V]) -> list[V]:
-            run(depth + 1, _moved(code, nest, pointers, strides, index))
-            return []
+    def innermost(pointers: list[V]) -> None:
+        def at(index: Scalar, count: int) -> None:
+            place = _Place(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
+            place.write(evaluate(code, nest.formula, place, count))
 
-        code.loop(*bounds, 1, body)
+        code.strips(inner.extent, width, at)
 
-    if outer:
-        run(0, names)
-    else:
-        code.when(code.compare("slt", lo, hi), lambda: run(0, names))
+    walked(code, outer, (lo, hi), names, sizes, innermost)
     code.finish()
 
 
-def _innermost(code: Code, nest: Nest, loop: Loop, pointers: list[V], width: int) -> None:
-    """Whole vectors, then one of the rest."""
-    whole, rest = divmod(loop.extent, width)
+def walked(
+    code: Code,
+    loops: Sequence[Loop],
+    units: tuple[V, V],
+    pointers: list[V],
+    sizes: Sequence[int],
+    body: Callable[[list[V]], None],
+) -> None:
+    """``body`` with the addresses of all tensors at every place of the loops; ``units`` are those of the first loop.
 
-    def at(index: Scalar, count: int) -> None:
-        place = _Place(code, nest, _moved(code, nest, pointers, loop.strides, index), count)
-        place.write(evaluate(code, nest.formula, place, count))
+    Without loops there is one place, which the first unit is about.
+    """
 
-    def body(index: V, _: list[V]) -> list[V]:
-        at(index, width)
-        return []
+    def run(depth: int, pointers: list[V]) -> None:
+        if depth == len(loops):
+            body(pointers)
+            return
+        bounds: tuple[Scalar, Scalar] = units if depth == 0 else (0, loops[depth].extent)
+        code.each(*bounds, lambda index: run(depth + 1, moved(code, pointers, loops[depth].strides, sizes, index)))
 
-    if whole == 1:
-        at(0, width)
+    if loops:
+        run(0, pointers)
     else:
-        code.loop(0, whole * width, width, body)
-    done = whole * width
-    # A rest of a power of two at a time: odd vectors become slow code.
-    while rest:
-        count = 1 << (rest.bit_length() - 1)
-        at(done, count)
-        done, rest = done + count, rest - count
+        code.when(code.compare("slt", *units), lambda: run(0, pointers))
 
 
-def _moved(code: Code, nest: Nest, pointers: list[V], strides: Sequence[int], index: Scalar) -> list[V]:
+def moved(code: Code, pointers: Sequence[V], strides: Sequence[int], sizes: Sequence[int], index: Scalar) -> list[V]:
+    """The addresses ``index`` strides further; ``sizes`` are the bytes of the tensors' elements."""
     return [
-        code.at(pointer, code.mul(index, stride * format_.bytes))
-        for pointer, stride, format_ in zip(pointers, strides, nest.formats, strict=True)
+        code.at(pointer, code.mul(index, stride * size))
+        for pointer, stride, size in zip(pointers, strides, sizes, strict=True)
     ]

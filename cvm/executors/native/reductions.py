@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.nest import Loop
+from cvm.executors.native.nest import Loop, walked
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import refined
 from cvm.program.model import Node
@@ -35,7 +35,18 @@ class Reduction:
     @property
     def units(self) -> int:
         """Parts that may run at the same time."""
-        return self.kept[0].extent if self.kept else 1
+        return self.outer[0].extent if self.outer else 1
+
+    @property
+    def beside(self) -> bool:
+        """Whether results lie side by side in what is read, so that a vector of them is computed at a time."""
+        most = self.kept[-1:]
+        return bool(most) and most[0].strides[0] == 1 and (len(self.kept) > 1 or most[0].extent >= 4)
+
+    @property
+    def outer(self) -> tuple[Loop, ...]:
+        """The loops over results, less that of the vectors."""
+        return self.kept[:-1] if self.beside else self.kept
 
 
 def plan_reduction(planner: Planner, node: Node) -> None:
@@ -86,38 +97,16 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
     """The function of a reduction: (source, target, first unit, end of units)."""
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
-    kept = reduction.kept
-    beside = bool(kept) and len(kept) > 1 and kept[-1].strides[0] == 1
-    beside = beside or (len(kept) == 1 and kept[0].strides[0] == 1 and kept[0].extent >= 4)
-    outer = kept[:-1] if beside else kept
 
-    def run(depth: int, read: V, write: V) -> None:
-        if depth == len(outer):
-            if beside:
-                _beside(code, reduction, kept[-1], read, write, width)
-            else:
-                total = _taken(code, reduction, read, width)
-                reduction.target.store(code, total, write)
-            return
-        loop = outer[depth]
+    def result(pointers: list[V]) -> None:
+        read, write = pointers
+        if reduction.beside:
+            _beside(code, reduction, reduction.kept[-1], read, write, width)
+        else:
+            reduction.target.store(code, _taken(code, reduction, read, width), write)
 
-        def body(index: V, _: list[V]) -> list[V]:
-            run(
-                depth + 1,
-                code.at(read, code.mul(index, loop.strides[0] * reduction.source.bytes)),
-                code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes)),
-            )
-            return []
-
-        bounds: tuple[Scalar, Scalar] = (lo, hi) if depth == 0 else (0, loop.extent)
-        code.loop(*bounds, 1, body)
-
-    if kept and not (beside and not outer):
-        run(0, source, target)
-    elif kept:
-        code.when(code.compare("eq", lo, 0), lambda: run(0, source, target))
-    else:
-        code.when(code.compare("slt", lo, hi), lambda: run(0, source, target))
+    sizes = reduction.source.bytes, reduction.target.bytes
+    walked(code, reduction.outer, (lo, hi), [source, target], sizes, result)
     code.finish()
 
 
@@ -136,18 +125,7 @@ def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, wid
         for lane in range(count):
             code.store(code.extract(raw, lane), code.at(place, lane * loop.strides[1] * reduction.target.bytes))
 
-    whole, rest = divmod(loop.extent, width)
-
-    def body(index: V, values: list[V]) -> list[V]:
-        at(index, width)
-        return []
-
-    code.loop(0, whole * width, width, body)
-    done = whole * width
-    while rest:
-        count = 1 << (rest.bit_length() - 1)
-        at(done, count)
-        done, rest = done + count, rest - count
+    code.strips(loop.extent, width, at)
 
 
 def _taken(code: Code, reduction: Reduction, read: V, width: int) -> V:

@@ -20,7 +20,7 @@ from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 
-__all__ = ["ROWS", "Tiled", "Walk", "emit_tiles", "tiled", "way"]
+__all__ = ["ROWS", "Tiled", "Walk", "configure", "emit_tiles", "product", "tiled", "way"]
 
 ROWS = 16
 """Rows of a tile register, and 32-bit lanes of a row."""
@@ -29,6 +29,8 @@ WORTH = 0.14
 """Share of the products of full tiles from which on they beat dot products in vectors."""
 LEAST = 8
 """Rows below which a tile takes no less time."""
+NAP = 32
+"""Pixels of an epilogue between two products that keep the multipliers awake."""
 AHEAD = 8192
 """Bytes by which weights are asked for before they are read, where they come from farther caches."""
 NEAR = 40_000
@@ -155,7 +157,8 @@ def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> Non
     target = V("ptr", "%output")
     units = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [*pointers, *reads, target, *units])
-    _configure(code, tiled)
+    sums, pixels = (tiled.walk.pixels, ROW_BYTES), (tiled.walk.pixels, 4 * tiled.chunk)
+    configure(code, [sums] * 4 + [pixels] * 2 + [(tiled.chunk, ROW_BYTES)] * 2)
 
     def image(index: Scalar) -> None:
         def block(segment: Segment, number: Scalar) -> None:
@@ -187,10 +190,8 @@ def _each_stretch(code: Code, tiled: Tiled, units: tuple[V, V] | None, body: Cal
     code.each(*lines, line)
 
 
-def _configure(code: Code, tiled: Tiled) -> None:
+def configure(code: Code, shapes: Sequence[tuple[int, int]]) -> None:
     """Rows and bytes per row of all registers, as the processor wants them: 16 numbers each, from byte 16 and 48 on."""
-    pixels, steps = (tiled.walk.pixels, ROW_BYTES), (tiled.chunk, ROW_BYTES)
-    shapes = [pixels] * 4 + [(tiled.walk.pixels, 4 * tiled.chunk)] * 2 + [steps] * 2
     layout = bytearray(64)
     layout[0] = 1
     for register, (rows, width) in enumerate(shapes):
@@ -198,6 +199,11 @@ def _configure(code: Code, tiled: Tiled) -> None:
     room = code.alloca(vector(8, 64), 1)
     code.store(code.bytes(bytes(layout)), room, 64)
     code.call("void", "llvm.x86.ldtilecfg", room)
+
+
+def product(code: Code, sums: int, pixels: int, weights: int) -> None:
+    """Add the products of two registers to a third."""
+    code.call("void", "llvm.x86.tdpbusd", *(V("i8", str(register)) for register in (sums, pixels, weights)))
 
 
 class _Emitter:
@@ -329,7 +335,7 @@ class _Emitter:
         far = 4 * self.tiled.kernel.step_words * self.segment.channels > NEAR
         loaded: dict[int, tuple[str, int]] = {}
 
-        def operand(what: str, number: int) -> V:
+        def operand(what: str, number: int) -> int:
             register = (4 if what == "pixels" else 6) + number % 2
             if loaded.get(register) != (what, number):
                 loaded[register] = (what, number)
@@ -342,13 +348,11 @@ class _Emitter:
                     if far and number == 0:
                         for line in range(self.tiled.chunk * together):
                             code.prefetch(code.at(weights, AHEAD + line * ROW_BYTES))
-            return V("i8", str(register))
+            return register
 
         order = sorted(enumerate(sums), key=lambda one: one[1][::-1] if walk.tiles > together else one[1])
         for register, (tile, v) in order:
-            code.call(
-                "void", "llvm.x86.tdpbusd", V("i8", str(register)), operand("pixels", tile), operand("weights", v)
-            )
+            product(code, register, operand("pixels", tile), operand("weights", v))
 
     @property
     def _each_time(self) -> int:
@@ -379,4 +383,14 @@ class _Emitter:
         """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` after ``skipped`` others."""
         places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
-        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)))
+        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)), self._awake)
+
+    def _awake(self, pixel: Scalar) -> None:
+        """A product that nobody needs, now and then: the multipliers of tiles, idle for half a microsecond, take a
+        fifth of one to wake. A single requantize takes less than that for all pixels of a block.
+        """
+        code, steps = self.code, self.tiled.kernel.formula.steps
+        if isinstance(pixel, int) or sum(step.op != "immediate" for step in steps) < 2:
+            return
+
+        code.when(code.compare("eq", code.binary("and", pixel, NAP - 1), 0), lambda: product(code, 0, 4, 6))

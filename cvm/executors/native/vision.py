@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
 
@@ -91,7 +91,7 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
     code = Code(module, name, [source, counts, target, lo, hi])
     _, rows, columns = kernel.source.shape
 
-    def batch(b: V, _: list[V]) -> list[V]:
+    def batch(b: Scalar) -> None:
         def row(n: V, taken: list[V]) -> list[V]:
             for k in range(columns):
                 kernel.target.store(code, target, b, taken[0], k, kernel.source.load(code, source, b, n, k))
@@ -103,21 +103,19 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
         _fill(code, kernel.target, target, b, count)
         place = code.at(counts, code.mul(b, kernel.count.bytes))
         kernel.count.store(code, code.cast("trunc", count, 32), place)
-        return []
 
-    code.loop(lo, hi, 1, batch)
+    code.each(lo, hi, batch)
     code.finish()
 
 
-def _fill(code: Code, rows: Rows, target: V, batch: V, first: V) -> None:
+def _fill(code: Code, rows: Rows, target: V, batch: Scalar, first: V) -> None:
     """Rows of -1 from ``first`` on."""
 
-    def row(n: V, _: list[V]) -> list[V]:
+    def row(n: Scalar) -> None:
         for k in range(rows.shape[2]):
             rows.store(code, target, batch, n, k, typed("i32", -1))
-        return []
 
-    code.loop(first, rows.shape[1], 1, row)
+    code.each(first, rows.shape[1], row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,38 +170,33 @@ def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
     code = Code(module, name, [source, counts, target, scores, order, kept, lo, hi])
     batches, rows, _ = kernel.source.shape
 
-    def batch(b: V, _: list[V]) -> list[V]:
+    def batch(b: Scalar) -> None:
         given = kernel.count.load(code, code.at(counts, code.mul(b, kernel.count.bytes)), 1)
         total = code.cast("sext", code.intrinsic("smin", code.intrinsic("smax", given, 0), rows), 64)
         _sort(code, kernel, source, scores, order, b, total)
         considered = code.intrinsic("smin", total, kernel.top)
         count = _survivors(code, kernel, source, order, kept, target, b, considered)
         _fill(code, kernel.target, target, b, count)
-        return []
 
-    def all_batches() -> None:
-        code.loop(0, batches, 1, batch)
-
-    code.when(code.compare("slt", lo, hi), all_batches)
+    code.when(code.compare("slt", lo, hi), lambda: code.each(0, batches, batch))
     code.finish()
 
 
-def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: V, total: V) -> None:
+def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: Scalar, total: V) -> None:
     """order[rank of i] = i, the rank being the number of rows with a greater score, or the same one and before i."""
     rows = kernel.source.shape[1]
     padded = -(-rows // LANES) * LANES
     kind, flags = vector(32, LANES), vector(1, LANES)
     numbers = V(kind, "<" + ", ".join(f"i32 {lane}" for lane in range(LANES)) + ">")
 
-    def past(k: V, _: list[V]) -> list[V]:
+    def past(k: Scalar) -> None:
         code.store(typed(kind, PAST), code.at(scores, code.mul(k, 4)))
-        return []
 
-    def score(n: V, _: list[V]) -> list[V]:
+    def score(n: Scalar) -> None:
         code.store(kernel.source.load(code, source, b, n, 1), code.at(scores, code.mul(n, 4)))
-        return []
 
-    def rank(i: V, _: list[V]) -> list[V]:
+    def rank(index: Scalar) -> None:
+        i = whole(index)
         mine = code.splat(code.load("i32", code.at(scores, code.mul(i, 4))), LANES)
         me = code.splat(code.cast("trunc", i, 32), LANES)
 
@@ -217,14 +210,13 @@ def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: V,
         counted = code.loop(0, padded, LANES, others, [typed(kind, 0)])[0]
         place = code.cast("sext", code.call("i32", f"llvm.vector.reduce.add.v{LANES}i32", counted), 64)
         code.store(code.cast("trunc", i, 32), code.at(order, code.binary("mul", place, 4)))
-        return []
 
-    code.loop(0, padded, LANES, past)
-    code.loop(0, total, 1, score)
-    code.loop(0, total, 1, rank)
+    code.each(0, padded, past, step=LANES)
+    code.each(0, total, score)
+    code.each(0, total, rank)
 
 
-def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: V, considered: V) -> V:
+def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: Scalar, considered: V) -> V:
     """Write the rows that no earlier survivor suppresses; their number."""
     columns = (0, 2, 3, 4, 5)
 

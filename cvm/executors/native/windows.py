@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.machine import multiply_add
-from cvm.executors.native.nest import Loop
+from cvm.executors.native.nest import Loop, moved
 from cvm.executors.native.steps import Home
 from cvm.program.model import Node
 
@@ -111,38 +111,23 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
         )
         out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
         out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
-        done = 0
-        while done < pool.channels.extent:
-            left = pool.channels.extent - done
-            lanes = min(count, 1 << (left.bit_length() - 1))
-            whole = left // lanes * lanes if lanes == count else lanes
 
-            def some(c: V, _: list[V], lanes: int = lanes) -> list[V]:
-                at = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
-                result(
-                    at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes
-                )
-                return []
+        def some(c: Scalar, lanes: int) -> None:
+            at = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
+            result(at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes)
 
-            code.loop(done, done + whole, lanes, some)
-            done += whole
+        code.strips(pool.channels.extent, count, some)
 
-    def image(n: V, _: list[V]) -> list[V]:
+    def image(n: Scalar) -> None:
         read = code.at(source, code.mul(n, pool.images.strides[0] * size))
         write = code.at(target, code.mul(n, pool.images.strides[1] * pool.target.bytes))
 
-        def row(p: V, _: list[V]) -> list[V]:
-            def column(q: V, _: list[V]) -> list[V]:
-                place(p, q, read, write)
-                return []
+        def row(p: Scalar) -> None:
+            code.each(0, pool.columns.outputs, lambda q: place(p, q, read, write))
 
-            code.loop(0, pool.columns.outputs, 1, column)
-            return []
+        code.each(lo, hi, row)
 
-        code.loop(lo, hi, 1, row)
-        return []
-
-    code.loop(0, pool.images.extent, 1, image)
+    code.each(0, pool.images.extent, image)
     code.finish()
 
 
@@ -239,34 +224,21 @@ def emit_products(module: Module, name: str, products: Products) -> None:
 
     def run(depth: int, at: list[V]) -> None:
         if depth < len(products.loops):
-            loop = products.loops[depth]
-
-            def body(index: V, _: list[V]) -> list[V]:
-                moved = [
-                    code.at(pointer, code.mul(index, loop.strides[place] * size))
-                    for pointer, place, size in zip(at, places, sizes, strict=True)
-                ]
-                run(depth + 1, moved)
-                return []
-
-            code.loop(0, loop.extent, 1, body)
+            strides = [products.loops[depth].strides[place] for place in places]
+            extent = products.loops[depth].extent
+            code.each(0, extent, lambda index: run(depth + 1, moved(code, at, strides, sizes, index)))
             return
 
-        def row(p: V, _: list[V]) -> list[V]:
-            def column(q: V, _: list[V]) -> list[V]:
-                _product(code, products, at, p, q)
-                return []
+        def row(p: Scalar) -> None:
+            code.each(0, columns.outputs, lambda q: _product(code, products, at, p, q))
 
-            code.loop(0, columns.outputs, 1, column)
-            return []
-
-        code.loop(0, rows.outputs, 1, row)
+        code.each(0, rows.outputs, row)
 
     code.when(code.compare("slt", lo, hi), lambda: run(0, pointers))
     code.finish()
 
 
-def _product(code: Code, products: Products, at: list[V], p: V, q: V) -> None:
+def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
     """One output element."""
     x, w, *bias, y = at
     formats, rows, columns = products.formats, products.rows, products.columns

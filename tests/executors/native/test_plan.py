@@ -284,7 +284,7 @@ def test_every_node_is_explained_in_one_line() -> None:
         assert len(lines) == len(made.nodes) == 5
         convolution, requantize, pool, reshape, total = lines
         assert convolution == f"conv2d = conv2d: computed inside the kernel of {codes}"
-        assert f"{machine.name} 8-bit dot products" in requantize
+        assert f"{machine.name} 8-bit {'tiles' if machine.tiles else 'dot products'}" in requantize
         assert "sums + requantize" in requantize
         assert "maxima of windows" in pool
         assert "another view of its input" in reshape
