@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -129,7 +128,7 @@ class Session:
         self._name, self._reason = choose_executor(executor)
         self._threads = threads or cores()
         self._executor = create(self._name, verified, threads)
-        self._verified = verified.slim()
+        self._verified = verified
         self._plain = [(item.value.name, item.value.shape) for item in verified.program.inputs]
         self._quantizers = {out.name: out.quantizer for out in verified.program.outputs if out.quantizer is not None}
         self._single: Executor | None = None
@@ -251,6 +250,8 @@ class Session:
             return results
         if self._single is None:
             self._single = create(self._name, self._verified, 1)
+        from concurrent.futures import ThreadPoolExecutor  # which imports much, and few sessions need
+
         with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
             collect(pool.map(share, shares))
         return results

@@ -7,12 +7,10 @@ does it. The roots are the same.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +18,8 @@ import numpy.typing as npt
 
 from cvm.executors import cores
 from cvm.program.commitments import TensorClaim, tensor_root
-from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, joined, root
+from cvm.program.leaves import Subtrees, fast_hasher
+from cvm.program.merkle import joined
 
 if TYPE_CHECKING:
     from cvm.executors.native.sha256 import Hasher
@@ -47,7 +46,7 @@ def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> di
     """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core)."""
     size = sum(tensor.nbytes for tensor in tensors.values())
     # Once it is there, it is used for little data as well.
-    run = _hasher() if size >= LITTLE or _hasher.cache_info().currsize else None
+    run = fast_hasher() if size >= LITTLE or fast_hasher.cache_info().currsize else None
     if run is None:
         return {name: tensor_root(tensor) for name, tensor in tensors.items()}
     pieces = [piece for name, tensor in tensors.items() for piece in _pieces(name, tensor)]
@@ -57,15 +56,6 @@ def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> di
         for name, node in share:
             nodes[name].append(node)
     return {name: TensorClaim("int32", tensor.shape, joined(nodes[name])).root() for name, tensor in tensors.items()}
-
-
-@cache
-def _hasher() -> Hasher | None:
-    try:
-        from cvm.executors.native.sha256 import hasher
-    except ImportError:  # llvmlite does not load here
-        return None
-    return hasher()
 
 
 def _pieces(name: str, tensor: Array) -> list[Piece]:
@@ -97,18 +87,8 @@ def _all_hashed(run: Hasher, pieces: Sequence[Piece], threads: int) -> Iterable[
 
 
 def _hashed(run: Hasher, share: Sequence[Piece]) -> list[tuple[str, bytes]]:
-    nodes = bytearray(PIECE // LEAF_BYTES * HASH_BYTES)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(nodes))
-    return [(name, _subtree(run, data, nodes, address)) for name, data in share]
-
-
-def _subtree(run: Hasher, data: npt.NDArray[np.uint8], nodes: bytearray, address: int) -> bytes:
-    """The Merkle root over the leaves of ``data``, as `cvm.program.merkle.Tree`; ``nodes``, at ``address``, change."""
-    whole, rest = divmod(data.size, LEAF_BYTES)
-    if rest:
-        nodes[whole * HASH_BYTES : (whole + 1) * HASH_BYTES] = root([data[whole * LEAF_BYTES :].tobytes()])
-    run.tree(data.__array_interface__["data"][0], LEAF_BYTES, whole, int(rest > 0), address)
-    return bytes(nodes[:HASH_BYTES])
+    trees = Subtrees(run, PIECE)
+    return [(name, trees.root(data)) for name, data in share]
 
 
 # Threads, which stay: windows of a run come many times a second.

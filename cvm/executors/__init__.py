@@ -47,9 +47,10 @@ def default() -> tuple[str, str]:
     """The name of the fastest executor that can be trusted on this machine, and why it is that one."""
     try:
         from cvm.executors.native.select import choice
+
+        found = choice()
     except (ImportError, OSError) as error:  # not there, or not to be loaded
         return "numpy", f"machine code needs llvmlite: {error}"
-    found = choice()
     if found.machine is None:
         return "numpy", found.reason
     return "native", found.reason

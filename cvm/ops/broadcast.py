@@ -96,7 +96,7 @@ class BroadcastDiv(Broadcast):
 
     def combine(self, a: Range, b: Range) -> Range:
         # Over divisors of one sign the quotient is monotone in each operand: its extremes are at the corners.
-        shape = np.broadcast_shapes(a.lo.shape, b.lo.shape)
+        shape = np.broadcast_shapes(a.shape, b.shape)
         lo, hi = np.full(shape, INT32_MAX + 1), np.full(shape, -INT32_MAX - 1)
         for least, largest in ((np.maximum(b.lo, 1), b.hi), (b.lo, np.minimum(b.hi, -1))):
             exists = least <= largest

@@ -85,7 +85,8 @@ InputKind = Literal["tensor", "parameter"]
 class AttributeModel(BaseModel):
     """Base of all attribute models: immutable, strictly typed, closed. By itself: no attributes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # A validator is built when it is first asked for: a program has few of all the ops.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)

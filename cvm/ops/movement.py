@@ -19,9 +19,9 @@ __all__ = ["concatenated", "repeated", "reshaped", "selected"]
 
 def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
     """``x`` with the elements along ``axis`` repeated: each by itself, or all of them in turn."""
-    if x.lo.shape[axis] == 1:
+    if x.shape[axis] == 1:
         return x
-    if x.lo.size * times > max(BOUNDS, x.lo.size):
+    if x.size * times > max(BOUNDS, x.size):
         return x.over((axis,))
     if each:
         return x.moved(lambda bounds: bounds.repeat(times, axis))
@@ -30,15 +30,15 @@ def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
 
 def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
     """The range of a tensor of the given shape whose elements are laid out anew, in row-major order."""
-    if x.lo.size == 1:
+    if x.size == 1:
         return x.moved(lambda bounds: bounds.reshape((1,) * len(target)))
-    resolved = [axis for axis, extent in enumerate(x.lo.shape) if extent > 1]
+    resolved = [axis for axis, extent in enumerate(x.shape) if extent > 1]
     if len(resolved) == 1:
         place = _same_axis(shape, resolved[0], target)
         if place is not None:
             extents = [target[place] if axis == place else 1 for axis in range(len(target))]
             return x.moved(lambda bounds: bounds.reshape(extents))
-    if math.prod(shape) <= max(BOUNDS, x.lo.size):
+    if math.prod(shape) <= max(BOUNDS, x.size):
         return x.moved(lambda bounds: np.broadcast_to(bounds, shape).reshape(target))
     return reshaped(x.over(range(x.rank)), shape, target)
 
@@ -61,7 +61,7 @@ def concatenated(parts: Sequence[Range], axis: int, extents: Sequence[int]) -> R
             joint = joint.union(part)
         return joint
     reduced = [part.per_channel() for part in parts]
-    if sum(extents) > max(BOUNDS, sum(part.lo.size for part in reduced)):
+    if sum(extents) > max(BOUNDS, sum(part.size for part in reduced)):
         return _one_interval(reduced)
     shapes = [tuple(n if k == axis else 1 for k in range(parts[0].rank)) for n in extents]
     lo = np.concatenate([np.broadcast_to(part.lo, shape) for part, shape in zip(reduced, shapes, strict=True)], axis)
@@ -76,7 +76,7 @@ def _one_interval(parts: Sequence[Range]) -> Range:
 
 
 def _joint_size(parts: Sequence[Range]) -> int:
-    return math.prod(np.broadcast_shapes(*(part.lo.shape for part in parts)))
+    return math.prod(np.broadcast_shapes(*(part.shape for part in parts)))
 
 
 def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
@@ -84,8 +84,8 @@ def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
 
     An index is clamped to [0, extent). For each the hull is taken over all positions that its interval admits.
     """
-    x, indices = affordable((x, indices), lambda trial: trial[0].lo.size // trial[0].lo.shape[axis] * trial[1].lo.size)
-    if x.lo.shape[axis] == 1:
+    x, indices = affordable((x, indices), lambda trial: trial[0].size // trial[0].shape[axis] * trial[1].size)
+    if x.shape[axis] == 1:
         axes = (1,) * indices.rank
         return x.moved(lambda bounds: bounds.reshape(*bounds.shape[:axis], *axes, *bounds.shape[axis + 1 :]))
     first, last = np.clip(indices.lo, 0, extent - 1), np.clip(indices.hi, 0, extent - 1)

@@ -21,7 +21,7 @@ from cvm.ops.declaration import (
     PositivePair,
     register,
 )
-from cvm.ops.ranges import Range, Shape
+from cvm.ops.ranges import Exact, Range, Shape, products
 from cvm.ops.windows import hull_of_sums, valid_taps
 
 __all__ = ["Conv2d", "Dense", "MaxPool2d", "Relu", "Upsampling"]
@@ -86,18 +86,38 @@ class Conv2d(Op):
     def range(self, call: Call) -> tuple[Range, ...]:
         weights = call.shapes[1]
         channels, groups = weights[0], call.attributes.groups
-        # (group, output channel of the group, input channel of the group, row, column)
-        x = call.ranges[0].over((0, 2, 3)).moved(lambda b: b.reshape(groups if b.size > 1 else 1, 1, -1, 1, 1))
-        w = call.ranges[1].moved(lambda b: b.reshape(groups if b.shape[0] > 1 else 1, -1, *b.shape[1:]))
-        taps = (x * w).total((2,), (groups, channels // groups, *weights[1:])).for_terms(math.prod(weights[2:]))
+        taps = _exact_taps(call) or _taps(call)
         rows, columns = (valid_taps(*window) for window in _windows(call))
-        sums = hull_of_sums(taps, rows, columns).moved(
+        sums = hull_of_sums(taps.for_terms(math.prod(weights[2:])), rows, columns).moved(
             lambda b: np.broadcast_to(b, (groups, channels // groups, 1, 1, 1)).reshape(1, channels, 1, 1)
         )
         return (_biased(sums, call, (1, -1, 1, 1)),)
 
     def work(self, call: Call) -> int:
         return math.prod(self.shape(call)[0]) * math.prod(call.shapes[1][1:])
+
+
+def _taps(call: Call) -> Range:
+    """The sums of every tap over the input channels: (group, output channel of the group, 1, row, column)."""
+    weights, groups = call.shapes[1], call.attributes.groups
+    # (group, output channel of the group, input channel of the group, row, column)
+    x = call.ranges[0].over((0, 2, 3)).moved(lambda b: b.reshape(groups if b.size > 1 else 1, 1, -1, 1, 1))
+    w = call.ranges[1].moved(lambda b: b.reshape(groups if b.shape[0] > 1 else 1, -1, *b.shape[1:]))
+    return (x * w).total((2,), (groups, weights[0] // groups, *weights[1:]))
+
+
+def _exact_taps(call: Call) -> Range | None:
+    """The same for constant weights, at the width that they have; None where there are none, or 64 bits are few."""
+    if not isinstance(call.ranges[1], Exact):
+        return None
+    (OC, IC, KH, KW), groups = call.shapes[1], call.attributes.groups
+    x = call.ranges[0].over((0, 2, 3))
+    if x.size == 1 or groups == 1:
+        x = x.moved(lambda b: np.broadcast_to(b.reshape(1, 1, -1), (1, 1, IC)))
+    else:
+        x = x.moved(lambda b: np.repeat(b.reshape(groups, 1, IC), OC // groups, axis=0))
+    found = products(x, call.ranges[1].values.reshape(OC, IC, KH * KW))
+    return None if found is None else found.moved(lambda b: b.reshape(groups, OC // groups, 1, KH, KW))
 
 
 def _biased(sums: Range, call: Call, shape: Shape) -> Range:
@@ -132,14 +152,25 @@ class Dense(Op):
     def range(self, call: Call) -> tuple[Range, ...]:
         (rows, terms), (columns, _) = call.shapes[:2]
         x, w = call.ranges[0], call.ranges[1]
-        if w.lo.shape[0] > 1:  # bounds for all pairs of a row and a column would be too many
+        if w.shape[0] > 1:  # bounds for all pairs of a row and a column would be too many
             x = x.over((0,))
-        products = x.moved(lambda b: b[:, None, :]) * w.moved(lambda b: b[None, :, :])
-        sums = products.total((2,), (rows, columns, terms)).moved(lambda b: b[:, :, 0])
+        sums = _exact_products(x, w, terms)
+        if sums is None:
+            pairs = x.moved(lambda b: b[:, None, :]) * w.moved(lambda b: b[None, :, :])
+            sums = pairs.total((2,), (rows, columns, terms)).moved(lambda b: b[:, :, 0])
         return (_biased(sums, call, (1, -1)),)
 
     def work(self, call: Call) -> int:
         return call.shapes[0][0] * math.prod(call.shapes[1])
+
+
+def _exact_products(x: Range, w: Range, terms: int) -> Range | None:
+    """The range of X W^T for constant W, at the width that it has; None where it is none, or 64 bits are few."""
+    if not isinstance(w, Exact):
+        return None
+    rows = x.moved(lambda b: np.broadcast_to(b[:, None, :], (b.shape[0], 1, terms)))
+    found = products(rows, w.values[:, :, None])
+    return None if found is None else found.moved(lambda b: b.reshape((x.shape[0], w.shape[0])))
 
 
 @register

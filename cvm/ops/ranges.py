@@ -9,6 +9,9 @@ Between ops a range is kept per channel at most (`Range.per_channel`), so that p
 implementation of the verifier arrives at the same intervals. Within an op, where combining its operands would take
 more than `BOUNDS` bounds and more than the operands have, they are first reduced: per channel, or else to one
 interval each (`affordable`).
+
+The range of a constant (`Exact`) keeps the elements as narrow as they are stored; rules that know how use them so, all
+others see 64 bits.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Range", "Shape", "affordable", "aligned", "channel_axis",
-           "precision", "widened"]  # fmt: skip
+__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Exact", "Range", "Shape", "affordable", "aligned",
+           "channel_axis", "precision", "products", "widened"]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Bounds: TypeAlias = npt.NDArray[Any]
@@ -62,14 +65,28 @@ class Range:
 
     @staticmethod
     def exactly(values: npt.NDArray[Any]) -> Range:
-        """The range of a constant: its true values."""
-        bounds = values.astype(np.int64)
-        return Range(bounds, bounds)
+        """The range of a constant: its true values, which are copied unless nobody can write to the array."""
+        narrow = values.dtype.kind == "i" and values.dtype.isnative
+        return Exact(values.astype(values.dtype if narrow else np.int64, copy=not narrow or values.flags.writeable))
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the bounds."""
+        return self.lo.shape
+
+    @property
+    def size(self) -> int:
+        """The number of bounds on either side."""
+        return math.prod(self.shape)
 
     @property
     def rank(self) -> int:
         """The rank of the tensor."""
-        return self.lo.ndim
+        return len(self.shape)
+
+    def wide(self) -> Range:
+        """The same with its bounds at hand in 64 bits or more."""
+        return self
 
     def hull(self) -> tuple[int, int]:
         """The interval of the whole tensor."""
@@ -116,7 +133,7 @@ class Range:
         return Range(-self.hi, -self.lo)
 
     def __mul__(self, other: Range) -> Range:
-        a, b = widened(self, other)
+        a, b = (item.wide() for item in widened(self, other))
         lo, hi = _ordered(a.lo * b.lo, a.hi * b.lo)
         if b.lo is not b.hi:
             lo_2, hi_2 = _ordered(a.lo * b.hi, a.hi * b.hi)
@@ -126,7 +143,7 @@ class Range:
     def total(self, axes: Sequence[int], shape: Shape) -> Range:
         """The range of the sum over ``axes`` of a tensor of the given shape; these axes keep extent 1."""
         over = tuple(axes)
-        repeats = math.prod(shape[axis] // self.lo.shape[axis] for axis in over)
+        repeats = math.prod(shape[axis] // self.shape[axis] for axis in over)
         wide = max(1, self.magnitude()) * math.prod(shape[axis] for axis in over) > INT64_MAX
         return self.monotone(lambda bounds: _sum(bounds, over, wide) * repeats)
 
@@ -137,8 +154,86 @@ class Range:
         return self.monotone(lambda bounds: bounds.astype(object))
 
 
+class Exact(Range):
+    """The range of a constant: ``values`` in integers of 8 to 64 bits. ``lo`` and ``hi`` are made when asked for."""
+
+    __slots__ = ("values",)
+    values: Bounds
+
+    def __init__(self, values: Bounds) -> None:
+        object.__setattr__(self, "values", values)
+
+    @property
+    def lo(self) -> Bounds:
+        """The values in 64 bits."""
+        return self.values.astype(np.int64, copy=False)
+
+    @property
+    def hi(self) -> Bounds:
+        """The values in 64 bits."""
+        return self.values.astype(np.int64, copy=False)
+
+    @property
+    def shape(self) -> Shape:
+        """See `Range.shape`."""
+        return self.values.shape
+
+    def wide(self) -> Range:
+        """See `Range.wide`."""
+        bounds = self.lo
+        return Range(bounds, bounds)
+
+    def hull(self) -> tuple[int, int]:
+        """See `Range.hull`."""
+        return int(self.values.min()), int(self.values.max())
+
+    def over(self, axes: Sequence[int]) -> Range:
+        """See `Range.over`."""
+        return Range(*(
+            end(axis=tuple(axes), keepdims=True).astype(np.int64) for end in (self.values.min, self.values.max)
+        ))  # fmt: skip
+
+    def monotone(self, function: Callable[[Bounds], Bounds]) -> Range:
+        """See `Range.monotone`."""
+        return self.wide().monotone(function)
+
+    def total(self, axes: Sequence[int], shape: Shape) -> Range:
+        """See `Range.total`."""
+        return self.wide().total(axes, shape)
+
+
 def _ordered(a: Bounds, b: Bounds) -> tuple[Bounds, Bounds]:
     return np.minimum(a, b), np.maximum(a, b)
+
+
+BLOCK = 2**18
+"""Weights that are widened at a time."""
+
+
+def products(x: Range, weights: npt.NDArray[Any]) -> Range | None:
+    """The range of sum over k of x[r, 0, k] * weights[r, k, t], as (R, 1, T); None where 64 bits could overflow.
+
+    ``x`` is (R, 1, K), ``weights`` (R, K, T), with one row for all or one for each. With x in [m - d, m + d], a product
+    lies in [m w - d |w|, m w + d |w|], and reaches both ends. Sums of both parts are formed of 2 m and 2 d, which are
+    integers, at a width that holds the sum of all magnitudes.
+    """
+    most = 2 * x.magnitude() * max(1, -int(weights.min()), int(weights.max())) * weights.shape[1]
+    if 2 * most > INT64_MAX:
+        return None
+    dtype = np.int32 if most < 2**31 else np.int64
+    middle, extent = (x.hi + x.lo).astype(dtype), (x.hi - x.lo).astype(dtype)
+    rows = max(x.shape[0], weights.shape[0])
+    lo = np.empty((rows, 1, weights.shape[2]), np.int64)
+    hi = np.empty_like(lo)
+    step = max(1, BLOCK // (weights.shape[1] * weights.shape[2]))
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        w = (weights[part] if weights.shape[0] > 1 else weights).astype(dtype)
+        m, d = (ends[part] if x.shape[0] > 1 else ends for ends in (middle, extent))
+        centre = np.matmul(m, w).astype(np.int64)
+        reach = np.matmul(d, np.abs(w, out=w)).astype(np.int64)
+        lo[part], hi[part] = (centre - reach) >> 1, (centre + reach) >> 1
+    return Range(lo, hi)
 
 
 def _sum(bounds: Bounds, axes: tuple[int, ...], wide: bool) -> Bounds:
@@ -163,7 +258,7 @@ def affordable(operands: Iterable[Range], size: Callable[[Sequence[Range]], int]
     ``size`` is the number of bounds that the rule would make; allowed are `BOUNDS`, or as many as the operands have.
     """
     finest = list(operands)
-    allowed = max(BOUNDS, sum(operand.lo.size for operand in finest))
+    allowed = max(BOUNDS, sum(operand.size for operand in finest))
     if size(finest) <= allowed:
         return finest
     reduced = [operand.per_channel() for operand in finest]
@@ -177,4 +272,4 @@ def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
     padded = [
         operand.moved(lambda bounds: bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape)) for operand in operands
     ]
-    return affordable(padded, lambda trial: math.prod(np.broadcast_shapes(*(item.lo.shape for item in trial))))
+    return affordable(padded, lambda trial: math.prod(np.broadcast_shapes(*(item.shape for item in trial))))

@@ -52,7 +52,7 @@ class _Reduce(Op):
         bounds = self.reduce(call.ranges[0], reduced, call.shapes[0])
         if call.attributes.keepdims:
             return (bounds,)
-        kept = tuple(extent for axis, extent in enumerate(bounds.lo.shape) if axis not in reduced) or (1,)
+        kept = tuple(extent for axis, extent in enumerate(bounds.shape) if axis not in reduced) or (1,)
         return (bounds.moved(lambda array: array.reshape(kept)),)
 
     def work(self, call: Call) -> int:

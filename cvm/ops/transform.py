@@ -228,7 +228,7 @@ class Slice(_Transform):
     def range(self, call: Call) -> tuple[Range, ...]:
         x = call.ranges[0]
         for axis, (begin, stride, count) in enumerate(_cuts(call)):
-            if x.lo.shape[axis] > 1:
+            if x.shape[axis] > 1:
                 x = x.moved(partial(np.take, indices=begin + stride * np.arange(count), axis=axis))
         return (x,)
 

@@ -44,7 +44,7 @@ class GetValidCount(Op):
     def range(self, call: Call) -> tuple[Range, ...]:
         x, threshold = call.ranges[0], call.attributes.score_threshold
         score = x.moved(lambda bounds: bounds[:, :, min(1, bounds.shape[2] - 1)])
-        rows = call.shapes[0][1] // score.lo.shape[1]
+        rows = call.shapes[0][1] // score.shape[1]
         count = score.monotone(lambda bounds: (bounds > threshold).sum(axis=1) * rows)
         return (count, _rows_or_fill(x))
 

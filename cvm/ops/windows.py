@@ -23,11 +23,13 @@ def valid_taps(extent: int, taps: int, stride: int, padding: int, dilation: int)
     outputs = (extent + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
     # The windows of the first and of the last `border` positions may overlap the padding, all others are alike.
     border = -(-padding // stride) + 1
-    positions = np.union1d(np.arange(min(outputs, border)), np.arange(max(0, outputs - border), outputs))
+    positions = np.concatenate([np.arange(min(outputs, border)), np.arange(max(0, outputs - border), outputs)])
     starts = padding - positions * stride
     first = np.clip(-(-starts // dilation), 0, taps)
     last = np.clip(-(-(starts + extent) // dilation), 0, taps)
-    return np.unique(np.stack([first, last], axis=1), axis=0)
+    pairs = np.sort(first * (taps + 1) + last)
+    different = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]  # `np.unique` imports much when first called
+    return np.stack(np.divmod(different, taps + 1), axis=1)
 
 
 def _sums(bounds: Bounds, axis: int, pairs: Pairs) -> Bounds:

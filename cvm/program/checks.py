@@ -9,8 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-import numpy as np
-
 from cvm.errors import Invalid, LimitExceeded, Location
 from cvm.limits import Limits, elements, require
 from cvm.ops import AttributeModel, Range
@@ -108,7 +106,7 @@ def check_constants_fit(constants: Sequence[Constant], limits: Limits, total: in
 def check_constant_data(constant: Constant) -> None:
     """The values of a constant that fits: within their bounds, and stored at the smallest width."""
     location = Location(tensor=constant.name)
-    items = np.frombuffer(constant.data, f"<i{constant.width}")
+    items = constant.stored()
     lo, hi = int(items.min()), int(items.max())
     largest = _MAGNITUDE[constant.kind]
     if not -largest <= lo <= hi <= largest:

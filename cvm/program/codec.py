@@ -33,7 +33,7 @@ from cvm.program.model import (
     State,
     Value,
 )
-from cvm.program.wire import Reader, Tree, pack, rational_text
+from cvm.program.wire import Reader, Tree, pack, packs_to, rational_text
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "value_numbers"]
@@ -71,7 +71,7 @@ def encode(program: Program) -> bytes:
     Raises `Invalid` or `LimitExceeded` for what cannot be written at all: duplicate or undefined names, integers beyond
     64 bits, constants beyond 2^32 - 1 bytes. It does not verify.
     """
-    return pack([FORMAT, VERSION, _program(program, value_numbers(program))], FORMAT_NAME)
+    return pack(_file(program), FORMAT_NAME)
 
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
@@ -81,10 +81,16 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     (references to no value, quantisers that are none) and `LimitExceeded`.
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
-    program = _Decoder(Reader(data, FORMAT_NAME, limits.nodes)).program()
-    if encode(program) != data:
+    reader = Reader(data, FORMAT_NAME, limits.nodes)
+    program = _Decoder(reader).program()
+    reader.forget()
+    if not packs_to(_file(program), data, FORMAT_NAME):
         raise Malformed("program.canonical", "these are not the canonical bytes of the program that they describe")
     return program
+
+
+def _file(program: Program) -> Tree:
+    return [FORMAT, VERSION, _program(program, value_numbers(program))]
 
 
 def _program(program: Program, numbers: ValueNumbers) -> Tree:

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
 from cvm.program.codec import ValueNumbers, value_numbers
+from cvm.program.leaves import data_root, fast_hasher
 from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
+
+if TYPE_CHECKING:
+    from cvm.executors.native.sha256 import Hasher
 
 __all__ = [
     "ProgramClaim",
@@ -44,6 +48,8 @@ _ITEM_BYTES = {"int32": 4, "int64": 8}
 _ROUNDINGS = {"half_up": 0, "half_even": 1, "toward_zero": 2}
 _BLOCK = 2**18
 """Elements of a constant that are expanded at a time; a multiple of the elements of a leaf."""
+MUCH = 2**23
+"""Bytes of a program's constants, expanded, from which on the fast hasher is worth making."""
 
 
 # Tensors
@@ -94,23 +100,31 @@ def tensor_root(tensor: npt.NDArray[Any]) -> bytes:
 
 def constant_tree(constant: Constant) -> Tree:
     """The Merkle tree over the data of a constant, expanded to int32 (a tensor) or int64 (a parameter)."""
-    return Tree.of(_expanded(constant))
+    return Tree.of(leaf for block in _expanded(constant) for leaf in chunks(block.tobytes()))
 
 
-def constant_claim(constant: Constant) -> TensorClaim:
-    """The claim of a constant: that of the tensor with its values, whatever the width it is stored at."""
-    return TensorClaim(_dtype(constant), constant.shape, constant_tree(constant).root)
+def constant_claim(constant: Constant, run: Hasher | None = None) -> TensorClaim:
+    """The claim of a constant: that of the tensor with its values, whatever the width it is stored at.
+
+    ``run`` is a hasher to use, or None for `hashlib`.
+    """
+    root = data_root(_expanded(constant), _BLOCK * _ITEM_BYTES[_dtype(constant)], run)
+    return TensorClaim(_dtype(constant), constant.shape, root)
+
+
+def _expanded_bytes(constant: Constant) -> int:
+    return len(constant.data) // constant.width * _ITEM_BYTES[_dtype(constant)]
 
 
 def _dtype(constant: Constant) -> str:
     return "int32" if constant.kind == "tensor" else "int64"
 
 
-def _expanded(constant: Constant) -> Iterator[bytes]:
+def _expanded(constant: Constant) -> Iterator[npt.NDArray[np.uint8]]:
     target = f"<i{_ITEM_BYTES[_dtype(constant)]}"
     items = np.frombuffer(constant.data, f"<i{constant.width}")
     for start in range(0, items.size, _BLOCK):
-        yield from chunks(items[start : start + _BLOCK].astype(target).tobytes())
+        yield items[start : start + _BLOCK].astype(target).view(np.uint8)
 
 
 # Records
@@ -153,8 +167,10 @@ def _attributes(attributes: Mapping[str, AttributeValue]) -> bytes:
     return u32(len(attributes)) + items
 
 
-def _constant(constant: Constant) -> bytes:
-    return b"cvm1:constant\0" + text(constant.name) + constant_claim(constant).root()
+def _constants(constants: Sequence[Constant]) -> Iterator[bytes]:
+    run = fast_hasher() if sum(map(_expanded_bytes, constants)) >= MUCH else None
+    for constant in constants:
+        yield b"cvm1:constant\0" + text(constant.name) + constant_claim(constant, run).root()
 
 
 def _output(output: Output, numbers: ValueNumbers) -> bytes:
@@ -197,7 +213,7 @@ def records(program: Program) -> Records:
     numbers = value_numbers(program)
     return Records(
         nodes=tuple(_nodes(program, numbers)),
-        constants=tuple(_constant(constant) for constant in program.constants),
+        constants=tuple(_constants(program.constants)),
         inputs=tuple(b"cvm1:input\0" + _value(item.value) + _quantizer(item.quantizer) for item in program.inputs),
         outputs=tuple(_output(output, numbers) for output in program.outputs),
         state=tuple(_state(state, numbers) for state in program.state),

@@ -19,11 +19,13 @@ from cvm.program.verifier import VerifiedProgram, verify
 __all__ = ["load", "load_verified", "read_bytes", "write_atomically"]
 
 
-def write_atomically(path: str | PathLike[str], data: bytes, mode: int = 0o666) -> None:
-    """Write ``data`` to ``path``: whatever happens, there is the old content or the new, never a part of it.
+def write_atomically(
+    path: str | PathLike[str], *data: bytes | memoryview, mode: int = 0o666, lasting: bool = True
+) -> None:
+    """Write ``data``, one after the other, to ``path``: there is the old content or the new, never a part of it.
 
-    A file of its own in the same folder is written, with ``mode`` as far as the process' mask allows, flushed to the
-    disk and renamed. Raises OSError.
+    A file of its own in the same folder is written, with ``mode`` as far as the process' mask allows, and renamed.
+    ``lasting``: it is flushed to the disk before, so that this holds even where the system stops. Raises OSError.
     """
     target = Path(path)
     if not target.name:
@@ -31,9 +33,11 @@ def write_atomically(path: str | PathLike[str], data: bytes, mode: int = 0o666) 
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            for part in data:
+                file.write(part)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -106,10 +106,13 @@ class Constant:
         width = next(size for size, _ in _WIDTHS if -(2 ** (8 * size - 1)) <= lo and hi < 2 ** (8 * size - 1))
         return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
 
+    def stored(self) -> npt.NDArray[Any]:
+        """The elements as a read-only array at the width that they are stored with, which copies nothing."""
+        return np.frombuffer(self.data, f"<i{self.width}").reshape(self.shape)
+
     def array(self) -> npt.NDArray[Any]:
         """The elements as a read-only array: int32 for a tensor, int64 for a parameter."""
-        items = np.frombuffer(self.data, f"<i{self.width}").reshape(self.shape)
-        expanded = items.astype(np.int32 if self.kind == "tensor" else np.int64)
+        expanded = self.stored().astype(np.int32 if self.kind == "tensor" else np.int64)
         expanded.setflags(write=False)
         return expanded
 

@@ -69,7 +69,7 @@ class Scope:
         """Define a constant that fits (`check_constants_fit`): its range is its true values."""
         self._require_new(constant.name)
         check_constant_data(constant)
-        self._define(constant.name, constant.kind, constant.shape, Range.exactly(constant.array()))
+        self._define(constant.name, constant.kind, constant.shape, Range.exactly(constant.stored()))
         self.constants[constant.name] = constant
 
     def adopt(self, name: str, kind: InputKind, shape: Shape, bounds: Range) -> None:

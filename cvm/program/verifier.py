@@ -8,7 +8,6 @@ check.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
@@ -37,25 +36,6 @@ class VerifiedProgram:
     limits: Limits
     gas: int
     """The metered cost of one run."""
-
-    def slim(self) -> VerifiedProgram:
-        """The same with one interval for each large constant, instead of its true values in 64 bits.
-
-        For whoever keeps it and needs no element of a constant from its range.
-        """
-        large = {constant.name for constant in self.program.constants if math.prod(constant.shape) > SLIM}
-        hulls = {name: Range.uniform(self.ranges[name].rank, *self.ranges[name].hull()) for name in large}
-        calls = tuple(
-            replace(
-                call, ranges=tuple(hulls.get(name, old) for name, old in zip(node.inputs, call.ranges, strict=True))
-            )
-            for node, call in zip(self.program.nodes, self.calls, strict=True)
-        )
-        return replace(self, ranges={**self.ranges, **hulls}, calls=calls)
-
-
-SLIM = 2**12
-"""Elements of a constant up to which `VerifiedProgram.slim` leaves its range as it is."""
 
 
 def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:

@@ -13,17 +13,18 @@ canonical ones of what was read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import gcd
+from struct import Struct, error
 from typing import Any, TypeAlias, TypeVar
 
 import msgpack
 
-from cvm.errors import Invalid, LimitExceeded, Malformed
+from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import require
 
-__all__ = ["RATIONAL_DIGITS", "Reader", "Tree", "pack", "rational_text"]
+__all__ = ["RATIONAL_DIGITS", "Reader", "Tree", "pack", "packs_to", "rational_text"]
 
 Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Mapping[str, Tree]"
 """What can be packed."""
@@ -58,16 +59,58 @@ def _kinds() -> tuple[str, ...]:
 _KINDS = _kinds()
 
 
-def _plain(tree: Tree, format_name: str) -> Any:
-    """``tree`` as the packer takes it: keys in order, nothing but the subset's types."""
+_NUMBERS = {
+    0xC0 + place: Struct(">" + code)
+    for place, code in ((0x04, "B"), (0x05, "H"), (0x06, "I"), (0x0C, "B"), (0x0D, "H"), (0x0E, "I"), (0x0F, "Q"),
+                        (0x10, "b"), (0x11, "h"), (0x12, "i"), (0x13, "q"), (0x19, "B"), (0x1A, "H"), (0x1B, "I"),
+                        (0x1C, "H"), (0x1D, "I"), (0x1E, "H"), (0x1F, "I"))
+}  # fmt: skip
+"""The number that follows a leading byte: an integer, or a length."""
+
+_BINARY = ((0xC4, 2**8), (0xC5, 2**16), (0xC6, 2**32))
+APART = 2**12
+"""Bytes from which on a binary is a piece of its own, which is not copied."""
+
+
+def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[bytes]:
+    """The canonical bytes of ``tree``, but for what is left in the packer."""
     if isinstance(tree, Mapping):
-        return {key: _plain(tree[key], format_name) for key in sorted(tree)}
-    if isinstance(tree, list):
-        return [_plain(item, format_name) for item in tree]
-    if type(tree) in (int, bool, str, bytes):
-        return tree
-    message = f"a {format_name} holds integers, booleans, strings and bytes, found {tree!r}"
-    raise Invalid(f"{format_name}.type", message)
+        packer.pack_map_header(len(tree))
+        for key in sorted(tree):
+            packer.pack(key)
+            yield from _pieces(tree[key], packer, format_name)
+    elif isinstance(tree, list):
+        packer.pack_array_header(len(tree))
+        for item in tree:
+            yield from _pieces(item, packer, format_name)
+    elif type(tree) is bytes and len(tree) >= APART:
+        lead = next((lead for lead, end in _BINARY if len(tree) < end), None)
+        if lead is None:
+            raise ValueError("a binary of 2^32 bytes or more")
+        yield packer.bytes() + bytes([lead]) + _NUMBERS[lead].pack(len(tree))
+        packer.reset()
+        yield tree
+    elif type(tree) in (int, bool, str, bytes):
+        packer.pack(tree)
+    else:
+        message = f"a {format_name} holds integers, booleans, strings and bytes, found {tree!r}"
+        raise Invalid(f"{format_name}.type", message)
+
+
+def _packed(tree: Tree, format_name: str) -> Iterator[bytes]:
+    """The canonical bytes of ``tree``, in pieces. Raises as `pack` does."""
+    packer = msgpack.Packer(use_bin_type=True, strict_types=True, autoreset=False)
+    try:
+        yield from _pieces(tree, packer, format_name)
+        yield packer.bytes()
+    except CvmError:
+        raise
+    except OverflowError:
+        raise Invalid(f"{format_name}.integer", "an integer does not fit in 64 bits") from None
+    except UnicodeEncodeError:
+        raise Invalid(f"{format_name}.text", "a string holds a code point that UTF-8 has no form for") from None
+    except ValueError as found:
+        raise LimitExceeded("limit.item", f"an item is too long for the format: {found}") from None
 
 
 def pack(tree: Tree, format_name: str) -> bytes:
@@ -76,16 +119,17 @@ def pack(tree: Tree, format_name: str) -> bytes:
     Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, with
     a code that begins with ``format_name``, and `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
     """
-    plain = _plain(tree, format_name)
-    try:
-        packed: bytes = msgpack.packb(plain, use_bin_type=True, strict_types=True)
-    except OverflowError:
-        raise Invalid(f"{format_name}.integer", "an integer does not fit in 64 bits") from None
-    except UnicodeEncodeError:
-        raise Invalid(f"{format_name}.text", "a string holds a code point that UTF-8 has no form for") from None
-    except ValueError as error:
-        raise LimitExceeded("limit.item", f"an item is too long for the format: {error}") from None
-    return packed
+    return b"".join(_packed(tree, format_name))
+
+
+def packs_to(tree: Tree, data: bytes, format_name: str) -> bool:
+    """Whether ``data`` are the canonical bytes of ``tree``, which are not made as a whole. Raises as `pack` does."""
+    offset = 0
+    for piece in _packed(tree, format_name):
+        if not data.startswith(piece, offset):
+            return False
+        offset += len(piece)
+    return offset == len(data)
 
 
 def rational_text(value: Fraction) -> str:
@@ -109,53 +153,50 @@ class Reader:
     """
 
     def __init__(self, data: bytes, format_name: str, items: int) -> None:
-        size = max(len(data), 1)
         self._data = data
         self._format = format_name
         self._items = items
-        self._unpacker = msgpack.Unpacker(
-            raw=False,
-            use_list=True,
-            strict_map_key=True,
-            unicode_errors="strict",
-            max_buffer_size=size,
-            max_str_len=size,
-            max_bin_len=size,
-            max_array_len=size,
-            max_map_len=size,
-            max_ext_len=0,
-        )
-        self._unpacker.feed(data)
-        self._tell: Callable[[], int] = self._unpacker.tell
-        self._unpack: Callable[[], Any] = self._unpacker.unpack
+        self._offset = 0
 
     @property
     def offset(self) -> int:
         """The number of bytes read."""
-        return self._tell()
+        return self._offset
 
     def kind(self) -> str:
         """The kind of the next item."""
-        offset = self._tell()
-        if offset >= len(self._data):
+        if self._offset >= len(self._data):
             raise self._truncated()
-        return _KINDS[self._data[offset]]
+        return _KINDS[self._data[self._offset]]
 
     def integer(self) -> int:
         """An integer of at most 64 bits."""
-        return int(self._item("integer"))
+        self._expect("integer")
+        lead = self._data[self._offset]
+        if lead in _NUMBERS:
+            return self._number()
+        self._offset += 1
+        return lead if lead < 0x80 else lead - 0x100
 
     def boolean(self) -> bool:
         """A boolean."""
-        return bool(self._item("boolean"))
+        self._expect("boolean")
+        self._offset += 1
+        return self._data[self._offset - 1] == 0xC3
 
     def text(self) -> str:
         """A string."""
-        return str(self._item("string"))
+        self._expect("string")
+        length = self._length(0x1F)
+        try:
+            return self._taken(length).decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.malformed("text", "a string is not UTF-8") from None
 
     def binary(self) -> bytes:
         """A binary."""
-        return bytes(self._item("binary"))
+        self._expect("binary")
+        return self._taken(self._length(0))
 
     def choice(self, allowed: Iterable[str]) -> str:
         """One of some strings."""
@@ -181,12 +222,12 @@ class Reader:
 
     def array_header(self) -> int:
         """The number of items of an array, which the caller then reads."""
-        return self._header("array", self._unpacker.read_array_header, 1)
+        return self._header("array", 1)
 
     def table(self, item: Callable[[], _T]) -> dict[str, _T]:
         """A map with any keys, each value read by ``item``."""
         found: dict[str, _T] = {}
-        for _ in range(self._header("map", self._unpacker.read_map_header, 2)):
+        for _ in range(self._header("map", 2)):
             key = self._key(found)
             found[key] = item()
         return found
@@ -194,7 +235,7 @@ class Reader:
     def record(self, fields: Mapping[str, Callable[[], Any]], optional: Iterable[str] = ()) -> dict[str, Any]:
         """A map with the keys of ``fields``, all of them but the ``optional`` ones, each read by its function."""
         found: dict[str, Any] = {}
-        for _ in range(self._header("map", self._unpacker.read_map_header, 2)):
+        for _ in range(self._header("map", 2)):
             key = self._key(found)
             if key not in fields:
                 raise self.malformed("key", f"there is no key {key[:80]!r} here; there are {', '.join(fields)}")
@@ -203,6 +244,10 @@ class Reader:
         if missing:
             raise self.malformed("key", f"the key {missing[0]!r} is missing")
         return found
+
+    def forget(self) -> None:
+        """Let go of the data, which whoever reads with methods of its own would keep until cycles are collected."""
+        self._data = b""
 
     def end(self) -> None:
         """Require that everything has been read."""
@@ -220,26 +265,39 @@ class Reader:
             raise self.malformed("key", f"the key {key[:80]!r} is repeated or out of order")
         return key
 
-    def _header(self, kind: str, read: Callable[[], int], least: int) -> int:
+    def _header(self, kind: str, least: int) -> int:
         """The length of an array or map whose entries take at least ``least`` bytes each."""
         self._expect(kind)
-        try:
-            count = read()
-        except (msgpack.OutOfData, ValueError):
-            raise self._truncated() from None
-        if count * least > len(self._data) - self.offset:
+        count = self._length(0x0F)
+        if count * least > len(self._data) - self._offset:
             raise self._truncated()
         require("items", count, self._items, f"before byte {self.offset}: items of one {kind}")
         return count
 
-    def _item(self, kind: str) -> Any:
-        self._expect(kind)
+    def _length(self, within: int) -> int:
+        """The length that an item begins with; a leading byte of the short form has it in the bits ``within``."""
+        lead = self._data[self._offset]
+        if lead in _NUMBERS:
+            return self._number()
+        self._offset += 1
+        return lead & within
+
+    def _number(self) -> int:
+        """The number behind a leading byte."""
+        form = _NUMBERS[self._data[self._offset]]
         try:
-            return self._unpack()
-        except UnicodeDecodeError:
-            raise self.malformed("text", "a string is not UTF-8") from None
-        except (msgpack.OutOfData, ValueError):
+            (number,) = form.unpack_from(self._data, self._offset + 1)
+        except error:
             raise self._truncated() from None
+        self._offset += 1 + form.size
+        return int(number)
+
+    def _taken(self, length: int) -> bytes:
+        """The next ``length`` bytes."""
+        if length > len(self._data) - self._offset:
+            raise self._truncated()
+        self._offset += length
+        return self._data[self._offset - length : self._offset]
 
     def _expect(self, kind: str) -> None:
         found = self.kind()

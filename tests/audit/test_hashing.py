@@ -35,25 +35,25 @@ def test_roots_of_many_tensors_are_those_of_each(threads):
 
 
 def test_without_a_hasher_they_are_the_same(monkeypatch):
-    monkeypatch.setattr(hashing, "_hasher", cache(lambda: None))
+    monkeypatch.setattr(hashing, "fast_hasher", cache(lambda: None))
     assert tensor_roots(TENSORS) == {name: tensor_root(tensor) for name, tensor in TENSORS.items()}
 
 
 @pytest.fixture
 def fresh(monkeypatch):
     """As in a process that has hashed nothing yet."""
-    monkeypatch.setattr(hashing, "_hasher", cache(hashing._hasher.__wrapped__))
+    monkeypatch.setattr(hashing, "fast_hasher", cache(hashing.fast_hasher.__wrapped__))
 
 
 def test_little_data_does_not_wait_for_the_code_generator(fresh):
     little, much = {"x": np.zeros(9, np.int32)}, {"x": np.zeros(LITTLE // 4, np.int32)}
     expected = {"x": tensor_root(little["x"])}
     assert tensor_roots(little) == expected
-    assert hashing._hasher.cache_info().misses == 0
+    assert hashing.fast_hasher.cache_info().misses == 0
     assert tensor_roots(much) == {"x": tensor_root(much["x"])}
-    assert hashing._hasher.cache_info().misses == 1
+    assert hashing.fast_hasher.cache_info().misses == 1
     assert tensor_roots(little) == expected
-    assert hashing._hasher.cache_info().hits == 1
+    assert hashing.fast_hasher.cache_info().hits == 1
 
 
 def test_the_constants_are_those_of_the_standard():

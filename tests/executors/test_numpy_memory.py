@@ -12,6 +12,7 @@ import pytest
 from cvm.executors import create
 from cvm.executors.numpy import KERNELS, Step
 from cvm.ops import Call
+from cvm.ops.ranges import Exact
 from cvm.program import Output, Program, ProgramBuilder, verify
 
 
@@ -96,7 +97,9 @@ def test_an_executor_does_not_keep_what_was_proven_alive() -> None:
     (m, c, s) = (b.parameter([value], name) for value, name in ((3, "m"), (4, "c"), (1, "s")))
     (z,) = b.add("requantize", [table, m, c, s], {"rounding": "half_up", "lo": 0, "hi": 9})
     verified = verify(b.build([Output("z", z)]))
-    proven = [weakref.ref(bounds.lo) for call in verified.calls for bounds in call.ranges]
+    ranges = [bounds for call in verified.calls for bounds in call.ranges]
+    proven = [weakref.ref(bounds.values if isinstance(bounds, Exact) else bounds.lo) for bounds in ranges]
+    del ranges
     executor = create("numpy", verified)
     assert all(reference() is not None for reference in proven)
     del verified, b

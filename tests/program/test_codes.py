@@ -16,7 +16,7 @@ import pytest
 import cvm.program
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT, LARGE
-from cvm.program import Constant, Input, Node, Output, Program, State, Value, decode, encode, files, load, verify
+from cvm.program import Constant, Input, Node, Output, Program, State, Value, decode, encode, files, load, verify, wire
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 from tests.program.examples import SHAPE, example, with_constant, with_node
 
@@ -633,12 +633,21 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_an_item_that_msgpack_cannot_hold_is_a_limit(monkeypatch):
-    def refuse(*_, **__):
-        raise ValueError("bytes is too large")
+    class Refusing(msgpack.Packer):
+        def pack(self, item):
+            raise ValueError("unicode string is too large")
 
-    monkeypatch.setattr(msgpack, "packb", refuse)
+    monkeypatch.setattr(msgpack, "Packer", Refusing)
     with pytest.raises(LimitExceeded) as caught:
         encode(EXAMPLE)
+    assert caught.value.code == "limit.item"
+
+
+def test_a_binary_whose_length_has_no_form_is_a_limit(monkeypatch):
+    assert wire.pack(bytes(2**16 - 1), "program")[:3] == b"\xc5\xff\xff"
+    monkeypatch.setattr(wire, "_BINARY", wire._BINARY[:2])
+    with pytest.raises(LimitExceeded) as caught:
+        wire.pack(bytes(2**16), "program")
     assert caught.value.code == "limit.item"
 
 

@@ -10,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvm.errors import CvmError
-from cvm.program import Constant, Input, Node, Output, Program, Provenance, State, Value, program_claim, records
+from cvm.program import (
+    Constant,
+    Input,
+    Node,
+    Output,
+    Program,
+    ProgramBuilder,
+    Provenance,
+    State,
+    Value,
+    commitments,
+    program_claim,
+    records,
+)
 from cvm.program.commitments import (
     constant_claim,
     constant_tree,
@@ -21,6 +34,7 @@ from cvm.program.commitments import (
     tensor_root,
     tensor_tree,
 )
+from cvm.program.leaves import fast_hasher
 from cvm.program.merkle import Tree, verify_proof
 from tests.program.examples import example, programs
 from tests.program.mutations import mutations
@@ -153,3 +167,33 @@ def test_one_op_and_one_leaf_of_a_weight_open_from_the_digest():
     tree = constant_tree(weight)
     leaf = np.arange(256, 512, dtype="<i4").tobytes()
     assert verify_proof(constant_claim(weight).data_root, leaf, tree.prove(1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 512, 2**18 - 1, 2**18, 2**18 + 1, 2**19 + 300])
+@pytest.mark.parametrize(("kind", "width"), [("tensor", 1), ("tensor", 4), ("parameter", 8), ("parameter", 2)])
+def test_the_fast_hasher_gives_the_same_claims(size, kind, width):
+    data = np.random.default_rng(size).integers(0, 256, size * width, np.uint8).tobytes()
+    constant = Constant("c", kind, (size,), width, data)
+    assert constant_claim(constant, fast_hasher()) == constant_claim(constant)
+    assert constant_claim(constant).data_root == constant_tree(constant).root
+
+
+def test_a_program_of_many_constants_has_the_digest_that_it_has_without_the_fast_hasher(monkeypatch):
+    random = np.random.default_rng(0)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 1600), -128, 127)
+    for _ in range(2):
+        (y,) = builder.add("dense", [x, builder.constant(random.integers(-128, 128, (1400, 1600)))])
+    program = builder.build([Output("y", y)])
+    assert sum(4 * len(constant.data) for constant in program.constants) > commitments.MUCH
+    asked = []
+    monkeypatch.setattr(commitments, "fast_hasher", lambda: asked.append(True))
+    expected = program_digest(program)
+    assert asked
+    monkeypatch.undo()
+    assert program_digest(program) == expected
+
+
+def test_few_constants_do_not_wait_for_the_code_generator(monkeypatch):
+    monkeypatch.setattr(commitments, "fast_hasher", lambda: pytest.fail("it was asked for"))
+    program_digest(example())

@@ -3,28 +3,35 @@
 A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which
 is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
 wrong with the folder - missing, read-only, full - costs time and nothing else.
+
+What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
+that LLVM need not be loaded where nothing is to be compiled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
+import io
+import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-import llvmlite
-import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
 
 from cvm.executors.native.machine import Machine
 from cvm.program.files import write_atomically
 
-__all__ = ["folder", "key", "read", "write"]
+__all__ = ["Host", "folder", "host", "key", "read", "read_into", "write"]
 
 LIMIT = 2**28
-"""Bytes of a file at most."""
+"""Bytes of a file at most, where its length is not known before."""
 DIGEST = 32
 BINARY = getattr(os, "O_BINARY", 0)
 
@@ -56,46 +63,126 @@ def _sources() -> bytes:
     return total.digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The code generator and the processor, as it sees it: what code depends on besides our own code."""
+
+    cpu: str
+    features: str
+    """LLVM's names, each with a sign before it."""
+    versions: tuple[str, ...]
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has a feature."""
+        return f"+{feature}" in self.features.split(",")
+
+
+@cache
+def host() -> Host:
+    """What code depends on here. Raises ImportError or OSError where that is not known and LLVM does not load."""
+    seen = _seen()
+    name = "host-" + hashlib.sha256(_sources() + "\0".join(seen).encode()).hexdigest()
+    known = read(name) if seen else None
+    if known is not None:
+        found = json.loads(known)
+        return Host(found["cpu"], found["features"], tuple(found["versions"]))
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    versions = (llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), llvm.get_process_triple())
+    made = Host(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), versions)
+    if seen:
+        write(name, json.dumps(asdict(made)).encode())
+    return made
+
+
+CPUINFO = Path("/proc/cpuinfo")
+_TELLING = frozenset({
+    "vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags", "Features", "CPU implementer",
+    "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+})  # fmt: skip
+"""Lines of the system's description of a processor that say which one it is."""
+
+
+def _seen() -> tuple[str, ...]:
+    """What tells this processor and this LLVM from others, without loading LLVM; nothing where the system says less."""
+    try:
+        with open(CPUINFO) as file:
+            first = file.read(2**14).split("\n\n")[0]
+        lines = tuple(line for line in first.splitlines() if line.split("\t")[0].split(":")[0].strip() in _TELLING)
+        package = importlib.util.find_spec("llvmlite")
+        if len(lines) < 3 or package is None or package.origin is None:
+            return ()
+        files = (Path(package.origin), *sorted((Path(package.origin).parent / "binding").glob("*llvmlite*")))
+        facts = [(path, path.stat()) for path in files]
+    except (OSError, ValueError):
+        return ()
+    return (*lines, *(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in facts))
+
+
 def key(machine: Machine, parts: Iterable[str]) -> str:
     """The name of a file: a digest of our code, LLVM's version, the processor and ``parts``."""
     total = hashlib.sha256(_sources())
-    host = (machine.cpu or llvm.get_host_cpu_name(), machine.features or llvm.get_host_cpu_features().flatten())
-    versions = (llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), llvm.get_process_triple())
-    for part in (machine.name, *host, *versions, *parts):
+    this = host()
+    processor = (machine.cpu or this.cpu, machine.features or this.features)
+    for part in (machine.name, *processor, *this.versions, *parts):
         total.update(part.encode() + b"\0")
     return total.hexdigest()
 
 
-def read(name: str) -> bytes | None:
-    """The content of a file that is whole and ours, else None."""
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
+    """A file that is ours, and its size. Raises OSError."""
     where = folder()
     if where is None:
-        return None
+        raise FileNotFoundError(name)
+    # Nothing is waited for: somebody may have put a pipe there.
+    with open(os.open(where / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | BINARY), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{name} is no file")
+        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+            raise OSError(f"somebody else could have written {name}, which is not run")
+        yield file, status.st_size
+
+
+def read(name: str) -> bytes | None:
+    """The content of a file that is whole and ours, else None."""
     try:
-        # Nothing is waited for: somebody may have put a pipe there.
-        with open(os.open(where / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | BINARY), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LIMIT:
-                return None
-            if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-                return None  # code that somebody else could have put there is not run
-            data = file.read(LIMIT)
+        with _opened(name) as (file, size):
+            data = file.read(LIMIT) if size <= LIMIT else b""
     except OSError:
         return None
     content = data[DIGEST:]
     return content if _digest(name, content) == data[:DIGEST] else None
 
 
-def write(name: str, content: bytes) -> None:
-    """Keep a file, if that is possible."""
+def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
+    """Fill ``target`` with the content of a file, if that is whole, ours and as long; else it may hold anything."""
+    try:
+        with _opened(name) as (file, size):
+            if size != DIGEST + target.size:
+                return False
+            digest = file.read(DIGEST)
+            if file.readinto(target.data) != target.size:
+                return False
+    except OSError:
+        return False
+    return _digest(name, target.data) == digest
+
+
+def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
+    """Keep a file, if that is possible. Only `read_into` reads one of more than `LIMIT` bytes: not ``bounded``."""
     where = folder()
-    if where is None or len(content) > LIMIT - DIGEST:
+    if where is None or (bounded and len(content) > LIMIT - DIGEST):
         return
     with contextlib.suppress(OSError):
         where.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(where / name, _digest(name, content) + content, mode=0o600)
+        write_atomically(where / name, _digest(name, content), content, mode=0o600, lasting=False)
 
 
-def _digest(name: str, content: bytes) -> bytes:
+def _digest(name: str, content: bytes | memoryview) -> bytes:
     """A file under another's name is as wrong as a damaged one."""
-    return hashlib.sha256(name.encode() + b"\0" + content).digest()
+    total = hashlib.sha256(name.encode() + b"\0")
+    total.update(content)
+    return total.digest()

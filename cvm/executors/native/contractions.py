@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PLANS", "borders", "contracts", "plan_contraction"]
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 CHANNELS_LAST = (0, 2, 3, 1)
 GROUPS = 4096
 """Groups of one convolution that get a call each; more are computed one element at a time."""
@@ -48,7 +48,7 @@ def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
 
 def contracts(planner: Planner, node: Node) -> bool:
     """Whether a node is a contraction: a convolution or product with constant weights and bias."""
-    if node.op not in ("conv2d", "dense") or any(planner.constant(name) is None for name in node.inputs[1:]):
+    if node.op not in ("conv2d", "dense") or any(name not in planner.arrays_by_name for name in node.inputs[1:]):
         return False
     return node.op == "dense" or planner.call_of(node).attributes.groups <= GROUPS
 
@@ -65,7 +65,8 @@ def plan_node(planner: Planner, node: Node) -> None:
 class Geometry:
     """A contraction in terms of its input's home: what a group reads, and how.
 
-    ``taps`` are loops (count, elements apart) around runs of ``run`` elements; ``weights`` (OC, taps, run) fit them.
+    ``taps`` are loops (count, elements apart) around runs of ``run`` elements; ``weights`` (OC, taps, run) fit them,
+    in integers of any width.
     """
 
     images: int
@@ -82,9 +83,7 @@ class Geometry:
 def plan_contraction(planner: Planner, root: Node) -> None:
     """The kernel of a group with a contraction."""
     node = planner.groups.sums[root.outputs[0].name]
-    weights = planner.constant(node.inputs[1])
-    assert weights is not None
-    weights = weights.astype(np.int64)
+    weights = planner.arrays_by_name[node.inputs[1]].stored()
     bias = np.zeros(weights.shape[0], np.int64)
     if len(node.inputs) == 3:
         given = planner.constant(node.inputs[2])
@@ -111,7 +110,9 @@ def _sums(node: Node, format_: Format, weights: Integers, bias: Integers) -> Sum
     """
     stored = format_.bias if _per(format_, weights) > 1 else 0
     largest = 255 if format_.bits == 8 and not format_.signed else 2 ** (format_.bits - 1)
-    return Sums(node, bias - stored * weights.sum(axis=1), int(np.abs(weights).sum(axis=1).max()) * largest)
+    total = weights.sum(axis=1, dtype=np.int64)
+    magnitude = total - 2 * np.minimum(weights, 0).sum(axis=1, dtype=np.int64)  # abs() of the least integer is itself
+    return Sums(node, bias - stored * total, int(magnitude.max()) * largest)
 
 
 def _wanted(planner: Planner, name: str) -> Format:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 TAPS = 64
 """Windows of more taps are left to the general contraction."""
 

@@ -8,22 +8,22 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.executors.base import Capture, Int32Array, RunResult, Watch, cores, feeds, returned
+from cvm.executors.base import Capture, Int32Array, RunResult, Watch, cores, feeds, returned, windows
 from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
-from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan
+from cvm.executors.native.stored import SLACK, Compiled, aligned, restore, store
 from cvm.executors.native.threads import settled, workers
 from cvm.executors.native.watched import Watched, stage_ends
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeExecutor"]
 
-SLACK = 64 * 8
-"""Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
 
@@ -48,13 +46,13 @@ class _Memory:
 
     def __init__(self, network: Network) -> None:
         self.needs = (network._loaded, network.packed)
-        self.arena = _aligned(network.plan.arena + SLACK)
+        self.arena = aligned(network.plan.arena + SLACK)
         self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
         self.table = ctypes.addressof(self.arrays)
         self.base = self.arena.ctypes.data
         self.workers = network.threads - 1
         sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
-        self.jobs = [_aligned(size).view(np.int64) for size in sizes]
+        self.jobs = [aligned(size).view(np.int64) for size in sizes]
         for job, address in zip(self.jobs, network.addresses, strict=True):
             job[1:6] = (address, self.base, network.constants, self.table, self.workers)
         self.heads = [job.ctypes.data for job in self.jobs]
@@ -67,65 +65,68 @@ class _Memory:
 
 
 class Network:
-    """A plan with its code and its constants; runs in as many threads at once as call it.
+    """A compiled network, loaded; runs in as many threads at once as call it.
 
-    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays. With
-    ``ends`` the calls run in stages, each up to so many calls, and somebody may look at the arrays between them.
+    It is planned by ``planned`` and compiled where there is none under ``name`` on disk. ``bounds`` are (elements,
+    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. With ``ends`` the calls run in
+    stages, each up to so many calls, and somebody may look at the arrays between them.
     """
 
     def __init__(
         self,
-        made: Plan,
+        planned: Callable[[], Plan],
         machine: Machine,
         threads: int,
         name: str,
         bounds: Sequence[tuple[int, int, int]],
-        shapes: Sequence[tuple[int, ...]],
-        ends: Sequence[int] | None = None,
+        shapes: Mapping[str, tuple[int, ...]],
+        ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
-        cost = sum(call.cost for call in made.calls)
-        self.plan, self.machine, self.bounds = made, machine, bounds
-        self.threads = threads if cost >= WORTH else 1
-        self.given = list(zip(made.arrays[: made.written], shapes[: made.written], strict=True))
-        self.left = list(zip(made.arrays[made.written :], shapes[made.written :], strict=True))
-        self.cached = True
-        self.stages = list(pairwise((0, *(ends or (len(made.calls),)))))
+        self._planned, self.machine, self.bounds, self._ends = planned, machine, bounds, ends
+        key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
+        found = restore(key)
+        self.cached = found is not None
+        if found is None:
+            found = self._compiled(planned(), threads)
+            store(key, found)
+        self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
-        key = cache.key(machine, (name, str(self.threads), *map(str, ["stages", *ends] if ends is not None else [])))
-        code = cache.read(key)
-        if code is None:
-            self.cached = False
-            code = compiled(self.text(), machine)
-            cache.write(key, code)
-        self._loaded = Loaded(code, machine)
-        self.addresses = [self._loaded.address(self._stage(number)) for number in range(len(self.stages))]
-        self._direct = len(made.arrays) <= DIRECT
-        pointers = [ctypes.c_void_p] * (4 + 1 + (len(made.arrays) if self._direct else 1))
+        given = [(name, shapes[name]) for name in self.plan.arrays]
+        self.given, self.left = given[: self.plan.written], given[self.plan.written :]
+        self._loaded = Loaded(found.code, machine)
+        self.addresses = [self._loaded.address(_stage(number)) for number in range(len(self.stages))]
+        self._direct = len(given) <= DIRECT
+        pointers = [ctypes.c_void_p] * (4 + 1 + (len(given) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
         stage = ctypes.CFUNCTYPE(None, *pointers[:5])
         self._stage_functions = [stage(address) for address in self.addresses]
-        self.packed = _aligned(len(made.constants) + SLACK)[: len(made.constants)]
-        self.packed[:] = np.frombuffer(made.constants, np.uint8)
         self.constants = self.packed.ctypes.data
-        self.plan = replace(made, constants=b"")  # they are in ``packed``
         self._free: list[_Memory] = [_Memory(self)]
 
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
 
-    def text(self) -> str:
-        """The IR of the network."""
+    def _compiled(self, made: Plan, threads: int) -> Compiled:
+        threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
+        stages = tuple(pairwise((0, *(self._ends(made) if self._ends else (len(made.calls),)))))
+        constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
+        constants[:] = np.frombuffer(made.constants, np.uint8)
+        code = compiled(self._text(made, threads, stages), self.machine)
+        return Compiled(replace(made, constants=b""), threads, stages, code, constants)
+
+    def _text(self, made: Plan, threads: int, stages: Sequence[tuple[int, int]]) -> str:
         module = Module()
-        for name, emit in self.plan.functions.items():
+        for name, emit in made.functions.items():
             emit(module, name)
-        for number, (first, end) in enumerate(self.stages):
-            calls = self.plan.calls[first:end]
-            emit_network(module, self._stage(number), self.plan, calls, self.machine, self.threads)
-        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self._stage(0) if self._whole else None)
+        for number, (first, end) in enumerate(stages):
+            emit_network(module, _stage(number), made, made.calls[first:end], self.machine, threads)
+        whole = _stage(0) if threads == 1 and self._ends is None else None
+        emit_start(module, len(made.arrays), self.bounds, self.machine, whole)
         return str(module)
 
-    def _stage(self, number: int) -> str:
-        return f"stage_{number}"
+    def text(self) -> str:
+        """The IR of the network."""
+        return self._text(self._planned(), self.threads, self.stages)
 
     def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
         """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds.
@@ -171,7 +172,7 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified.slim()
+        self._verified = verified
         self._machine = machine or _chosen()
         self._threads = threads or cores()
         self._program = verified.program
@@ -207,13 +208,19 @@ class NativeExecutor:
     def _made(self, wanted: frozenset[str], watched: bool = False) -> Network:
         if watched:
             wanted |= {value.name for node in self._program.nodes for value in node.outputs}
-        name = "\n".join((self._program.digest, *sorted(wanted)))
-        made = plan(self._verified, self._machine, wanted)
-        ends = stage_ends(self._program, made) if watched else None
+        name = "\n".join(
+            (self._program.digest, *sorted(wanted), *(map(str, windows(self._program)) if watched else ()))
+        )
         fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
         bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
-        shapes = [self._verified.shapes[name] for name in made.arrays]
-        return Network(made, self._machine, self._threads, name, bounds, shapes, ends)
+
+        def planned() -> Plan:
+            from cvm.executors.native.plan import plan  # only compiling needs the planner
+
+            return plan(self._verified, self._machine, wanted)
+
+        ends = partial(stage_ends, self._program) if watched else None
+        return Network(planned, self._machine, self._threads, name, bounds, self._verified.shapes, ends)
 
     def run(
         self,
@@ -267,6 +274,11 @@ class NativeExecutor:
         return tuple(explained(self._verified, network.plan))
 
 
+def _stage(number: int) -> str:
+    """The name of a stage's function."""
+    return f"stage_{number}"
+
+
 def _plain(
     network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
@@ -312,10 +324,3 @@ def _chosen() -> Machine:
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
     return found.machine
-
-
-def _aligned(size: int) -> npt.NDArray[np.uint8]:
-    """Zeroed bytes from a multiple of 64 on."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]

@@ -1,18 +1,30 @@
-"""Compilation: IR text to an object file, and an object file to addresses."""
+"""Compilation: IR text to an object file, and an object file to addresses.
+
+LLVM is imported when there is something to compile, or an object file that only it can load.
+"""
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
+from functools import cache
+from typing import Any
 
 from cvm.executors.native.machine import Machine
+from cvm.executors.native.objects import placed
 
 __all__ = ["Loaded", "compiled", "loaded"]
 
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
 
 
-def _target(machine: Machine) -> llvm.TargetMachine:
+def _target(machine: Machine) -> Any:
+    llvm = _llvm()
     features = machine.features
     if features is None:
         features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
@@ -23,7 +35,7 @@ def _target(machine: Machine) -> llvm.TargetMachine:
 
 def compiled(text: str, machine: Machine) -> bytes:
     """The object file of a module."""
-    module = llvm.parse_assembly(text)
+    module = _llvm().parse_assembly(text)
     module.verify()
     return bytes(_target(machine).emit_object(module))
 
@@ -32,13 +44,18 @@ class Loaded:
     """An object file in memory, for as long as this object lives."""
 
     def __init__(self, code: bytes, machine: Machine) -> None:
-        # The engine owns its target machine: it must be one of its own.
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(machine))
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._placed = placed(code)
+        if self._placed is None:
+            llvm = _llvm()
+            # The engine owns its target machine: it must be one of its own.
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(machine))
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            self._engine.finalize_object()
 
     def address(self, name: str) -> int:
         """The address of a function."""
+        if self._placed is not None:
+            return self._placed.address(name)
         return int(self._engine.get_function_address(name))
 
 

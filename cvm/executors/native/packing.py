@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROWS", "packed_channels", "packed_taps", "packed_weights", "passes"]
 
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.signedinteger[Any]]
 ROWS = 4
 """Rows of a depthwise window in one dot product."""
 
@@ -27,17 +27,19 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
 
     With bytes: digits to the base 256 in [-128, 127]. Where the product saturates pairs at 16 bits, and ``highest``
     times a pair of weights could get there, every digit is the sum of two halves in [-64, 64] (highest <= 255).
+    Weights and digits are integers of any width that holds them.
     """
     if per != 4:
         return [(weights, 0)]
     digits = [weights]
     while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
-        low = ((digits[0] + 128) & 255) - 128
-        digits[:1] = [(digits[0] - low) >> 8, low]
+        wide = digits[0].astype(np.int64)
+        low = ((wide + 128) & 255) - 128
+        digits[:1] = [(wide - low) >> 8, low.astype(np.int8)]
     result: list[tuple[Integers, int]] = []
     for place, digit in enumerate(digits):
         shift = 8 if place else 0
-        if machine.saturates and highest * 2 * int(np.abs(digit).max()) > 32767:
+        if machine.saturates and highest * 2 * max(-int(digit.min()), int(digit.max())) > 32767:
             half = digit >> 1
             result += [(half, shift), (digit - half, 0)]
         else:

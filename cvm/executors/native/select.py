@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
+import sys
 from dataclasses import dataclass
 from functools import cache
 
-import llvmlite.binding as llvm
-
 from cvm.errors import Invalid
+from cvm.executors.native.cache import host
 from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.tiles import permitted
 from cvm.executors.native.trial import failure
 
-__all__ = ["Choice", "available", "choice", "named"]
+__all__ = ["Choice", "available", "choice", "named", "permitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,20 @@ class Choice:
 
 
 @cache
+def permitted() -> bool:
+    """Whether the operating system lets this process use tile registers: Linux wants to be asked, once."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return int(ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request, tile_data)) == 0
+
+
+@cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
-    features = llvm.get_host_cpu_features()
 
     def can(machine: Machine) -> bool:
-        return all(features.get(feature, False) for feature in machine.needs) and (not machine.tiles or permitted())
+        return all(host().has(feature) for feature in machine.needs) and (not machine.tiles or permitted())
 
     return tuple(machine for machine in MACHINES if can(machine))
 

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-import llvmlite.binding as llvm
-
 from cvm.executors.native import cache as store
 from cvm.executors.native.jit import compiled, loaded
 from cvm.executors.native.select import available
@@ -166,7 +164,7 @@ def _module() -> str:
     text = _Text()
     lanes = range(LANES)
     put = text.lines.append
-    put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) {")
+    put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) nounwind {")
     put(f"entry:\n  %stride = mul i64 %size, {LANES}\n  %end = add i64 %count, -1\n  %some = icmp sgt i64 %count, 0")
     put(f"  %p0 = insertelement {_BYTES} undef, i8 %prefix, i64 0\n  br i1 %some, label %pair, label %done")
     put("pair:\n  %i = phi i64 [ 0, %entry ], [ %next, %final ]")
@@ -230,7 +228,7 @@ def _module() -> str:
 @cache
 def hasher() -> Hasher | None:
     """The hasher of this processor, if it has one and that agrees with `hashlib`."""
-    if not llvm.get_host_cpu_features().get("sha", False) or not available():
+    if not store.host().has("sha") or not available():
         return None
     machine, text = available()[0], _module()
     name = store.key(machine, ("sha256", text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -79,15 +80,17 @@ class Constants:
 
     buffer: Buffer = field(default_factory=lambda: Buffer("constants"))
     _data: bytearray = field(default_factory=bytearray)
-    _known: dict[bytes, int] = field(default_factory=dict)
+    _known: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    """Places by length and SHA-256."""
 
     def add(self, data: bytes) -> tuple[Buffer, int]:
         """The place of the bytes."""
-        if data not in self._known:
+        key = (len(data), sha256(data).digest())
+        if key not in self._known:
             self._data.extend(bytes(-len(self._data) % 64))
-            self._known[data] = len(self._data)
+            self._known[key] = len(self._data)
             self._data.extend(data)
-        return self.buffer, self._known[data]
+        return self.buffer, self._known[key]
 
     def home(self, values: npt.NDArray[np.generic], format_: Format) -> Home:
         """A constant tensor, row-major."""
@@ -95,9 +98,9 @@ class Constants:
         view = View.ordered(values.shape, range(values.ndim))
         return Home(self.buffer, View(offset // format_.bytes, view.axes), format_)
 
-    def bytes(self) -> bytes:
-        """All of them."""
-        return bytes(self._data)
+    def bytes(self) -> bytearray:
+        """All of them, which are not copied."""
+        return self._data
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class Plan:
     calls: tuple[Call, ...]
     offsets: dict[Buffer, int]
     arena: int
-    constants: bytes
+    constants: bytes | bytearray
     arrays: tuple[str, ...]
     written: int
     joined: dict[str, str]

@@ -15,6 +15,7 @@ import threading
 
 import numpy as np
 
+from cvm.executors.native import cache
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
@@ -62,7 +63,13 @@ class Workers:
     def __init__(self, machine: Machine) -> None:
         module = Module()
         emit_worker(module, machine)
-        self._loaded = Loaded(compiled(str(module), machine), machine)
+        text = str(module)
+        name = cache.key(machine, ("workers", text))
+        code = cache.read(name)
+        if code is None:
+            code = compiled(text, machine)
+            cache.write(name, code)
+        self._loaded = Loaded(code, machine)
         self.function = ctypes.CFUNCTYPE(
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
         )(self._loaded.address("worker"))

@@ -11,21 +11,16 @@ Registers: sums in 0 to 3, pixels in 4 and 5, weights in 6 and 7.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from cvm.executors.native.contraction import Contraction, Segment, each_block, tile_start
 from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.machine import Machine
 
-__all__ = ["ROWS", "Tiled", "Walk", "emit_tiles", "configure", "permitted", "product", "tiled",
-           "way"]  # fmt: skip
+__all__ = ["ROWS", "Tiled", "Walk", "configure", "emit_tiles", "product", "tiled", "way"]
 
 ROWS = 16
 """Rows of a tile register, and 32-bit lanes of a row."""
@@ -399,12 +394,3 @@ class _Emitter:
             return
 
         code.when(code.compare("eq", code.binary("and", pixel, NAP - 1), 0), lambda: product(code, 0, 4, 6))
-
-
-@cache
-def permitted() -> bool:
-    """Whether the operating system lets this process use tile registers: Linux wants to be asked, once."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return False
-    arch_prctl, request, tile_data = 158, 0x1023, 18  # arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return int(ctypes.CDLL(None, use_errno=True).syscall(arch_prctl, request, tile_data)) == 0

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import INT32_MAX, Range, Shape
+from cvm.ops.ranges import INT32_MAX, Exact, Range, Shape
 
 __all__ = ["KERNELS", "Array", "Plan", "Step", "fits_int32", "known", "plans", "single"]
 
@@ -60,9 +60,9 @@ def single(function: Callable[..., Array], note: str, reads: tuple[int, ...] | N
 
 def known(bounds: Range, shape: Shape) -> Array | None:
     """The elements of a tensor whose range leaves no choice (a constant), else None."""
-    if bounds.lo.shape == shape and (bounds.lo is bounds.hi or bool((bounds.lo == bounds.hi).all())):
-        return bounds.lo
-    return None
+    if isinstance(bounds, Exact):
+        return bounds.lo if bounds.shape == shape else None
+    return bounds.lo if bounds.shape == shape and bool((bounds.lo == bounds.hi).all()) else None
 
 
 def fits_int32(*integers: int) -> bool:

@@ -303,7 +303,7 @@ def _same(one: Range, other: Range) -> bool:
     """Whether two ranges are the same, told by little work: what was proven from one need not be proven again."""
     if one is other:
         return True
-    if one.lo.shape != other.lo.shape or one.lo.size > COMPARED:
+    if one.shape != other.shape or one.size > COMPARED:
         return False
     return bool((one.lo == other.lo).all() and (one.hi == other.hi).all())
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,14 +196,16 @@ def test_a_key_depends_on_everything_that_code_depends_on(monkeypatch: pytest.Mo
     keys = {cache.key(machine, parts) for machine in MACHINES for parts in (("a", "b"), ("a",), ("ab",), ("b", "a"))}
     other = Machine("other", 4, 16, GENERIC.dot4, GENERIC.dot2, frozenset(), "haswell", "+avx2")
     keys |= {cache.key(other, ("a",))}
-    for attribute, value in (("get_host_cpu_name", lambda: "a processor"), ("llvm_version_info", (1, 2, 3))):
+    this = cache.host()
+    others = (replace(this, cpu="x"), replace(this, features="+x"), replace(this, versions=("1", *this.versions[1:])))
+    for found in others:
         with monkeypatch.context() as patch:
-            patch.setattr(cache.llvm, attribute, value)
+            patch.setattr(cache, "host", lambda found=found: found)
             keys.add(cache.key(GENERIC, ("a",)))
     with monkeypatch.context() as patch:
         patch.setattr(cache, "_sources", lambda: b"another version of our code")
         keys.add(cache.key(GENERIC, ("a",)))
-    assert len(keys) == 4 * len(MACHINES) + 4
+    assert len(keys) == 4 * len(MACHINES) + 5
     assert cache.key(GENERIC, ("a",)) == cache.key(GENERIC, ("a",))
 
 

@@ -14,6 +14,7 @@ from cvm.executors.native.contraction import segments
 from cvm.executors.native.epilogue import Block, interleaved
 from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.packing import passes
+from cvm.program import Constant
 
 WEIGHTS = st.integers(1, 31).flatmap(
     lambda bits: hnp.arrays(
@@ -26,8 +27,25 @@ def total(digits: list[tuple[Any, int]]) -> Any:
     """What the passes compute of an input of one."""
     result: Any = 0
     for digit, shift in digits:
-        result = (result << shift) + digit
+        result = (result << shift) + digit.astype(np.int64)
     return result
+
+
+def narrow(weights: Any) -> Any:
+    """The weights at the width that a program stores them with."""
+    return Constant.of("w", weights).stored()
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+@given(weights=WEIGHTS | hnp.arrays(np.int64, (3, 2, 5), elements=st.integers(-128, 127) | st.just(-128)))
+def test_narrow_weights_have_the_digits_of_wide_ones(machine: Machine, weights: Any) -> None:
+    stored = narrow(weights)
+    for per in (4, 2, 1):
+        for (digit, shift), (expected, same) in zip(
+            passes(stored, machine, per, 255), passes(weights, machine, per, 255), strict=True
+        ):
+            assert shift == same
+            np.testing.assert_array_equal(digit, expected)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)

@@ -177,7 +177,8 @@ def test_the_environment_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     def names(features: dict[str, bool]) -> list[str]:
-        monkeypatch.setattr(select.llvm, "get_host_cpu_features", lambda: features)
+        text = ",".join(f"{'+' if there else '-'}{feature}" for feature, there in features.items())
+        monkeypatch.setattr(select, "host", lambda: cache.Host("a processor", text, ()))
         return [machine.name for machine in select.available.__wrapped__()]
 
     assert names({}) == ["generic"]
