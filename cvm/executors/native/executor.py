@@ -108,7 +108,8 @@ class Network:
 
     def _compiled(self, made: Plan, threads: int) -> Compiled:
         threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
-        stages = tuple(pairwise((0, *(self._ends(made) if self._ends else (len(made.calls),)))))
+        ends = self._ends(made) if self._ends else ()
+        stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
         constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
         constants[:] = np.frombuffer(made.constants, np.uint8)
         code = compiled(self._text(made, threads, stages), self.machine)
