@@ -237,7 +237,8 @@ def _calls(
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
     results = products / math.prod(geometry.weights.shape[1:])
-    cost = products * (0.02 / per if on_tiles is None else 0.001) + 0.5 * results
+    streamed = 0.14 * geometry.weights.size / geometry.groups / per  # at 28 bytes in a nanosecond
+    cost = max(products * (0.02 / per if on_tiles is None else 0.001), streamed) + 0.5 * results
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
