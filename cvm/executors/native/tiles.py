@@ -372,7 +372,8 @@ class _Emitter:
                 before = code.mul(index, walk.pitch)
                 first = code.larger(code.minus(x, before), 0)
                 end = code.smaller(code.add(code.minus(last, before), 1), kernel.columns)
-                self._line(room, code.minus(code.add(before, first), x), index, first, code.minus(end, first))
+                count = code.larger(code.minus(end, first), 0)  # a block may begin on the border
+                self._line(room, code.minus(code.add(before, first), x), index, first, count)
 
             code.each(*rows, row)
             return

@@ -82,6 +82,11 @@ CASES = {
     "one row": ((1, 64, 1, 50), (64, 64, 1, 1), {}),
     "a row at a time": ((1, 32, 5, 56), (64, 32, 3, 3), {"padding": (1, 1)}),
     "the whole map": ((1, 64, 7, 7), (128, 64, 3, 3), {"padding": (1, 1)}),
+    "blocks that begin on the border": (
+        (1, 20, 9, 12),
+        (13, 20, 1, 3),
+        {"padding": (2, 1), "stride": (1, 2), "dilation": (1, 2)},
+    ),
     "two rows": ((1, 64, 14, 14), (64, 64, 3, 3), {"padding": (1, 1), "stride": (2, 2)}),
     "the first layer": ((1, 3, 31, 33), (32, 3, 7, 7), {"padding": (3, 3), "stride": (2, 2)}),
     "a short run": ((1, 24, 9, 30), (40, 24, 1, 1), {}),
