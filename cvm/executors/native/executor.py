@@ -26,9 +26,10 @@ from cvm.executors.native.steps import Plan
 from cvm.executors.native.threads import settled, workers
 
 if TYPE_CHECKING:
+    from cvm.program.model import Program
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["NativeExecutor"]
+__all__ = ["SLACK", "NativeExecutor", "network_text", "read_bounds"]
 
 SLACK = 64 * 8
 """Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
@@ -58,6 +59,22 @@ class _Memory:
     def __del__(self) -> None:
         if self.head and self.job[5]:
             settled(self.head)
+
+
+def read_bounds(program: Program) -> list[tuple[int, int, int]]:
+    """(elements, least, largest) of the arrays that a network of the program reads: inputs, then state."""
+    fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
+    return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
+
+
+def network_text(made: Plan, machine: Machine, threads: int, bounds: Sequence[tuple[int, int, int]]) -> str:
+    """The IR of a plan: ``network`` and ``start`` (see `runtime`), for so many threads."""
+    module = Module()
+    for name, emit in made.functions.items():
+        emit(module, name)
+    emit_network(module, made, machine, threads)
+    emit_start(module, len(made.arrays), bounds, machine, threads == 1)
+    return str(module)
 
 
 class Network:
@@ -103,12 +120,7 @@ class Network:
 
     def text(self) -> str:
         """The IR of the network."""
-        module = Module()
-        for name, emit in self.plan.functions.items():
-            emit(module, name)
-        emit_network(module, self.plan, self.machine, self.threads)
-        emit_start(module, len(self.plan.arrays), self.bounds, self.machine, self.threads == 1)
-        return str(module)
+        return network_text(self.plan, self.machine, self.threads, self.bounds)
 
     def run(self, arrays: Sequence[Int32Array]) -> bool:
         """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds."""
@@ -165,8 +177,7 @@ class NativeExecutor:
     def _made(self, wanted: frozenset[str]) -> Network:
         name = "\n".join((self._program.digest, *sorted(wanted)))
         made = plan(self._verified, self._machine, wanted)
-        fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
-        bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
+        bounds = read_bounds(self._program)
         shapes = [self._verified.shapes[name] for name in made.arrays]
         return Network(made, self._machine, self._threads, name, bounds, shapes)
 
