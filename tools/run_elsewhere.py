@@ -27,12 +27,12 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cvm.cli.models import open_program
 from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import initial_state, returned
+from cvm.executors.native import runtime
 from cvm.executors.native.executor import SLACK, network_text, read_bounds
 from cvm.executors.native.ir import Module
 from cvm.executors.native.machine import MACHINES, Machine
@@ -44,7 +44,7 @@ from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Elsewhere", "differences", "missing"]
+__all__ = ["CPUS", "Elsewhere", "Subject", "assembly", "differences", "executed", "missing"]
 
 Tensors = Mapping[str, npt.NDArray[np.int32]]
 MAIN = Path(__file__).with_suffix(".c")
@@ -190,6 +190,21 @@ def _ran(command: Sequence[str], seconds: float) -> None:
         raise Unsupported("elsewhere.run", f"{command[0]} ended with {done.returncode}: {said}")
 
 
+def executed(
+    subject: Subject, runs: Sequence[Tensors], elsewhere: Elsewhere, seconds: float = 600.0
+) -> list[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
+    """Build a subject and run it: of every run what ``start`` gave - -1, or which array is outside its interval - and
+    the arrays that were written. Raises `Unsupported` (``elsewhere..``) where that cannot be, or ends in a fault.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = built(subject, elsewhere, folder)
+        (folder / "job").write_bytes(subject.job(runs))
+        command = [elsewhere.emulator(), "-cpu", "max", str(program), str(folder / "job"), str(folder / "results")]
+        _ran(command, seconds)
+        return list(subject.results((folder / "results").read_bytes(), len(runs)))
+
+
 def differences(
     verified: VerifiedProgram,
     feeds: Sequence[Tensors],
@@ -200,7 +215,7 @@ def differences(
 ) -> list[str]:
     """What differs from the NumPy executor, run by run and tensor by tensor; states go from run to run.
 
-    Raises `Unsupported` (``elsewhere..``) where it cannot be run, or ends in a fault.
+    Raises what `executed` raises.
     """
     numpy, state = NumpyExecutor(verified), initial_state(verified.program)
     runs: list[Tensors] = []
@@ -212,13 +227,7 @@ def differences(
         expected.append({**known.values, **following})
         state = known.state
     subject = Subject.of(verified, elsewhere.machine, threads, everything)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        program = built(subject, elsewhere, folder)
-        (folder / "job").write_bytes(subject.job(runs))
-        command = [elsewhere.emulator(), "-cpu", "max", str(program), str(folder / "job"), str(folder / "results")]
-        _ran(command, seconds)
-        found = list(subject.results((folder / "results").read_bytes(), len(runs)))
+    found = executed(subject, runs, elsewhere, seconds)
     return [
         f"run {number}: {what}"
         for number, ((status, arrays), right) in enumerate(zip(found, expected, strict=True))
@@ -276,6 +285,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--outputs", action="store_true", help="compare the outputs alone")
     parser.add_argument("--assembly", type=Path, help="write the assembly of the last program, and run nothing")
     options = parser.parse_args(arguments)
+    if options.threads > 1:
+        runtime.GRAIN = 1  # small work is shared, too
     machine = next(machine for machine in MACHINES if machine.name == options.machine)
     elsewhere = Elsewhere(machine, options.cpu or CPUS[machine.name], options.triple)
     try:

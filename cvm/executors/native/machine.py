@@ -93,6 +93,27 @@ def _generic2(code: Code, total: V, a: V, w: V) -> V:
     return total
 
 
+def _bytes_dot(code: Code, kind: str, total: V, a: V, w: V) -> V:
+    """An instruction of AArch64 that adds products of four bytes to each lane, modulo 2^32."""
+    byte = vector(8, 16)
+    return code.call(
+        total.type, f"llvm.aarch64.neon.{kind}.v4i32.v16i8", total, code.bitcast(a, byte), code.bitcast(w, byte)
+    )
+
+
+def _usdot(code: Code, total: V, a: V, w: V) -> V:
+    return _bytes_dot(code, "usdot", total, a, w)
+
+
+def _sdot(code: Code, total: V, a: V, w: V) -> V:
+    """Signed bytes on both sides: a w = (a - 128) w + 128 w. The second term is the same for all pixels of a tile."""
+    rest = typed(total.type, 0)
+    for _ in range(2):
+        rest = _bytes_dot(code, "sdot", rest, typed(total.type, 0x40404040), w)
+    turned = code.binary("xor", a, 0x80808080 - 2**32)
+    return code.binary("add", _bytes_dot(code, "sdot", total, turned, w), rest)
+
+
 _PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
@@ -109,6 +130,8 @@ MACHINES: tuple[Machine, ...] = (
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
         pause=_PAUSE, packs=True,
     ),
+    Machine("neon_i8mm", 4, 32, _usdot, _generic2, frozenset({"neon", "i8mm"}), features="+neon,+i8mm,-sve"),
+    Machine("neon_dot", 4, 28, _sdot, _generic2, frozenset({"neon", "dotprod"}), features="+neon,+dotprod,-sve"),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip
 """All machines, the fastest first; the last one runs on every processor that LLVM knows."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,10 +26,25 @@ class Choice:
     reason: str
 
 
+_AUXILIARY = {"dotprod": (16, 1 << 20), "i8mm": (26, 1 << 13)}
+"""Of Linux on AArch64: in which word of the auxiliary vector (AT_HWCAP, AT_HWCAP2) a feature is said, and as which bit.
+"""
+
+
+def _features() -> dict[str, bool]:
+    """LLVM's features of this processor. Those of AArch64 that it does not look for are asked of Linux."""
+    features = dict(llvm.get_host_cpu_features())
+    if sys.platform == "linux" and llvm.get_process_triple().startswith("aarch64"):
+        ask = ctypes.CDLL(None).getauxval
+        ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
+        features |= {name: bool(ask(word) & bit) for name, (word, bit) in _AUXILIARY.items()}
+    return features
+
+
 @cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
-    features = llvm.get_host_cpu_features()
+    features = _features()
 
     def can(machine: Machine) -> bool:
         return all(features.get(feature, False) for feature in machine.needs) and (not machine.tiles or permitted())
