@@ -22,8 +22,9 @@ Dot = Callable[[Code, V, V, V], V]
 class Machine:
     """One instruction set: its name, what it needs, and its primitives.
 
-    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers. ``needs`` are the
-    features of the processor (LLVM's names), ``features`` what the code generator is told; None: the processor's own.
+    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers to be filled.
+    ``needs`` are the features of the processor (LLVM's names, and ``aarch64``), ``features`` what the code generator is
+    told; None: the processor's own.
     ``saturates``: dot4 is exact only where no pair of products leaves 16 bits.
     """
 
@@ -130,8 +131,8 @@ MACHINES: tuple[Machine, ...] = (
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
         pause=_PAUSE, packs=True,
     ),
-    Machine("neon_i8mm", 4, 32, _usdot, _generic2, frozenset({"neon", "i8mm"}), features="+neon,+i8mm,-sve"),
-    Machine("neon_dot", 4, 28, _sdot, _generic2, frozenset({"neon", "dotprod"}), features="+neon,+dotprod,-sve"),
+    Machine("neon_i8mm", 4, 32, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features="+neon,+i8mm,-sve"),
+    Machine("neon_dot", 4, 28, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features="+neon,+dotprod,-sve"),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip
 """All machines, the fastest first; the last one runs on every processor that LLVM knows."""

@@ -15,7 +15,7 @@ from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.tiles import permitted
 from cvm.executors.native.trial import failure
 
-__all__ = ["Choice", "available", "choice", "named"]
+__all__ = ["Choice", "available", "choice", "features", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +31,23 @@ _AUXILIARY = {"dotprod": (16, 1 << 20), "i8mm": (26, 1 << 13)}
 """
 
 
-def _features() -> dict[str, bool]:
-    """LLVM's features of this processor. Those of AArch64 that it does not look for are asked of Linux."""
-    features = dict(llvm.get_host_cpu_features())
+def features() -> dict[str, bool]:
+    """LLVM's features of this processor, and ``aarch64``, whose features LLVM hardly knows: Linux is asked for them."""
+    found = dict(llvm.get_host_cpu_features())
     if sys.platform == "linux" and llvm.get_process_triple().startswith("aarch64"):
         ask = ctypes.CDLL(None).getauxval
         ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
-        features |= {name: bool(ask(word) & bit) for name, (word, bit) in _AUXILIARY.items()}
-    return features
+        found |= {"aarch64": True} | {name: bool(ask(word) & bit) for name, (word, bit) in _AUXILIARY.items()}
+    return found
 
 
 @cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
-    features = _features()
+    found = features()
 
     def can(machine: Machine) -> bool:
-        return all(features.get(feature, False) for feature in machine.needs) and (not machine.tiles or permitted())
+        return all(found.get(feature, False) for feature in machine.needs) and (not machine.tiles or permitted())
 
     return tuple(machine for machine in MACHINES if can(machine))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import llvmlite.binding as llvm
 import pytest
 
 import cvm.executors
@@ -177,7 +179,7 @@ def test_the_environment_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     def names(features: dict[str, bool]) -> list[str]:
-        monkeypatch.setattr(select.llvm, "get_host_cpu_features", lambda: features)
+        monkeypatch.setattr(select, "features", lambda: features)
         return [machine.name for machine in select.available.__wrapped__()]
 
     assert names({}) == ["generic"]
@@ -186,6 +188,26 @@ def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.M
     everything = dict.fromkeys(("avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"), True)
     assert names(everything) == ["vnni512", "vnni256", "avx2", "generic"]
     assert names({**everything, "avx512vnni": False}) == ["avx2", "generic"]
+    assert names({"dotprod": True, "i8mm": True}) == ["generic"]
+    assert names({"aarch64": True, "dotprod": False, "i8mm": False}) == ["generic"]
+    assert names({"aarch64": True, "dotprod": True}) == ["neon_dot", "generic"]
+    assert names({"aarch64": True, "dotprod": True, "i8mm": True}) == ["neon_i8mm", "neon_dot", "generic"]
+
+
+@pytest.mark.parametrize("words", [{16: 0, 26: 0}, {16: 1 << 20, 26: 0}, {16: 1 << 20, 26: 1 << 13}])
+def test_linux_is_asked_for_the_features_of_aarch64(words: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(word: int) -> int:
+        return words[word]
+
+    monkeypatch.setattr(select.sys, "platform", "linux")
+    monkeypatch.setattr(select.ctypes, "CDLL", lambda name: SimpleNamespace(getauxval=ask))
+    monkeypatch.setattr(select.llvm, "get_process_triple", lambda: "aarch64-unknown-linux-gnu")
+    found = select.features()
+    assert {name: found[name] for name in ("aarch64", "dotprod", "i8mm")} == {
+        "aarch64": True, "dotprod": words[16] > 0, "i8mm": words[26] > 0,
+    }  # fmt: skip
+    monkeypatch.setattr(select.llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    assert select.features() == dict(llvm.get_host_cpu_features())
 
 
 def test_the_trial_reaches_every_kind_of_kernel() -> None:
