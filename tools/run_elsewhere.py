@@ -162,7 +162,7 @@ def built(subject: Subject, elsewhere: Elsewhere, folder: Path) -> Path:
     (folder / "call.c").write_text(_call(len(subject.plan.arrays)), encoding="ascii")
     sources = [str(MAIN), *(str(folder / name) for name in ("call.c", "network.o", "workers.o"))]
     command = [elsewhere.compiler(), "-O1", "-Wall", "-Werror", "-static", "-pthread", *sources]
-    _ran([*command, "-o", str(folder / "network")], 120.0)
+    _ran([*command, "-o", str(folder / "network")], 600.0)
     return folder / "network"
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 
-__all__ = ["MACHINES", "Machine", "multiply_add"]
+__all__ = ["MACHINES", "TURN", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
+TURN = 0x80808080 - 2**32
+"""The highest bits of four bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Machine:
     """The intrinsic of a short rest in a waiting loop."""
     tiles: bool = False
     """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
+    turned: bool = False
+    """Whether dot4 takes signed bytes of activations: their highest bits are turned for it, which takes 128 away, and
+    sums begin with 128 times the weights."""
+    by_element: bool = False
+    """Whether dot products take one lane of a vector for all lanes: words are read four at a time."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
@@ -94,25 +101,18 @@ def _generic2(code: Code, total: V, a: V, w: V) -> V:
     return total
 
 
-def _bytes_dot(code: Code, kind: str, total: V, a: V, w: V) -> V:
-    """An instruction of AArch64 that adds products of four bytes to each lane, modulo 2^32."""
-    byte = vector(8, 16)
-    return code.call(
-        total.type, f"llvm.aarch64.neon.{kind}.v4i32.v16i8", total, code.bitcast(a, byte), code.bitcast(w, byte)
-    )
-
-
 def _usdot(code: Code, total: V, a: V, w: V) -> V:
-    return _bytes_dot(code, "usdot", total, a, w)
+    return _neon(code, "usdot", total, a, w)
 
 
 def _sdot(code: Code, total: V, a: V, w: V) -> V:
-    """Signed bytes on both sides: a w = (a - 128) w + 128 w. The second term is the same for all pixels of a tile."""
-    rest = typed(total.type, 0)
-    for _ in range(2):
-        rest = _bytes_dot(code, "sdot", rest, typed(total.type, 0x40404040), w)
-    turned = code.binary("xor", a, 0x80808080 - 2**32)
-    return code.binary("add", _bytes_dot(code, "sdot", total, turned, w), rest)
+    return _neon(code, "sdot", total, w, a)  # one lane for all is the second operand's
+
+
+def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
+    byte = vector(8, 16)
+    name = f"llvm.aarch64.neon.{kind}.v4i32.v16i8"
+    return code.call(total.type, name, total, code.bitcast(x, byte), code.bitcast(y, byte))
 
 
 _PAUSE = "llvm.x86.sse2.pause"
@@ -131,8 +131,14 @@ MACHINES: tuple[Machine, ...] = (
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
         pause=_PAUSE, packs=True,
     ),
-    Machine("neon_i8mm", 4, 32, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features="+neon,+i8mm,-sve"),
-    Machine("neon_dot", 4, 28, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features="+neon,+dotprod,-sve"),
+    Machine(
+        "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features="+neon,+i8mm,-sve",
+        by_element=True,
+    ),
+    Machine(
+        "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features="+neon,+dotprod,-sve",
+        turned=True, by_element=True,
+    ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip
 """All machines, the fastest first; the last one runs on every processor that LLVM knows."""
