@@ -288,8 +288,7 @@ class _Emitter:
         unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
         move = kernel.per * kernel.input.bytes
         kind = vector(32, block.lane)
-
-        together = 4 if self.machine.by_element and kernel.per > 1 and unrolled % 4 == 0 else 1
+        together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
 
         def some(at: V, packed: V, values: Sequence[V]) -> list[V]:
             current = list(values)

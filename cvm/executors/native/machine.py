@@ -1,9 +1,10 @@
 """Machines: what differs between instruction sets, as one table.
 
-A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations and signed ones on that of the weights;
-with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of 32-bit lanes in all
-cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact whatever happens on the way, but
-for AVX2's byte product, which saturates pairs at 16 bits: there the weights must prove that no pair gets so far.
+A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations (signed ones where the machine is
+``turned``) and signed ones on that of the weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed
+operands are vectors of 32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32 result
+is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the weights
+must prove that no pair gets so far.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Machine:
     """Whether dot4 takes signed bytes of activations: their highest bits are turned for it, which takes 128 away, and
     sums begin with 128 times the weights."""
     by_element: bool = False
-    """Whether dot products take one lane of a vector for all lanes: words are read four at a time."""
+    """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
@@ -115,6 +116,9 @@ def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
     return code.call(total.type, name, total, code.bitcast(x, byte), code.bitcast(y, byte))
 
 
+_NEON = "+neon,-sve"
+"""Without SVE, which a processor may have and its operating system may not allow."""
+
 _PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
@@ -132,11 +136,11 @@ MACHINES: tuple[Machine, ...] = (
         pause=_PAUSE, packs=True,
     ),
     Machine(
-        "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features="+neon,+i8mm,-sve",
+        "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",
         by_element=True,
     ),
     Machine(
-        "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features="+neon,+dotprod,-sve",
+        "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features=_NEON + ",+dotprod",
         turned=True, by_element=True,
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
