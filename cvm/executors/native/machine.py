@@ -3,8 +3,8 @@
 A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations (signed ones where the machine is
 ``turned``) and signed ones on that of the weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit.
 Packed operands are vectors of 32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32
-result is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the weights
-must prove that no pair gets so far.
+result is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the
+weights must prove that no pair gets so far.
 """
 
 from __future__ import annotations
