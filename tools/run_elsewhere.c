@@ -62,10 +62,11 @@ int main(int count, char **words) {
   if (!results) fail("usage: run_elsewhere JOB RESULTS");
   take(job_file, head, sizeof head);
   int64_t threads = head[0], calls = head[1], arrays = head[4], given = head[5], runs = head[6];
+  if (threads < 1 || threads > 64) fail("1 to 64 threads");
   int64_t *sizes = calloc(arrays + 1, sizeof *sizes);
   void **array = calloc(arrays + 1, sizeof *array);
   struct hand *hands = calloc(threads, sizeof *hands);
-  if (!sizes || !array || !hands || threads > 64) fail("no memory");
+  if (!sizes || !array || !hands) fail("no memory");
   take(job_file, sizes, arrays * sizeof *sizes);
   void **table = guarded(arrays * sizeof *table, 64);
   char *arena = guarded(head[2], 64), *constants = guarded(head[3], 64);
