@@ -19,7 +19,7 @@ from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.machine import Machine, multiply_add
+from cvm.executors.native.machine import TURN, Machine, multiply_add
 
 __all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "starting",
            "tile_start"]  # fmt: skip
@@ -288,16 +288,22 @@ class _Emitter:
         unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
         move = kernel.per * kernel.input.bytes
         kind = vector(32, block.lane)
+        together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
 
         def some(at: V, packed: V, values: Sequence[V]) -> list[V]:
             current = list(values)
-            for k in range(unrolled):
-                row = [code.load(kind, code.at(packed, k * step + 4 * block.lane * v)) for v in range(block.vectors)]
+            for first in range(0, unrolled, together):
+                steps = range(first, first + together)
+                rows = [
+                    [code.load(kind, code.at(packed, k * step + 4 * block.lane * v)) for v in range(block.vectors)]
+                    for k in steps
+                ]
                 for number, pixel in enumerate(pixels):
-                    word = self.word(code.at(at, pixel + k * move))
-                    for v in range(block.vectors):
-                        place = number * block.vectors + v
-                        current[place] = self.dot(current[place], word, row[v])
+                    words = self.words(code.at(at, pixel + first * move), together)
+                    for word, row in zip(words, rows, strict=True):
+                        for v in range(block.vectors):
+                            place = number * block.vectors + v
+                            current[place] = self.dot(current[place], word, row[v])
             return current
 
         if kernel.steps == unrolled:
@@ -308,12 +314,15 @@ class _Emitter:
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
 
-    def word(self, pointer: V) -> V:
-        """One word of a pixel in all lanes."""
-        lane = self.segment.block.lane
+    def words(self, pointer: V, count: int) -> list[V]:
+        """So many words of a pixel, each in all lanes."""
+        code, lane = self.code, self.segment.block.lane
         if self.kernel.per == 1:
-            return self.code.splat(self.kernel.input.load(self.code, pointer, 1), lane)
-        return self.code.splat(self.code.load("i32", pointer), lane)
+            return [code.splat(self.kernel.input.load(code, pointer, 1), lane)]
+        read = code.load(vector(32, count), pointer)
+        if self.machine.turned and self.kernel.per == 4:
+            read = code.binary("xor", read, TURN)
+        return [code.splat(read, lane)] if count == 1 else [code.shuffle(read, read, [k] * lane) for k in range(count)]
 
     def dot(self, total: V, word: V, weights: V) -> V:
         """Products of a word's elements, added."""

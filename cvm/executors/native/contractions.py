@@ -14,6 +14,7 @@ from cvm.executors.native import depthwise
 from cvm.executors.native.contraction import Contraction, emit_contraction, segments
 from cvm.executors.native.epilogue import Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
+from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, Sums, build
 from cvm.executors.native.pointwise import Read as Operand
@@ -93,22 +94,24 @@ def plan_contraction(planner: Planner, root: Node) -> None:
     if node.op == "conv2d":
         map_ = _map_home(planner, node)
         if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
-            sums = _sums(node, map_.format, weights.reshape(weights.shape[0], -1), bias)
+            sums = _sums(planner.machine, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
             built = build(planner, root, sums)
             operands = [_operand(planner, read, target, node.op) for read in built.reads]
             depthwise.plan_depthwise(planner, root, node, map_, weights, sums.start, built, operands, target)
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
-    sums = _sums(node, home.format, weights.reshape(weights.shape[0], -1), bias)
+    sums = _sums(planner.machine, node, home.format, weights.reshape(weights.shape[0], -1), bias)
     _calls(planner, root, node, home, geometry, sums.start, build(planner, root, sums), target)
 
 
-def _sums(node: Node, format_: Format, weights: Integers, bias: Integers) -> Sums:
-    """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes.
+def _sums(machine: Machine, node: Node, format_: Format, weights: Integers, bias: Integers) -> Sums:
+    """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes. Where
+    the machine turns the highest bits of bytes, 128 less come, and go in the start likewise.
 
     The start is what it is modulo 2^32, as the sums are, but where the first requantize takes it over.
     """
-    stored = format_.bias if _per(format_, weights) > 1 else 0
+    per = _per(format_, weights)
+    stored = (format_.bias if per > 1 else 0) - (128 if machine.turned and per == 4 else 0)
     largest = 255 if format_.bits == 8 and not format_.signed else 2 ** (format_.bits - 1)
     total = weights.sum(axis=1, dtype=np.int64)
     magnitude = total - 2 * np.minimum(weights, 0).sum(axis=1, dtype=np.int64)  # abs() of the least integer is itself

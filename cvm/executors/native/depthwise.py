@@ -272,6 +272,8 @@ class _Emitter:
             code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
             for row in range(group * ROWS, group * ROWS + ROWS)
         ]
+        if self.machine.turned:
+            rows = [row if row == zero else code.binary("xor", row, -128) for row in rows]
         pairs = [[unpacked(code, rows[k], rows[k + 1], 16, half) for half in (0, 1)] for k in (0, 2)]
         words = vector(16, 2 * lane)
         found = []

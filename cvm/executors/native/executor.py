@@ -28,9 +28,10 @@ from cvm.executors.native.threads import settled, workers
 from cvm.executors.native.watched import Watched, stage_ends
 
 if TYPE_CHECKING:
+    from cvm.program.model import Program
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["NativeExecutor"]
+__all__ = ["SLACK", "NativeExecutor", "network_text", "read_bounds", "stage_name"]
 
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
@@ -64,6 +65,36 @@ class _Memory:
                 settled(head)
 
 
+def read_bounds(program: Program) -> list[tuple[int, int, int]]:
+    """(elements, least, largest) of the arrays that a network of the program reads: inputs, then state."""
+    fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
+    return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
+
+
+def network_text(
+    made: Plan,
+    machine: Machine,
+    threads: int,
+    bounds: Sequence[tuple[int, int, int]],
+    stages: Sequence[tuple[int, int]] | None = None,
+) -> str:
+    """The IR of a plan for so many threads: a function for each stage (None: one, of all calls), and ``start``, which
+    runs the only one if there is one thread (see `runtime`).
+    """
+    module = Module()
+    for name, emit in made.functions.items():
+        emit(module, name)
+    for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
+        emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
+    emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
+    return str(module)
+
+
+def stage_name(number: int) -> str:
+    """The name of a stage's function."""
+    return f"stage_{number}"
+
+
 class Network:
     """A compiled network, loaded; runs in as many threads at once as call it.
 
@@ -94,7 +125,7 @@ class Network:
         given = [(name, shapes[name]) for name in self.plan.arrays]
         self.given, self.left = given[: self.plan.written], given[self.plan.written :]
         self._loaded = Loaded(found.code, machine)
-        self.addresses = [self._loaded.address(_stage(number)) for number in range(len(self.stages))]
+        self.addresses = [self._loaded.address(stage_name(number)) for number in range(len(self.stages))]
         self._direct = len(given) <= DIRECT
         pointers = [ctypes.c_void_p] * (4 + 1 + (len(given) if self._direct else 1))
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
@@ -116,14 +147,7 @@ class Network:
         return Compiled(replace(made, constants=b""), threads, stages, code, constants)
 
     def _text(self, made: Plan, threads: int, stages: Sequence[tuple[int, int]]) -> str:
-        module = Module()
-        for name, emit in made.functions.items():
-            emit(module, name)
-        for number, (first, end) in enumerate(stages):
-            emit_network(module, _stage(number), made, made.calls[first:end], self.machine, threads)
-        whole = _stage(0) if threads == 1 and self._ends is None else None
-        emit_start(module, len(made.arrays), self.bounds, self.machine, whole)
-        return str(module)
+        return network_text(made, self.machine, threads, self.bounds, stages if self._ends else None)
 
     def text(self) -> str:
         """The IR of the network."""
@@ -212,8 +236,6 @@ class NativeExecutor:
         name = "\n".join(
             (self._program.digest, *sorted(wanted), *(map(str, windows(self._program)) if watched else ()))
         )
-        fed = [*(one.value for one in self._program.inputs), *(one.value for one in self._program.state)]
-        bounds = [(math.prod(value.shape), value.lo, value.hi) for value in fed]
 
         def planned() -> Plan:
             from cvm.executors.native.plan import plan  # only compiling needs the planner
@@ -221,7 +243,9 @@ class NativeExecutor:
             return plan(self._verified, self._machine, wanted)
 
         ends = partial(stage_ends, self._program) if watched else None
-        return Network(planned, self._machine, self._threads, name, bounds, self._verified.shapes, ends)
+        return Network(
+            planned, self._machine, self._threads, name, read_bounds(self._program), self._verified.shapes, ends
+        )
 
     def run(
         self,
@@ -273,11 +297,6 @@ class NativeExecutor:
         """See `cvm.executors.Executor.explain`."""
         network = self._network(returned(self._program, frozenset()))
         return tuple(explained(self._verified, network.plan))
-
-
-def _stage(number: int) -> str:
-    """The name of a stage's function."""
-    return f"stage_{number}"
 
 
 def _plain(

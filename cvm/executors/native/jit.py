@@ -25,10 +25,12 @@ def _llvm() -> Any:
 
 def _target(machine: Machine) -> Any:
     llvm = _llvm()
-    features = machine.features
+    target, features = llvm.Target.from_default_triple(), machine.features
     if features is None:
-        features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
-    return llvm.Target.from_default_triple().create_target_machine(
+        features = llvm.get_host_cpu_features().flatten()
+        if target.name.startswith("x86"):  # other processors have no such preference, and LLVM complains
+            features += ",-prefer-256-bit"
+    return target.create_target_machine(
         cpu=machine.cpu or llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
     )
 

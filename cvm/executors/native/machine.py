@@ -1,9 +1,10 @@
 """Machines: what differs between instruction sets, as one table.
 
-A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations and signed ones on that of the weights;
-with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of 32-bit lanes in all
-cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact whatever happens on the way, but
-for AVX2's byte product, which saturates pairs at 16 bits: there the weights must prove that no pair gets so far.
+A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations (signed ones where the machine is
+``turned``) and signed ones on that of the weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit.
+Packed operands are vectors of 32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32
+result is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the
+weights must prove that no pair gets so far.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from dataclasses import dataclass
 
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 
-__all__ = ["MACHINES", "Machine", "multiply_add"]
+__all__ = ["MACHINES", "TURN", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
+TURN = 0x80808080 - 2**32
+"""The highest bits of four bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One instruction set: its name, what it needs, and its primitives.
 
-    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers. ``needs`` are the
-    features of the processor (LLVM's names), ``features`` what the code generator is told; None: the processor's own.
+    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers to be filled.
+    ``needs`` are the features of the processor (LLVM's names, and ``aarch64``), ``features`` what the code generator is
+    told; None: the processor's own.
     ``saturates``: dot4 is exact only where no pair of products leaves 16 bits.
     """
 
@@ -42,6 +46,11 @@ class Machine:
     """The intrinsic of a short rest in a waiting loop."""
     tiles: bool = False
     """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
+    turned: bool = False
+    """Whether dot4 takes signed bytes of activations: their highest bits are turned for it, which takes 128 away, and
+    sums begin with 128 times the weights."""
+    by_element: bool = False
+    """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
 
@@ -93,6 +102,23 @@ def _generic2(code: Code, total: V, a: V, w: V) -> V:
     return total
 
 
+def _usdot(code: Code, total: V, a: V, w: V) -> V:
+    return _neon(code, "usdot", total, a, w)
+
+
+def _sdot(code: Code, total: V, a: V, w: V) -> V:
+    return _neon(code, "sdot", total, w, a)  # one lane for all is the second operand's
+
+
+def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
+    byte = vector(8, 16)
+    name = f"llvm.aarch64.neon.{kind}.v4i32.v16i8"
+    return code.call(total.type, name, total, code.bitcast(x, byte), code.bitcast(y, byte))
+
+
+_NEON = "+neon,-sve"
+"""Without SVE, which a processor may have and its operating system may not allow."""
+
 _PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
@@ -108,6 +134,14 @@ MACHINES: tuple[Machine, ...] = (
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
         pause=_PAUSE, packs=True,
+    ),
+    Machine(
+        "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",
+        by_element=True,
+    ),
+    Machine(
+        "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features=_NEON + ",+dotprod",
+        turned=True, by_element=True,
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from cvm.executors.native.cache import host
 from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.trial import failure
 
-__all__ = ["Choice", "available", "choice", "named", "permitted"]
+__all__ = ["Choice", "available", "choice", "named", "permitted", "told_by_linux"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,20 @@ class Choice:
 
     machine: Machine | None
     reason: str
+
+
+_AUXILIARY = {"dotprod": (16, 1 << 20), "i8mm": (26, 1 << 13)}
+"""Of Linux on AArch64: in which word of the auxiliary vector (AT_HWCAP, AT_HWCAP2) a feature is said, and as which bit.
+"""
+
+
+def told_by_linux() -> frozenset[str]:
+    """``aarch64``, and what LLVM hardly knows of its features: Linux is asked for them."""
+    if sys.platform != "linux" or platform.machine() != "aarch64":
+        return frozenset()
+    ask = ctypes.CDLL(None).getauxval
+    ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
+    return frozenset({"aarch64", *(name for name, (word, bit) in _AUXILIARY.items() if ask(word) & bit)})
 
 
 @cache
@@ -37,9 +51,11 @@ def permitted() -> bool:
 @cache
 def available() -> tuple[Machine, ...]:
     """The machines that this processor can be, the fastest first."""
+    told = told_by_linux()
 
     def can(machine: Machine) -> bool:
-        return all(host().has(feature) for feature in machine.needs) and (not machine.tiles or permitted())
+        has = all(feature in told or host().has(feature) for feature in machine.needs)
+        return has and (not machine.tiles or permitted())
 
     return tuple(machine for machine in MACHINES if can(machine))
 

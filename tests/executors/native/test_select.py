@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,6 +180,8 @@ def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.M
     def names(features: dict[str, bool]) -> list[str]:
         text = ",".join(f"{'+' if there else '-'}{feature}" for feature, there in features.items())
         monkeypatch.setattr(select, "host", lambda: cache.Host("a processor", text, ()))
+        told = frozenset(feature for feature, there in features.items() if there and "aarch64" in features)
+        monkeypatch.setattr(select, "told_by_linux", lambda: told)
         return [machine.name for machine in select.available.__wrapped__()]
 
     assert names({}) == ["generic"]
@@ -187,6 +190,24 @@ def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.M
     everything = dict.fromkeys(("avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"), True)
     assert names(everything) == ["vnni512", "vnni256", "avx2", "generic"]
     assert names({**everything, "avx512vnni": False}) == ["avx2", "generic"]
+    assert names({"dotprod": True, "i8mm": True}) == ["generic"]
+    assert names({"aarch64": True, "dotprod": False, "i8mm": False}) == ["generic"]
+    assert names({"aarch64": True, "dotprod": True}) == ["neon_dot", "generic"]
+    assert names({"aarch64": True, "dotprod": True, "i8mm": True}) == ["neon_i8mm", "neon_dot", "generic"]
+
+
+@pytest.mark.parametrize("words", [{16: 0, 26: 0}, {16: 1 << 20, 26: 0}, {16: 1 << 20, 26: 1 << 13}])
+def test_linux_is_asked_for_the_features_of_aarch64(words: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(word: int) -> int:
+        return words[word]
+
+    monkeypatch.setattr(select.sys, "platform", "linux")
+    monkeypatch.setattr(select.ctypes, "CDLL", lambda name: SimpleNamespace(getauxval=ask))
+    monkeypatch.setattr(select.platform, "machine", lambda: "aarch64")
+    expected = {"aarch64"} | ({"dotprod"} if words[16] else set()) | ({"i8mm"} if words[26] else set())
+    assert select.told_by_linux() == expected
+    monkeypatch.setattr(select.platform, "machine", lambda: "x86_64")
+    assert select.told_by_linux() == frozenset()
 
 
 def test_the_trial_reaches_every_kind_of_kernel() -> None:

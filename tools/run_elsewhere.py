@@ -1,0 +1,318 @@
+"""Run what the native executor compiles on another processor, under emulation, and compare it with NumPy, exactly.
+
+    python tools/run_elsewhere.py [NETWORK|PROGRAM..] [--trial] [--random N] [--machine NAME] [--cpu CPU]
+                                  [--triple TRIPLE] [--threads N] [--runs N] [--outputs] [--assembly FILE]
+
+NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model; ``--trial`` are the programs of the
+executor's own trial, ``--random`` so many networks of each aim of tests/executors/native/networks.py. All tensors are
+compared, or with ``--outputs`` the outputs alone. The network is compiled for the triple and processor (LLVM's names),
+linked by Debian's cross compiler (TRIPLE-gcc) with tools/run_elsewhere.c, and run by QEMU's emulation of user programs.
+Exit status: 0 all the same, 1 something differs, 2 something is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cvm.cli.models import open_program
+from cvm.errors import CvmError, Unsupported
+from cvm.executors.base import initial_state, returned
+from cvm.executors.native import runtime
+from cvm.executors.native.executor import SLACK, network_text, read_bounds
+from cvm.executors.native.ir import Module
+from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.plan import plan
+from cvm.executors.native.runtime import DIRECT, emit_worker
+from cvm.executors.native.steps import Plan
+from cvm.executors.native.trial import programs
+from cvm.executors.numpy import NumpyExecutor
+from cvm.program import verify
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["CPUS", "Elsewhere", "Subject", "assembly", "differences", "executed", "missing"]
+
+Tensors = Mapping[str, npt.NDArray[np.int32]]
+MAIN = Path(__file__).with_suffix(".c")
+TRIPLE = "aarch64-linux-gnu"
+CPUS = {"generic": "cortex-a72", "neon_dot": "neoverse-n1", "neon_i8mm": "neoverse-v1"}
+"""Processors to compile for where none is named: the least that each machine is for."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A processor that is not this one: LLVM's triple and name for it, and the machine to plan for."""
+
+    machine: Machine
+    cpu: str
+    triple: str = TRIPLE
+
+    def target(self) -> llvm.TargetMachine:
+        """The code generator. Raises `Unsupported` (``elsewhere.triple``) where this LLVM has none."""
+        _initialize()
+        try:
+            target = llvm.Target.from_triple(self.triple)
+        except RuntimeError as error:
+            raise Unsupported("elsewhere.triple", f"no code for {self.triple}: {error}") from error
+        return target.create_target_machine(
+            cpu=self.cpu, features=self.machine.features or "", opt=2, reloc="pic", codemodel="default"
+        )
+
+    def compiler(self) -> str:
+        """The cross compiler. Raises `Unsupported` (``elsewhere.compiler``)."""
+        return _found(f"{self.triple}-gcc", "elsewhere.compiler", f"Debian: gcc-{self.triple}")
+
+    def emulator(self) -> str:
+        """QEMU for user programs. Raises `Unsupported` (``elsewhere.emulator``)."""
+        name = f"qemu-{self.triple.split('-', 1)[0]}"
+        if shutil.which(name):
+            return name
+        return _found(f"{name}-static", "elsewhere.emulator", "Debian: qemu-user-static")
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def _found(name: str, code: str, package: str) -> str:
+    if shutil.which(name) is None:
+        raise Unsupported(code, f"{name} is not installed ({package})")
+    return name
+
+
+def missing(triple: str = TRIPLE) -> str | None:
+    """What is not installed here, or None."""
+    elsewhere = Elsewhere(MACHINES[-1], "", triple)
+    try:
+        elsewhere.target(), elsewhere.compiler(), elsewhere.emulator()
+    except Unsupported as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program as one network of a machine: its plan, its IR, and the names of what it writes."""
+
+    verified: VerifiedProgram
+    plan: Plan
+    text: str
+    threads: int
+
+    @staticmethod
+    def of(verified: VerifiedProgram, machine: Machine, threads: int, everything: bool) -> Subject:
+        """With ``everything``, all tensors are written, else the outputs and the next states."""
+        program = verified.program
+        names = returned(program, "all" if everything else frozenset())
+        made = plan(verified, machine, names | {kept.update for kept in program.state})
+        return Subject(verified, made, network_text(made, machine, threads, read_bounds(program)), threads)
+
+    def job(self, runs: Sequence[Tensors]) -> bytes:
+        """What run_elsewhere.c reads; every run gives the arrays that are read, states with the inputs."""
+        sizes = [4 * prod(self.verified.shapes[name]) for name in self.plan.arrays]
+        head = [self.threads, len(self.plan.calls), self.plan.arena + SLACK, len(self.plan.constants) + SLACK]
+        head += [len(sizes), self.plan.written, len(runs), *sizes]
+        pieces = [np.array(head, "<i8").tobytes(), self.plan.constants, bytes(SLACK)]
+        read = self.plan.arrays[: self.plan.written]
+        return b"".join([*pieces, *(run[name].astype("<i4").tobytes() for run in runs for name in read)])
+
+    def results(self, data: bytes, runs: int) -> Iterator[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
+        """Of every run: what ``start`` gave, and the arrays that were written."""
+        written = self.plan.arrays[self.plan.written :]
+        shapes = [self.verified.shapes[name] for name in written]
+        each = 8 + 4 * sum(map(prod, shapes))
+        if len(data) != runs * each:
+            raise Unsupported("elsewhere.results", f"{len(data)} bytes of results instead of {runs * each}")
+        for start in range(0, len(data), each):
+            place = start + 8
+            arrays = {}
+            for name, shape in zip(written, shapes, strict=True):
+                arrays[name] = np.frombuffer(data, "<i4", prod(shape), place).reshape(shape)
+                place += 4 * prod(shape)
+            yield int(np.frombuffer(data, "<i8", 1, start)[0]), arrays
+
+
+def built(subject: Subject, elsewhere: Elsewhere, folder: Path) -> Path:
+    """The program file of a subject, made in a folder."""
+    target = elsewhere.target()
+    workers = Module()
+    emit_worker(workers, elsewhere.machine)
+    # Two modules have a function of the same name: in the executor they never meet.
+    text = str(workers).replace("@start(", "@show(")
+    for name, ir in (("network.o", subject.text), ("workers.o", text)):
+        module = llvm.parse_assembly(ir)
+        module.verify()
+        (folder / name).write_bytes(target.emit_object(module))
+    (folder / "call.c").write_text(_call(len(subject.plan.arrays)), encoding="ascii")
+    sources = [str(MAIN), *(str(folder / name) for name in ("call.c", "network.o", "workers.o"))]
+    command = [elsewhere.compiler(), "-O1", "-Wall", "-Werror", "-static", "-pthread", *sources]
+    _ran([*command, "-o", str(folder / "network")], 600.0)
+    return folder / "network"
+
+
+def _call(arrays: int) -> str:
+    """C that calls ``start`` as the executor does: with up to `DIRECT` arrays one by one, else with their table."""
+    direct = arrays <= DIRECT
+    types = ", ".join(["void *"] * (4 + (arrays if direct else 1)))
+    given = "".join(f", arrays[{place}]" for place in range(arrays)) if direct else ", arrays"
+    types = types.replace("void *, void *, void *, void *", "void *, void *, void *, void *, long", 1)
+    return f"""long start({types});
+long call_start(void *arena, void *constants, void **table, void *claims, void **arrays) {{
+  return start(arena, constants, table, claims, 1{given});
+}}
+"""
+
+
+def _ran(command: Sequence[str], seconds: float) -> None:
+    """Run a command. Raises `Unsupported` (``elsewhere.run``) with the end of what it says where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Unsupported("elsewhere.run", f"{command[0]} took more than {seconds:.0f} s") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[-2000:]
+        raise Unsupported("elsewhere.run", f"{command[0]} ended with {done.returncode}: {said}")
+
+
+def executed(
+    subject: Subject, runs: Sequence[Tensors], elsewhere: Elsewhere, seconds: float = 600.0
+) -> list[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
+    """Build a subject and run it: of every run what ``start`` gave - -1, or which array is outside its interval - and
+    the arrays that were written. Raises `Unsupported` (``elsewhere..``) where that cannot be, or ends in a fault.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = built(subject, elsewhere, folder)
+        (folder / "job").write_bytes(subject.job(runs))
+        command = [elsewhere.emulator(), "-cpu", "max", str(program), str(folder / "job"), str(folder / "results")]
+        _ran(command, seconds)
+        return list(subject.results((folder / "results").read_bytes(), len(runs)))
+
+
+def differences(
+    verified: VerifiedProgram,
+    feeds: Sequence[Tensors],
+    elsewhere: Elsewhere,
+    threads: int = 1,
+    everything: bool = True,
+    seconds: float = 600.0,
+) -> list[str]:
+    """What differs from the NumPy executor, run by run and tensor by tensor; states go from run to run.
+
+    Raises what `executed` raises.
+    """
+    numpy, state = NumpyExecutor(verified), initial_state(verified.program)
+    runs: list[Tensors] = []
+    expected: list[dict[str, npt.NDArray[np.int32]]] = []
+    for feed in feeds:
+        known = numpy.run(feed, state, "all" if everything else frozenset())
+        following = {kept.update: known.state[kept.value.name] for kept in verified.program.state}
+        runs.append({**feed, **state})
+        expected.append({**known.values, **following})
+        state = known.state
+    subject = Subject.of(verified, elsewhere.machine, threads, everything)
+    found = executed(subject, runs, elsewhere, seconds)
+    return [
+        f"run {number}: {what}"
+        for number, ((status, arrays), right) in enumerate(zip(found, expected, strict=True))
+        for what in _compared(status, arrays, right)
+    ]
+
+
+def _compared(status: int, arrays: Tensors, right: Tensors) -> Iterator[str]:
+    if status >= 0:
+        yield f"input {status} is said to be outside its interval"
+        return
+    if arrays.keys() != right.keys():
+        yield f"other tensors: {sorted(arrays.keys() ^ right.keys())}"
+    for name in sorted(arrays.keys() & right.keys()):
+        wrong = np.argwhere(arrays[name] != right[name])
+        if len(wrong):
+            place = tuple(map(int, wrong[0]))
+            yield (
+                f"{name}: {len(wrong)} of {arrays[name].size} elements, first at {place}: "
+                f"{arrays[name][place]} instead of {right[name][place]}"
+            )
+
+
+def assembly(verified: VerifiedProgram, elsewhere: Elsewhere) -> str:
+    """The assembly of a program's outputs for one thread."""
+    module = llvm.parse_assembly(Subject.of(verified, elsewhere.machine, 1, everything=False).text)
+    return str(elsewhere.target().emit_assembly(module))
+
+
+def subjects(options: argparse.Namespace) -> Iterator[tuple[str, VerifiedProgram]]:
+    """The programs that were asked for, by name."""
+    from tests.executors.native.networks import AIMS, network
+    from tools.bench.networks import NETWORKS
+    from tools.bench.programs import program_of
+
+    for name in options.programs:
+        yield name, verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))
+    if options.trial:
+        yield from programs()
+    for aim in AIMS:
+        for seed in range(options.random):
+            yield f"{aim}, {seed}", verify(network(aim, seed))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="*", metavar="NETWORK|PROGRAM")
+    parser.add_argument("--trial", action="store_true", help="the programs of the executor's trial")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="so many random networks of each aim")
+    parser.add_argument("--machine", choices=sorted(CPUS), default="generic")
+    parser.add_argument("--cpu", help="LLVM's name of the processor (default: one that suits the machine)")
+    parser.add_argument("--triple", default=TRIPLE)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=4, help="runs with different inputs")
+    parser.add_argument("--outputs", action="store_true", help="compare the outputs alone")
+    parser.add_argument("--assembly", type=Path, help="write the assembly of the last program, and run nothing")
+    options = parser.parse_args(arguments)
+    if options.threads > 1:
+        runtime.GRAIN = 1  # small work is shared, too
+    machine = next(machine for machine in MACHINES if machine.name == options.machine)
+    elsewhere = Elsewhere(machine, options.cpu or CPUS[machine.name], options.triple)
+    try:
+        return _main(options, elsewhere)
+    except CvmError as error:
+        print(f"run_elsewhere: {error}", file=sys.stderr)
+        return 2
+
+
+def _main(options: argparse.Namespace, elsewhere: Elsewhere) -> int:
+    from tests.executors.native.comparison import feeds
+
+    wrong = count = 0
+    for name, verified in subjects(options):
+        if options.assembly is not None:
+            options.assembly.write_text(assembly(verified, elsewhere), encoding="utf-8")
+            continue
+        runs = feeds(verified.program, options.runs)
+        found = differences(verified, runs, elsewhere, options.threads, not options.outputs)
+        count += 1
+        wrong += bool(found)
+        print(f"{name}: {'; '.join(found) or 'the same'}", flush=True)
+    if options.assembly is None:
+        print(f"{count - wrong} of {count} the same: {elsewhere.machine.name}, {elsewhere.triple}, {elsewhere.cpu}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
