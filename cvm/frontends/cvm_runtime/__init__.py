@@ -1,0 +1,109 @@
+"""Models of the C++ library cvm-runtime: read as programs, and written from programs.
+
+* `load` reads a model, a graph in JSON and its ``.params``; `loads` does so from bytes. Every rule of the library is
+  checked, and those that it forgot where it would read or write beyond a tensor.
+* `read_model` reads the graph alone, which is enough to say what the library charges.
+
+docs/cvm-runtime.md says what is checked, what is different, and what the two ``compat`` modes mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+from cvm.errors import CvmError, Invalid, LimitExceeded, Location
+from cvm.frontends.cvm_runtime.graph import Graph, read_graph
+from cvm.frontends.cvm_runtime.importer import Compat, check_parameters, to_program
+from cvm.frontends.cvm_runtime.inference import Inferred, infer
+from cvm.frontends.cvm_runtime.interface import ByteOrder, Interface, interface
+from cvm.frontends.cvm_runtime.metering import Metering, meter
+from cvm.frontends.cvm_runtime.parameters import Parameters, read_parameters, write_parameters
+from cvm.frontends.cvm_runtime.storage import check_storage
+from cvm.limits import DEFAULT, Limits
+from cvm.program import Program, Provenance
+from cvm.program.files import read_bytes
+
+__all__ = ["ByteOrder", "Compat", "Graph", "Imported", "Interface", "Metering", "Model", "Parameters", "load", "loads",
+           "read_model", "read_parameters", "write_parameters"]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """A model without its parameters, checked: its graph, its costs there, and the bytes that it takes and gives."""
+
+    graph: Graph
+    inferred: Inferred
+    metering: Metering
+    interface: Interface
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Imported:
+    """A model and the program that it is. ``notes`` say what was tolerated."""
+
+    model: Model
+    program: Program
+    compat: Compat
+    notes: tuple[str, ...]
+
+
+def read_model(text: bytes | str, compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
+    """A model without its parameters. Raises as `loads`."""
+    graph = read_graph(text, limits)
+    inferred = infer(graph, sound=compat == "correct")
+    check_storage(graph)
+    return Model(graph, inferred, meter(inferred), interface(inferred))
+
+
+def loads(
+    text: bytes | str,
+    parameters: bytes,
+    compat: Compat = "correct",
+    limits: Limits = DEFAULT,
+    source: str = "",
+) -> Imported:
+    """The program of a model, from the bytes of its two files.
+
+    Raises `Malformed` for bytes that are not of the format, `Invalid` for a model that breaks a rule, `Unsupported` for
+    one whose results are not defined under ``cvm-1``, and `LimitExceeded`.
+    """
+    if compat not in ("correct", "cvm-1"):
+        raise Invalid("cvm_runtime.compat", f"expected correct or cvm-1, found {compat!r}")
+    model = read_model(text, compat, limits)
+    arrays = read_parameters(parameters, limits)
+    check_parameters(model.graph, arrays)
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    digest = hashlib.sha256(hashlib.sha256(data).digest() + hashlib.sha256(parameters).digest()).hexdigest()
+    provenance = Provenance(f"cvm, cvm-runtime {compat}", source, digest)
+    program = to_program(model.inferred, arrays, model.interface, compat, provenance)
+    trailing = f"{arrays.trailing} bytes behind the last parameter were not looked at"
+    return Imported(model, program, compat, (trailing,) if arrays.trailing else ())
+
+
+def load(
+    model: str | os.PathLike[str],
+    parameters: str | os.PathLike[str],
+    compat: Compat = "correct",
+    limits: Limits = DEFAULT,
+) -> Imported:
+    """The program of a model, from its two files. Raises as `loads`, with the file."""
+    text = _read(model, limits.text_bytes, "text")
+    data = _read(parameters, limits.program_bytes, "params")
+    try:
+        return loads(text, data, compat, limits, os.path.basename(model))
+    except CvmError as error:
+        raise error.at(file=os.fspath(parameters if ".params." in error.code else model)) from None
+
+
+def _read(path: str | os.PathLike[str], limit: int, what: str) -> bytes:
+    try:
+        return read_bytes(path, limit, f"cvm_runtime_{what}")
+    except CvmError as error:
+        raise error.at(file=os.fspath(path)) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("cvm_runtime.unreadable", message, Location(os.fspath(path))) from None
+    except MemoryError:
+        raise LimitExceeded("limit.memory", "memory is exhausted", Location(os.fspath(path))) from None
