@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import BitOrder, Json, Model, NoOptimize
+from cvm.cli.foreign import render_model
+from cvm.cli.options import BitOrder, CompatMode, Json, Model, NoOptimize, Params
 from cvm.cli.output import headroom, say, show, table
 
 if TYPE_CHECKING:
@@ -27,21 +29,42 @@ def command(
         typer.Option("--cost", help="Show what a run costs instead: gas, multiply-adds, memory, bytes of a trace."),
     ] = False,
     bit_order: BitOrder = "lsb",
+    params: Params = None,
+    compat: CompatMode = "correct",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
-    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
+    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32. The graph of a model of
+    cvm-runtime (JSON) is shown as that library sees it, with what it charges; with --params, as the program that it is.
     """
     from cvm.cli.models import open_program
 
-    verified = open_program(program, no_optimize, bit_order)
+    if params is None and program.suffix == ".json":
+        return _inspect_graph(program, compat, as_json)
+    verified = _imported(program, params, compat) if params else open_program(program, no_optimize, bit_order)
     if cost:
         priced = price(verified)
         return show(priced, lambda console: _render_price(console, priced), as_json)
     document = describe(verified)
     return show(document, lambda console: _render(console, document), as_json)
+
+
+def _imported(model: Path, params: Path, compat: Literal["correct", "cvm-1"]) -> VerifiedProgram:
+    """The program of a model of cvm-runtime."""
+    from cvm.frontends import cvm_runtime
+    from cvm.program.verifier import verify
+
+    return verify(cvm_runtime.load(model, params, compat).program)
+
+
+def _inspect_graph(path: Path, compat: Literal["correct", "cvm-1"], as_json: bool) -> int:
+    """A model of cvm-runtime as that library sees it."""
+    from cvm.frontends import cvm_runtime
+
+    document = cvm_runtime.described(cvm_runtime.load_model(path, compat))
+    return show(document, lambda console: render_model(console, document), as_json)
 
 
 def describe(verified: VerifiedProgram) -> dict[str, Any]:
@@ -199,5 +222,6 @@ COMMAND = Command(
         "cvm inspect model.cvm",
         "cvm inspect model.cvm --cost",
         "cvm inspect model/ --json",
+        "cvm inspect model.json",
     ),
 )

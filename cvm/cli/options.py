@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-__all__ = ["BitOrder", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Threads", "Variant"]
+__all__ = ["BitOrder", "CompatMode", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Params", "Threads", "Variant"]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -66,6 +66,30 @@ Variant: TypeAlias = Annotated[
         "--variant",
         metavar="EXTENSION",
         help="The version of the weights to use where a variable has one: the file LABEL.dat.EXTENSION.",
+    ),
+]
+
+Params: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--params", metavar="FILE", help="The parameters of a model of cvm-runtime; MODEL is its graph (JSON) then."
+    ),
+]
+
+
+def _compat(word: str) -> str:
+    if word not in ("correct", "cvm-1"):
+        raise typer.BadParameter(f"expected correct or cvm-1, found {word!r}")
+    return word
+
+
+CompatMode: TypeAlias = Annotated[
+    Literal["correct", "cvm-1"],
+    typer.Option(
+        "--compat",
+        metavar="correct|cvm-1",
+        parser=_compat,
+        help="What a model of cvm-runtime means: what its ops should compute, or what that library computes.",
     ),
 ]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import CvmError, Invalid, LimitExceeded, Location
+from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Unsupported
 from cvm.frontends.cvm_runtime.compat import EMITTERS, narrowed_to_bytes, require_defined
 from cvm.frontends.cvm_runtime.graph import DATA, Graph, GraphNode
 from cvm.frontends.cvm_runtime.inference import Inferred
@@ -118,6 +118,10 @@ class _Making:
             else:
                 results = emit(self.builder, use, inputs, name)
         except CvmError as error:
+            if self.compat == "cvm-1" and error.code == "program.range":
+                # Only a precision that is unsound lets such a model pass.
+                message = f"{error.message}; cvm-1 computes modulo 2^32, or not, as its backends like"
+                error = Unsupported("cvm_runtime.undefined", message)
             raise error.at(tensor=node.name, op=use.operator.name) from None
         for place, value in enumerate(results):
             self.values[node.first + place] = value

@@ -42,6 +42,13 @@ def bits_of(x: Expression) -> int:
     return precision(x.lo, x.hi)
 
 
+def _narrow(x: Expression) -> Expression:
+    """An operand of a sum, which has at most 31 bits."""
+    if bits_of(x) == LARGEST:
+        raise Unprovable("an operand of a sum has 32 bits")
+    return x
+
+
 def shifts_alike(bits: int, precision: int, shift_bit: int) -> bool:
     """Whether both backends shift a tensor of so many bits right as the op means it."""
     clipped = precision + shift_bit < LARGEST or precision > bits - shift_bit
@@ -87,6 +94,8 @@ class LibraryExpressions(Expressions):
 
     def zeros(self, x: Expression, label: str) -> Expression:
         """Zeros of the shape of ``x``."""
+        if x.elements is not None:
+            return self.constant(np.zeros(x.shape, np.int64), narrow=False)
         return self.plain("cvm_clip", x, label=label, precision=1)
 
     def filled(self, x: Expression, value: int, label: str) -> Expression:
@@ -105,46 +114,47 @@ class LibraryExpressions(Expressions):
         wide = bits_of(a) == LARGEST, bits_of(b) == LARGEST
         if not any(wide):
             return self.plain(op, a, b, label=label)
-        minus = op.endswith("sub")
-        upper, lower = self.halves(a, label) if wide[0] else (None, a)
-        half, rest = self.halves(b, label) if wide[1] else (None, b)
-        joint = "broadcast_sub" if minus else "broadcast_add"
-        lower = self.total(joint, lower, rest, label)
-        if half is not None:
-            if upper is None:
-                upper = self.plain("negative", half, label=label) if minus else half
-            else:
-                upper = self.total(joint, upper, half, label)
-        assert upper is not None
-        return self.plain("broadcast_add", upper, self._narrow(lower), label=label)
+        joint = "broadcast_sub" if op.endswith("sub") else "broadcast_add"
+        try:
+            return self._total_of_halves(joint, a, b, wide, label)
+        except Unprovable:
+            return self._total_of_halves(joint, a, b, (True, True), label)
 
-    @staticmethod
-    def _narrow(x: Expression) -> Expression:
-        if bits_of(x) == LARGEST:
-            raise Unprovable("half of a sum of 32 bits has 32 bits")
-        return x
+    def _total_of_halves(
+        self, op: str, a: Expression, b: Expression, split: tuple[bool, bool], label: str
+    ) -> Expression:
+        """With x = h + h + r for each operand that is split: H + (R + H), where H is of the h, R of all the rest."""
+        half, rest = self.halves(a, label) if split[0] else (None, a)
+        other, others = self.halves(b, label) if split[1] else (None, b)
+        rest = self.plain(op, _narrow(rest), _narrow(others), label=label)
+        if half is None:
+            assert other is not None
+            half = self.plain("negative", other, label=label) if op.endswith("sub") else other
+        elif other is not None:
+            half = self.plain(op, half, other, label=label)
+        lower = self.plain("broadcast_add", _narrow(half), _narrow(rest), label=label)
+        return self.plain("broadcast_add", half, _narrow(lower), label=label)
 
     def halves(self, x: Expression, label: str) -> tuple[Expression, Expression]:
-        """(h, x - h) with h = x / 2 toward zero: the second is h plus the remainder, of the sign of x."""
+        """(h, r) with x = h + h + r, where h is x / 2 toward zero: r is -1, 0 or 1, of the sign of x."""
         h = self.plain("broadcast_div", x, self.number(2), label=label)
+        if h.elements is not None and x.elements is not None:
+            return h, self.constant(x.elements - 2 * h.elements)
         even = self.plain("broadcast_add", h, h, label=label)
-        rest = None
-        if x.hi > 0:
-            rest = self.plain("broadcast_greater", x, even, label=label)
+        rest = self.plain("broadcast_greater", x, even, label=label)
         if x.lo < 0:
             below = self.plain("broadcast_greater", even, x, label=label)
-            rest = (
-                self.plain("negative", below, label=label)
-                if rest is None
-                else self.plain("broadcast_sub", rest, below, label=label)
-            )
-        assert rest is not None
-        return h, self.total("broadcast_add", h, rest, label)
+            rest = self.plain("broadcast_sub", rest, below, label=label)
+        return h, rest
 
     def product(self, a: Expression, b: Expression, label: str) -> Expression:
         """The product a * b."""
         if bits_of(a) + bits_of(b) <= LARGEST:
             return self.plain("broadcast_mul", a, b, label=label)
+        for x, factor in ((a, b), (b, a)):
+            power = max(0, factor.lo.bit_length() - 1)
+            if factor.lo == factor.hi == 1 << power and math.prod(factor.shape) == 1 and len(factor.shape) <= len(x.shape):
+                return self.raised(x, power, label)
         if self._within > 1:  # what has been split twice is split no further
             raise Unprovable("a product of more than 32 bits")
         self._within += 1
@@ -208,6 +218,9 @@ def _shift_left(made: LibraryExpressions, x: Expression, label: str, precision: 
     if bits_of(x) + shift_bit > LARGEST:
         if precision == LARGEST:
             raise Unprovable("a left shift that is cut to 32 bits")
+        if alpha < 1 << shift_bit:  # any number but 0 reaches alpha
+            sign = made.apply("clip", x, label=label, a_min=-1, a_max=1)
+            return made.product(sign, made.number(alpha), label)
         reached = -(-alpha >> shift_bit)
         x = made.apply("clip", x, label=label, a_min=-reached, a_max=reached)
     x = made.raised(x, shift_bit, label)
@@ -257,7 +270,7 @@ def _where(made: LibraryExpressions, condition: Expression, a: Expression, b: Ex
     """The condition is written with the precision of the result, so it must not need more."""
     if a.lo == a.hi == b.lo == b.hi == 0:
         return made.zeros(a, label)
-    if bits_of(condition) > max(bits_of(a), bits_of(b)):
+    if condition.shape != a.shape or bits_of(condition) > max(bits_of(a), bits_of(b)):
         condition = made.plain("clip", condition, label=label, a_min=-1, a_max=1)
     if condition.shape != a.shape:
         rows = made.reshaped(condition, (*condition.shape, *(1,) * (len(a.shape) - 1)), label)

@@ -51,6 +51,7 @@ class Draft:
         self._variables: list[_Node] = []
         self._ops: list[_Node] = []
         self._names = {DATA}
+        self._contents: dict[tuple[tuple[int, ...], bytes], Written] = {}
         self._tight: dict[tuple[Written, int], Written] = {}
 
     def data(self, shape: tuple[int, ...], precision: int, proven: int) -> Written:
@@ -59,16 +60,21 @@ class Draft:
         return self._entry(self._variable(DATA), shape, precision, proven)
 
     def variable(self, array: npt.NDArray[Any], wish: str, precision: int) -> Written:
-        """A parameter, under a name of its own."""
+        """A parameter, under a name of its own; or the one with these elements."""
         _require_tensor(array.shape, wish)
+        stored = array.astype(np.int8 if precision <= _BYTE else np.int32)
+        content = (stored.shape, stored.tobytes())
+        if content in self._contents:
+            return self._contents[content]
         name, count = wish, 0
         while name in self._names:
             count += 1
             name = f"{wish}_{count}"
         self._names.add(name)
         node = self._variable(name)
-        node.array = array.astype(np.int8 if precision <= _BYTE else np.int32)
-        return self._entry(node, array.shape, precision, precision)
+        node.array = stored
+        self._contents[content] = self._entry(node, array.shape, precision, precision)
+        return self._contents[content]
 
     def add(
         self, op: str, inputs: Sequence[Written], attributes: Mapping[str, Any], name: str, proven: Sequence[int]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cvm import ops
 from cvm.errors import CvmError, Location, Unsupported
 from cvm.frontends.cvm_runtime.export.arithmetic import LibraryExpressions, shifts_alike
 from cvm.frontends.cvm_runtime.export.draft import Draft, Written
@@ -117,7 +118,8 @@ class _Writing:
         try:
             roots = self._expressions(node, call)
             for value, root in zip(node.outputs, roots, strict=True):
-                self.entries[value.name] = self._write(root, value.name, self.verified.ranges[value.name])
+                whole = self._shaped(root, value.shape)
+                self.entries[value.name] = self._write(whole, value.name, self.verified.ranges[value.name])
         except Unprovable as error:
             message = f"it cannot be said in integers that the library admits ({error})"
             raise _refused("unprovable", message, where) from None
@@ -166,10 +168,16 @@ class _Writing:
             label = name if is_root else f"{name}.{item.label}"
             self.entries[key] = self._entry(item, label, precision(*bounds.hull()))
             self.present[item.number] = key
-        found = self.entries[root.name or self.present[root.number]]
-        if found.shape != self.verified.shapes.get(name, found.shape):
-            raise Unprovable("constants left the result smaller than it is")
-        return found
+        return self.entries[root.name or self.present[root.number]]
+
+    def _shaped(self, root: Expression, shape: tuple[int, ...]) -> Expression:
+        """The same tensor, where constants left it smaller than it is declared."""
+        if root.shape == shape:
+            return root
+        if root.elements is not None:
+            return self.made.constant(np.broadcast_to(root.elements, shape), narrow=False)
+        zeros = self.made.constant(np.zeros(shape, np.int64), narrow=False)
+        return self.made.total("broadcast_add", root, zeros, "shape")
 
     def _entry(self, item: Expression, name: str, bits: int) -> Written:
         if item.elements is not None:
@@ -195,9 +203,10 @@ class _Writing:
         for output in program.outputs:
             found = self.entries[output.value]
             node = found.node
-            if node.spelling is None or any(head.node is node for head in heads):
-                found = self.draft.copied(found, found.precision, output.name)
-            elif len(node.outputs) == 1:
+            if node.spelling is None or len(node.outputs) > 1 or any(head.node is node for head in heads):
+                if output.name != _read_back(found):
+                    found = self.draft.copied(found, found.precision, output.name)
+            else:
                 node.name = output.name
             heads.append(found)
         used = {name for node in program.nodes for name in node.inputs}
@@ -205,6 +214,12 @@ class _Writing:
         text, arrays = self.draft.finished(heads, kept)
         names = tuple(item.name for item in program.outputs)
         return Exported(text, arrays, program.inputs[0].value.name, names)
+
+
+def _read_back(item: Written) -> str | None:
+    """The name that an import gives one of several results of a node."""
+    labels = ops.get("get_valid_count").outputs
+    return f"{item.node.name}.{labels[item.place]}" if len(item.node.outputs) > 1 else None
 
 
 def _shift(node: Node) -> tuple[Any, Any]:
