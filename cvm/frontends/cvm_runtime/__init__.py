@@ -83,7 +83,7 @@ def loads(
     data = text.encode("utf-8") if isinstance(text, str) else text
     digest = hashlib.sha256(hashlib.sha256(data).digest() + hashlib.sha256(parameters).digest()).hexdigest()
     provenance = Provenance(f"cvm, cvm-runtime {compat}", source, digest)
-    program = to_program(model.inferred, arrays, model.interface, compat, provenance)
+    program = to_program(model.inferred, arrays, model.interface, compat, provenance, limits)
     trailing = f"{arrays.trailing} bytes behind the last parameter were not looked at"
     return Imported(model, program, compat, (trailing,) if arrays.trailing else ())
 

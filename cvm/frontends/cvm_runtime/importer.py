@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Unsupported
+from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends.cvm_runtime.compat import EMITTERS, narrowed_to_bytes, require_defined
 from cvm.frontends.cvm_runtime.graph import DATA, Graph, GraphNode
 from cvm.frontends.cvm_runtime.inference import Inferred
@@ -18,7 +18,7 @@ from cvm.frontends.cvm_runtime.interface import Interface
 from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.parameters import Parameters
 from cvm.frontends.cvm_runtime.precisions import magnitude
-from cvm.limits import DEFAULT, LARGE, Limits, elements
+from cvm.limits import DEFAULT, Limits
 from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance
 from cvm.program.checks import check_name
 
@@ -58,6 +58,7 @@ def to_program(
     interface: Interface,
     compat: Compat,
     provenance: Provenance,
+    limits: Limits = DEFAULT,
 ) -> Program:
     """The program of a model: its input has the interval of its encoding, and is clamped first.
 
@@ -66,22 +67,12 @@ def to_program(
     """
     if compat == "cvm-1":
         require_defined(inferred)
-    making = _Making(inferred, ProgramBuilder(_profile(inferred.graph)), compat)
+    making = _Making(inferred, ProgramBuilder(limits), compat)
     making.variables(parameters.arrays, interface)
     for node, use in zip(inferred.graph.nodes, inferred.uses, strict=True):
         if use is not None:
             making.node(node, use)
     return making.program(interface, provenance)
-
-
-def _profile(graph: Graph) -> Limits:
-    """The narrowest limits that the tensors of the graph keep to."""
-    try:
-        for shape in graph.shapes:
-            elements(shape, DEFAULT)
-    except LimitExceeded:
-        return LARGE
-    return DEFAULT
 
 
 @dataclass

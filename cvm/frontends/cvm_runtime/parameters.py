@@ -9,7 +9,6 @@ Every count is compared with the bytes that are there before anything is allocat
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location, Malformed
-from cvm.limits import DEFAULT, Limits, require
+from cvm.limits import DEFAULT, Limits, elements, require
 
 __all__ = ["Parameters", "read_parameters", "write_parameters"]
 
@@ -126,8 +125,7 @@ def _array(reader: _Reader, limits: Limits) -> npt.NDArray[Any]:
     shape = [reader.number("q", "an extent") for _ in range(rank)]
     if min(shape) < 1:
         raise Invalid("cvm_runtime.params.shape", f"expected extents of 1 or more, found {shape}")
-    count = math.prod(shape)
-    require("elements", count, limits.elements, "elements of a parameter")
+    count = elements(shape, limits, "parameter")
     size = reader.number("q", "the number of bytes")
     if size != count * bits // 8:
         message = f"{count} elements of {bits} bits take {count * bits // 8} bytes, found {size}"
