@@ -69,7 +69,9 @@ def command(
     return _written(document, verified, output, as_json)
 
 
-def _import(model: Path, params: Path | None, compat: Literal["correct", "cvm-1"], output: Path | None, as_json: bool) -> int:
+def _import(
+    model: Path, params: Path | None, compat: Literal["correct", "cvm-1"], output: Path | None, as_json: bool
+) -> int:
     """A model of cvm-runtime: its program, and what that library charges for it."""
     from cvm.frontends import cvm_runtime
     from cvm.program.verifier import verify

@@ -31,6 +31,8 @@ def render_model(console: Console, document: dict[str, Any]) -> None:
     say(console, f"{document['format']} {document['format_version']}{post}")
     say(console, f"{document['nodes']} nodes; {document['parameters']} parameters")
     low, high = taken["clamped_to"]
-    say(console, f"input   {taken['bytes']} bytes, {taken['bytes_per_element']} per element, clamped to [{low}, {high}]")
+    say(
+        console, f"input   {taken['bytes']} bytes, {taken['bytes_per_element']} per element, clamped to [{low}, {high}]"
+    )
     say(console, f"output  {given['bytes']} bytes, {given['bytes_per_element']} per element")
     say(console, costs(document))

@@ -7,7 +7,19 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-__all__ = ["BitOrder", "CompatMode", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Params", "Threads", "Variant"]
+__all__ = [
+    "BitOrder",
+    "CompatMode",
+    "Cycles",
+    "ExecutorName",
+    "Inputs",
+    "Json",
+    "Model",
+    "NoOptimize",
+    "Params",
+    "Threads",
+    "Variant",
+]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 

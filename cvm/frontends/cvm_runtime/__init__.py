@@ -30,9 +30,27 @@ from cvm.limits import DEFAULT, Limits
 from cvm.program import Program, Provenance
 from cvm.program.files import read_bytes
 
-__all__ = ["ByteOrder", "Compat", "Exported", "Files", "Graph", "Imported", "Interface", "Metering", "Model",
-           "Parameters", "described", "exported", "load", "load_model", "loads", "read_model", "read_parameters", "saved",
-           "write_parameters"]  # fmt: skip
+__all__ = [
+    "ByteOrder",
+    "Compat",
+    "Exported",
+    "Files",
+    "Graph",
+    "Imported",
+    "Interface",
+    "Metering",
+    "Model",
+    "Parameters",
+    "described",
+    "exported",
+    "load",
+    "load_model",
+    "loads",
+    "read_model",
+    "read_parameters",
+    "saved",
+    "write_parameters",
+]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

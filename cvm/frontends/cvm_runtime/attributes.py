@@ -14,8 +14,17 @@ from typing import TypeAlias
 
 from cvm.errors import Invalid
 
-__all__ = ["Attribute", "Value", "boolean", "choice", "integer", "integer_or_none", "integers", "parse_attributes",
-           "written"]  # fmt: skip
+__all__ = [
+    "Attribute",
+    "Value",
+    "boolean",
+    "choice",
+    "integer",
+    "integer_or_none",
+    "integers",
+    "parse_attributes",
+    "written",
+]
 
 Value: TypeAlias = "bool | int | str | tuple[int, ...] | None"
 

@@ -77,11 +77,15 @@ def described_interface(program: Program, exported: Exported, model: Model) -> d
             "quantizer": _quantizer(item.quantizer),
         },
         "outputs": [
-            {"name": output.name, "shape": list(shape), "bytes_per_element": model.interface.output_size,
-             "quantizer": _quantizer(output.quantizer)}
+            {
+                "name": output.name,
+                "shape": list(shape),
+                "bytes_per_element": model.interface.output_size,
+                "quantizer": _quantizer(output.quantizer),
+            }
             for output, shape in zip(program.outputs, model.interface.outputs, strict=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.frontends.cvm_runtime.graph import DATA, Graph, Postprocess
+from cvm.frontends.cvm_runtime.graph import DATA, Postprocess
 from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.precisions import magnitude
 
@@ -31,7 +31,7 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a model takes and gives. ``outputs`` are the shapes that the program gives: of the heads, or of the argmax."""
+    """What a model takes and gives. ``outputs`` are the shapes of what the program gives: heads, or their argmax."""
 
     shape: tuple[int, ...]
     precision: int

@@ -47,8 +47,10 @@ class Metering:
         be loaded all the same.
         """
         for name, found, bound in (
-            ("weight", self.heaviest, WEIGHT), ("ops", self.ops, OPS), ("memory", self.memory, MEMORY)
-        ):  # fmt: skip
+            ("weight", self.heaviest, WEIGHT),
+            ("ops", self.ops, OPS),
+            ("memory", self.memory, MEMORY),
+        ):
             if found > bound:
                 raise LimitExceeded(f"limit.cvm_runtime.{name}", f"the {name} to pay for, {found}, exceeds {bound}")
         return self.ops + self.memory
@@ -73,7 +75,8 @@ def storage_bytes(graph: Graph) -> int:
 
 def _weight(use: Use) -> int:
     """What an element of the first result costs."""
-    return _WEIGHTS.get(use.operator.name, lambda _: 1)(use)
+    weigh = _WEIGHTS.get(use.operator.name)
+    return 1 if weigh is None else weigh(use)
 
 
 def _products(use: Use) -> int:

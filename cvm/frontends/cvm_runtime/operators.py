@@ -251,17 +251,24 @@ _ALL = (
     _binary("elemwise_add", in_place=True),
     _binary("elemwise_sub", in_place=True),
     Operator(
-        "clip", "clip", attributes=(Attribute("a_min", integer, None, -_INT32, _INT32),
-                                    Attribute("a_max", integer, None, -_INT32, _INT32)),
-        rename=_bounds, in_place=True,
-    ),  # fmt: skip
-    Operator("cvm_clip", "cvm_clip", attributes=(_PRECISION, _IS_SIGN), rename=_renamed(precision="precision"),
-             in_place=True),  # fmt: skip
+        "clip",
+        "clip",
+        attributes=(
+            Attribute("a_min", integer, None, -_INT32, _INT32),
+            Attribute("a_max", integer, None, -_INT32, _INT32),
+        ),
+        rename=_bounds,
+        in_place=True,
+    ),
+    Operator(
+        "cvm_clip", "cvm_clip", attributes=(_PRECISION, _IS_SIGN), rename=_renamed(precision="precision"), in_place=True
+    ),
     *(
-        Operator(name, name, attributes=_SHIFT, rename=_renamed(precision="precision", shift_bit="shift_bit"),
-                 in_place=True)
+        Operator(
+            name, name, attributes=_SHIFT, rename=_renamed(precision="precision", shift_bit="shift_bit"), in_place=True
+        )
         for name in ("cvm_right_shift", "cvm_left_shift")
-    ),  # fmt: skip
+    ),
     Operator("flatten", "reshape", rename=_flattened, in_place=True),
     Operator("reshape", "reshape", attributes=(Attribute("shape", integers),), rename=_reshaped, in_place=True),
     *(_binary(f"broadcast_{name}") for name in ("add", "sub", "mul", "div", "max", "greater")),
@@ -273,44 +280,84 @@ _ALL = (
     _unary("expand_dims", Attribute("axis", integer), Attribute("num_newaxis", integer, "1", 1, ATTRIBUTE_MAX)),
     Operator("squeeze", "squeeze", attributes=(Attribute("axis", integers, "()"),), rename=_squeezed, in_place=True),
     _unary("transpose", Attribute("axes", integers, "()"), in_place=False),
-    Operator("strided_slice", "slice", rename=_sliced, attributes=(
-        Attribute("begin", integers, "(0)"), Attribute("end", integers, "(1)"), Attribute("stride", integers, "()"),
-    )),  # fmt: skip
+    Operator(
+        "strided_slice",
+        "slice",
+        rename=_sliced,
+        attributes=(
+            Attribute("begin", integers, "(0)"),
+            Attribute("end", integers, "(1)"),
+            Attribute("stride", integers, "()"),
+        ),
+    ),
     Operator("slice_like", "slice_like", 2, 2, (Attribute("axis", integers, "()"),), _renamed(axes="axis")),
     Operator("take", "take", 2, 2, (Attribute("axis", integer_or_none, "None"),)),
     Operator("cvm_lut", "cvm_lut", 2, 2, (Attribute("in_dim", integer),), _looked_up, inputs=(1, 0)),
     Operator("where", "where", 3, 3),
     Operator("conv2d", "conv2d", 2, 3, _CONV2D, _convolved),
-    Operator("dense", "dense", 2, 3, (Attribute("units", integer, None, 1), Attribute("use_bias", boolean, "True")),
-             _dense),  # fmt: skip
-    Operator("max_pool2d", "max_pool2d", rename=_pooled, attributes=(
-        _pair("pool_size", None, 1, None),
-        _pair("strides", "(1, 1)", 1),
-        Attribute("padding", integers, "(0, 0)", 0, ATTRIBUTE_MAX, (1, 2)),
-        Attribute("ceil_mode", boolean, "False"),
-        _only("layout", "NCHW"),
-    )),  # fmt: skip
-    Operator("upsampling", "upsampling", rename=_renamed(scale="scale"), attributes=(
-        Attribute("scale", integer, None, 1, ATTRIBUTE_MAX), _only("method", "NEAREST_NEIGHBOR"),
-        _only("layout", "NCHW"),
-    )),  # fmt: skip
-    Operator("get_valid_counts", "get_valid_count", rename=_counted, outputs=2,
-             attributes=(Attribute("score_threshold", integer, "0"),)),  # fmt: skip
-    Operator("non_max_suppression", "non_max_suppression", 2, 2, (
-        Attribute("iou_threshold", integer, "50", 1), Attribute("max_output_size", integer, "-1"),
-        Attribute("force_suppress", boolean, "False"), Attribute("top_k", integer, "-1"),
-        _fixed("coord_start", 2), _fixed("score_index", 1), _fixed("id_index", 0),
-        _truth("return_indices", False), _truth("invalid_to_bottom", True),
-    ), lambda values, shapes: {name: values[name] for name in _SUPPRESSION}),  # fmt: skip
+    Operator(
+        "dense", "dense", 2, 3, (Attribute("units", integer, None, 1), Attribute("use_bias", boolean, "True")), _dense
+    ),
+    Operator(
+        "max_pool2d",
+        "max_pool2d",
+        rename=_pooled,
+        attributes=(
+            _pair("pool_size", None, 1, None),
+            _pair("strides", "(1, 1)", 1),
+            Attribute("padding", integers, "(0, 0)", 0, ATTRIBUTE_MAX, (1, 2)),
+            Attribute("ceil_mode", boolean, "False"),
+            _only("layout", "NCHW"),
+        ),
+    ),
+    Operator(
+        "upsampling",
+        "upsampling",
+        rename=_renamed(scale="scale"),
+        attributes=(
+            Attribute("scale", integer, None, 1, ATTRIBUTE_MAX),
+            _only("method", "NEAREST_NEIGHBOR"),
+            _only("layout", "NCHW"),
+        ),
+    ),
+    Operator(
+        "get_valid_counts",
+        "get_valid_count",
+        rename=_counted,
+        outputs=2,
+        attributes=(Attribute("score_threshold", integer, "0"),),
+    ),
+    Operator(
+        "non_max_suppression",
+        "non_max_suppression",
+        2,
+        2,
+        (
+            Attribute("iou_threshold", integer, "50", 1),
+            Attribute("max_output_size", integer, "-1"),
+            Attribute("force_suppress", boolean, "False"),
+            Attribute("top_k", integer, "-1"),
+            _fixed("coord_start", 2),
+            _fixed("score_index", 1),
+            _fixed("id_index", 0),
+            _truth("return_indices", False),
+            _truth("invalid_to_bottom", True),
+        ),
+        lambda values, shapes: {name: values[name] for name in _SUPPRESSION},
+    ),
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({item.name: item for item in _ALL})
 """Every op of the library by its registered name."""
 
-ALIASES: Mapping[str, str] = MappingProxyType({
-    "add": "elemwise_add", "__add_symbol__": "elemwise_add", "nn.relu": "relu",
-    "vision.non_max_suppression": "non_max_suppression",
-})  # fmt: skip
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "add": "elemwise_add",
+        "__add_symbol__": "elemwise_add",
+        "nn.relu": "relu",
+        "vision.non_max_suppression": "non_max_suppression",
+    }
+)
 """Some names that the library's front end takes for others, and that its executors do not know."""
 
 

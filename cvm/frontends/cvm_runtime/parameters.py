@@ -75,8 +75,8 @@ class _Reader:
 def read_parameters(data: bytes, limits: Limits = DEFAULT) -> Parameters:
     """The arrays of a ``.params`` file.
 
-    Raises `Malformed` (``cvm_runtime.params.truncated``, ``.magic``, ``.reserved``, ``.count``, ``.name``, ``.length``),
-    `Invalid` (``cvm_runtime.params.device``, ``.dtype``, ``.shape``) and `LimitExceeded`.
+    Raises `Malformed` (``cvm_runtime.params.truncated``, ``.magic``, ``.reserved``, ``.count``, ``.name`` or
+    ``.length``), `Invalid` (``cvm_runtime.params.device``, ``.dtype`` or ``.shape``) and `LimitExceeded`.
     """
     reader = _Reader(data)
     reader.expect("Q", LIST_MAGIC, "magic", "the magic number of the list")

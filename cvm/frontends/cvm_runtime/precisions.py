@@ -46,7 +46,9 @@ def derived(use: Use, precisions: Precisions, *, sound: bool = True) -> Precisio
     found = rule(use, precisions)
     if not all(1 <= p <= LARGEST for p in found):
         given = ", ".join(map(str, precisions))
-        raise _refused(name, f"a result of operands of {given} bits would have {max(found)} bits; at most {LARGEST} fit")
+        raise _refused(
+            name, f"a result of operands of {given} bits would have {max(found)} bits; at most {LARGEST} fit"
+        )
     return found
 
 
@@ -107,9 +109,28 @@ def _counted(use: Use, p: Precisions) -> Precisions:
 
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(
-        ("abs", "negative", "relu", "flatten", "reshape", "max", "max_pool2d", "upsampling", "repeat", "tile",
-         "expand_dims", "squeeze", "transpose", "strided_slice", "slice_like", "take", "broadcast_div",
-         "broadcast_greater", "where", "non_max_suppression"),
+        (
+            "abs",
+            "negative",
+            "relu",
+            "flatten",
+            "reshape",
+            "max",
+            "max_pool2d",
+            "upsampling",
+            "repeat",
+            "tile",
+            "expand_dims",
+            "squeeze",
+            "transpose",
+            "strided_slice",
+            "slice_like",
+            "take",
+            "broadcast_div",
+            "broadcast_greater",
+            "where",
+            "non_max_suppression",
+        ),
         _first,
     ),
     "cvm_lut": _second,
@@ -123,7 +144,7 @@ _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("cvm_clip", "cvm_right_shift"), _declared),
     "cvm_left_shift": _shifted_left,
     "get_valid_counts": _counted,
-}  # fmt: skip
+}
 
 
 def _boxes(use: Use, p: Precisions) -> Precisions:

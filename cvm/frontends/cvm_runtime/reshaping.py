@@ -1,5 +1,5 @@
-"""The codes of a target shape: 0 copies an extent, -1 is what is left over, -2 copies all that remain, -3 multiplies two,
--4 is followed by the two extents that one is split into, of which one may be -1.
+"""The codes of a target shape: 0 copies an extent, -1 is what is left over, -2 copies all that remain, -3 multiplies
+two, -4 is followed by the two extents that one is split into, of which one may be -1.
 """
 
 from __future__ import annotations

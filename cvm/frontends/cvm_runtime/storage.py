@@ -1,8 +1,8 @@
 """Storage plans: every entry of a model has the number of the storage that it is kept in.
 
-Nothing here believes a plan; values are values. A plan counts for what is charged (`cvm.frontends.cvm_runtime.metering`),
-for the rules that the library checks (`check_storage`), and for what it computes where those are not enough: an entry
-that is overwritten while it is still needed (`overwritten`).
+Nothing here believes a plan; values are values. A plan counts for what is charged
+(`cvm.frontends.cvm_runtime.metering`), for the rules that the library checks (`check_storage`), and for what it
+computes where those are not enough: an entry that is overwritten while it is still needed (`overwritten`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["check_storage", "overwritten", "planned"]
 
 
 def check_storage(graph: Graph) -> None:
-    """The rules of the library: an op that does not work in place has storage apart from its inputs'; 2^32 bytes in all.
+    """The rules of the library: what does not work in place has storage apart from its inputs'; 2^32 bytes in all.
 
     Raises `Invalid` (``cvm_runtime.storage``) and `LimitExceeded` (``limit.cvm_runtime.storage``).
     """
@@ -64,8 +64,12 @@ def overwritten(graph: Graph) -> str | None:
     return None
 
 
-def planned(shapes: Sequence[tuple[int, ...]], reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]],
-            kept: Sequence[int]) -> tuple[int, ...]:  # fmt: skip
+def planned(
+    shapes: Sequence[tuple[int, ...]],
+    reads: Sequence[Sequence[int]],
+    writes: Sequence[Sequence[int]],
+    kept: Sequence[int],
+) -> tuple[int, ...]:
     """A plan in which nothing is overwritten while it is needed.
 
     ``shapes`` are those of all entries, ``reads`` and ``writes`` the entries that every step reads and writes, in

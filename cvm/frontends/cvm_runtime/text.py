@@ -28,9 +28,11 @@ def read_text(data: bytes | str, limits: Limits = DEFAULT) -> Any:
     text = _decoded(data, limits)
     for escape in _ESCAPE.finditer(text):
         if escape[1] not in tuple('rnt\\"'):
-            _fail(text, escape.start(), f"the reader knows no {escape[0]!r}: only \\r \\n \\t \\\\ and \\\"")
+            _fail(text, escape.start(), f'the reader knows no {escape[0]!r}: only \\r \\n \\t \\\\ and \\"')
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_float)
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_float
+        )
     except json.JSONDecodeError as error:
         _fail(text, error.pos, error.msg)
     except RecursionError:

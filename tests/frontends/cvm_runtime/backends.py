@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.vectors_cvm_runtime import mapping
 
-from .library import Array, Attributes, Hazard, ranges, reduced, windows
+from .library_rules import Array, Attributes, Hazard, ranges, reduced, windows
 
 
 def wrapped(x: Array) -> Array:

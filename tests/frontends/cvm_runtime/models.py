@@ -58,10 +58,11 @@ def document(*nodes: Variable | Op, heads: Sequence[int | tuple[int, int]] = (-1
                 [node.precision if isinstance(node, Variable) else -1 for node in nodes for _ in _shapes(node)],
             ],
             "op_attrs": [
-                "list_str", ["{}" if isinstance(node, Variable) else json.dumps(dict(node.attributes)) for node in nodes]
+                "list_str",
+                ["{}" if isinstance(node, Variable) else json.dumps(dict(node.attributes)) for node in nodes],
             ],
         },
-    }  # fmt: skip
+    }
 
 
 def _shapes(node: Variable | Op) -> Sequence[Sequence[int]]:
@@ -97,7 +98,9 @@ NO_PARAMETERS = parameters()
 
 def loaded(text: Any, params: bytes = NO_PARAMETERS, compat: Any = "correct") -> cvm_runtime.Imported:
     """The model of a document or text."""
-    return cvm_runtime.loads(text if isinstance(text, str | bytes) else json.dumps(text, ensure_ascii=False), params, compat)
+    return cvm_runtime.loads(
+        text if isinstance(text, str | bytes) else json.dumps(text, ensure_ascii=False), params, compat
+    )
 
 
 def given(imported: cvm_runtime.Imported, data: bytes, executor: str = "numpy") -> bytes:

@@ -26,15 +26,42 @@ def test_tuples_are_read_as_they_are_written(values: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("(1,2)", (1, 2)), ("[4, 6]", (4, 6)), ("(5)", (5,)), ("3", (3,)), ("3L", (3,)), ("()", ()), ("[]", ()),
-     (" ( -5 , ) ", (-5,)), ("(3L, 2)", (3, 2))],
-)  # fmt: skip
+    [
+        ("(1,2)", (1, 2)),
+        ("[4, 6]", (4, 6)),
+        ("(5)", (5,)),
+        ("3", (3,)),
+        ("3L", (3,)),
+        ("()", ()),
+        ("[]", ()),
+        (" ( -5 , ) ", (-5,)),
+        ("(3L, 2)", (3, 2)),
+    ],
+)
 def test_forms_of_a_tuple(text: str, value: tuple[int, ...]) -> None:
     assert integers(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "(", ")", "(1", "1)", "(1]", "(1 2)", "(,)", "(1,,)", "None", "(None)", "((1))", "(1.0)",
-                                  "(4294967296)", "1" * 100_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "(",
+        ")",
+        "(1",
+        "1)",
+        "(1]",
+        "(1 2)",
+        "(,)",
+        "(1,,)",
+        "None",
+        "(None)",
+        "((1))",
+        "(1.0)",
+        "(4294967296)",
+        "1" * 100_000,
+    ],
+)
 def test_what_is_no_tuple(text: str) -> None:
     with pytest.raises(ValueError, match="tuple"):
         integers(text)

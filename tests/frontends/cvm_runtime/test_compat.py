@@ -12,7 +12,7 @@ import pytest
 from cvm.errors import CvmError, Invalid, Unsupported
 
 from .backends import computed
-from .library import attributes_of
+from .library_rules import attributes_of
 from .models import Op, Variable, codes, document, loaded, parameters
 
 INT32 = 2**31 - 1
@@ -31,7 +31,10 @@ def test_a_right_shift_by_one_wraps_at_the_largest_integer(precision: int, bits:
     bound = 2 ** (bits - 1) - 1
     clamped = np.clip(np.array(x), -bound, bound)
     attributes = attributes_of("cvm_right_shift", {"precision": str(precision), "shift_bit": "1"})
-    assert codes(loaded(made, compat="cvm-1"), x) == computed("formal", "cvm_right_shift", attributes, [clamped])[0].tolist()
+    assert (
+        codes(loaded(made, compat="cvm-1"), x)
+        == computed("formal", "cvm_right_shift", attributes, [clamped])[0].tolist()
+    )
     alpha = 2 ** (precision - 1) - 1
     assert codes(loaded(made), x) == np.clip((clamped + 1) >> 1, -alpha, alpha).tolist()
 
@@ -54,9 +57,11 @@ def test_a_maximum_over_no_axes_begins_at_zero(keepdims: str) -> None:
 def selection(condition: int, a: int, b: int, rows: bool = False) -> Any:
     shape = (2, 2)
     return document(
-        Variable("data", (2,) if rows else shape, condition), Variable("a", shape, a), Variable("b", shape, b),
+        Variable("data", (2,) if rows else shape, condition),
+        Variable("a", shape, a),
+        Variable("b", shape, b),
         Op("where", [0, 1, 2], [shape]),
-    )  # fmt: skip
+    )
 
 
 ARRAYS = parameters(("a", np.array([[1, 2], [3, 4]], np.int32)), ("b", np.array([[300, -300], [500, -500]], np.int32)))
@@ -81,9 +86,13 @@ def test_rows_of_where_are_selected_or_refused() -> None:
     assert caught.value.location.op == "where"
 
 
-@pytest.mark.parametrize(("bits", "code"), [(16, None), (28, None), (29, "cvm_runtime.coarse"), (31, "cvm_runtime.coarse")])
+@pytest.mark.parametrize(
+    ("bits", "code"), [(16, None), (28, None), (29, "cvm_runtime.coarse"), (31, "cvm_runtime.coarse")]
+)
 def test_suppression_of_large_boxes_is_refused(bits: int, code: str | None) -> None:
-    made = document(Variable("data", (1, 3, 6), bits), Variable("n", (1,)), Op("non_max_suppression", [0, 1], [(1, 3, 6)]))
+    made = document(
+        Variable("data", (1, 3, 6), bits), Variable("n", (1,)), Op("non_max_suppression", [0, 1], [(1, 3, 6)])
+    )
     params = parameters(("n", np.array([3], np.int8)))
     if code is None:
         loaded(made, params, "cvm-1")
@@ -94,7 +103,9 @@ def test_suppression_of_large_boxes_is_refused(bits: int, code: str | None) -> N
 
 
 def test_boxes_of_more_than_30_bits_are_invalid_where_overlaps_should_be_right() -> None:
-    made = document(Variable("data", (1, 3, 6), 31), Variable("n", (1,)), Op("non_max_suppression", [0, 1], [(1, 3, 6)]))
+    made = document(
+        Variable("data", (1, 3, 6), 31), Variable("n", (1,)), Op("non_max_suppression", [0, 1], [(1, 3, 6)])
+    )
     with pytest.raises(Invalid, match="at most 30 bits") as caught:
         loaded(made, parameters(("n", np.array([3], np.int8))))
     assert caught.value.code == "cvm_runtime.precision"
@@ -104,9 +115,11 @@ def test_a_sum_that_wraps_is_refused() -> None:
     """A precision that where loses lets numbers of 32 bits be added."""
     shape = (2,)
     made = document(
-        Variable("data", shape, 2), Variable("a", shape, 32), Op("where", [0, 1, 1], [shape]),
+        Variable("data", shape, 2),
+        Variable("a", shape, 32),
+        Op("where", [0, 1, 1], [shape]),
         Op("elemwise_add", [2, 2], [shape]),
-    )  # fmt: skip
+    )
     params = parameters(("a", np.array([INT32, 0], np.int32)))
     with pytest.raises(Unsupported, match="modulo 2\\^32") as caught:
         loaded(made, params, "cvm-1")
@@ -166,9 +179,12 @@ def test_a_mode_that_does_not_exist_is_invalid() -> None:
 def test_storage_plans_that_destroy_values_are_refused(storage: list[int], what: str | None) -> None:
     shape = (2,)
     made = document(
-        Variable("data", shape), Variable("w", shape), Op("elemwise_add", [0, 1], [shape]), Op("elemwise_sub", [2, 0], [shape]),
+        Variable("data", shape),
+        Variable("w", shape),
+        Op("elemwise_add", [0, 1], [shape]),
+        Op("elemwise_sub", [2, 0], [shape]),
         storage=storage,
-    )  # fmt: skip
+    )
     params = parameters(("w", np.array([5, 6], np.int8)))
     assert codes(loaded(json.dumps(made), params), [1, 2]) == [5, 6]
     if what is None:

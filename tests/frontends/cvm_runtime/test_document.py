@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -55,9 +56,21 @@ def test_what_is_no_json_of_theirs_is_malformed_with_its_place(text: str, line: 
 
 
 @pytest.mark.parametrize(
-    "text", ["null", "true", '{"a": null}', '{"a": [false]}', "1.0", "1e3", "NaN", "-Infinity", "9" * 30, b"\xff",
-             '{"a": 1, "a": 2}'],
-)  # fmt: skip
+    "text",
+    [
+        "null",
+        "true",
+        '{"a": null}',
+        '{"a": [false]}',
+        "1.0",
+        "1e3",
+        "NaN",
+        "-Infinity",
+        "9" * 30,
+        b"\xff",
+        '{"a": 1, "a": 2}',
+    ],
+)
 def test_values_that_their_reader_does_not_have_are_malformed(text: str | bytes) -> None:
     error = refusal(text)
     assert (type(error), error.code) == (Malformed, "cvm_runtime.json")
@@ -203,7 +216,5 @@ def test_no_damage_ends_in_anything_but_an_error_of_ours(data: st.DataObject) ->
         place[key] = data.draw(SCRAP)
     else:
         del place[key]
-    try:
+    with suppress(Malformed, Invalid, LimitExceeded):
         read_model(json.dumps(made))
-    except CvmError as error:
-        assert type(error) in (Malformed, Invalid, LimitExceeded)

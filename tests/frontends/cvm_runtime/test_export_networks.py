@@ -18,9 +18,12 @@ from .library import opened
 
 SHARED = Path(__file__).parents[4] / "shared" / "models"
 CLASSIFIERS = {
-    "lenet_digits": "image", "lenet_digits_logw": "image", "lenet_digits_qdat": "image", "mobilenet_digits": "image",
+    "lenet_digits": "image",
+    "lenet_digits_logw": "image",
+    "lenet_digits_qdat": "image",
+    "mobilenet_digits": "image",
     "mlp_cancer": "features",
-}  # fmt: skip
+}
 REAL = ("hello_world", "micro_speech")
 
 needs_models = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/models is not there")

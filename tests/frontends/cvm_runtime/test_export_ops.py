@@ -114,8 +114,21 @@ def test_sums_up_to_the_end_of_int32(op: str, lo: int, hi: int, low: int, high: 
     require_equal(program_of(op, {}, (3, 4), lo, hi, other))
 
 
-@pytest.mark.parametrize(("bits", "factor"), [(8, 7), (23, 510), (24, -255), (16, 2**15), (20, 2047), (10, 2**21 + 1),
-                                              (9, -(2**22)), (31, 2), (30, -3), (32, 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bits", "factor"),
+    [
+        (8, 7),
+        (23, 510),
+        (24, -255),
+        (16, 2**15),
+        (20, 2047),
+        (10, 2**21 + 1),
+        (9, -(2**22)),
+        (31, 2),
+        (30, -3),
+        (32, 1),
+    ],
+)
 def test_products_up_to_the_end_of_int32(bits: int, factor: int) -> None:
     bound = min(2 ** (bits - 1) - 1, INT32 // abs(factor))
     require_equal(program_of("broadcast_mul", {}, (2, 3), -bound, bound, [factor]))
@@ -165,8 +178,10 @@ def test_layers_whose_weights_are_computed() -> None:
     require_equal(builder.build([Output("y", y)]))
 
 
-@pytest.mark.parametrize(("a", "b", "condition"), [((-5, 5), (-INT32, INT32), 32), ((0, 1), (-1, 1), 32),
-                                                   ((0, 0), (0, 0), 8), ((-100, 100), (0, 0), 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("a", "b", "condition"),
+    [((-5, 5), (-INT32, INT32), 32), ((0, 1), (-1, 1), 32), ((0, 0), (0, 0), 8), ((-100, 100), (0, 0), 1)],
+)
 @pytest.mark.parametrize("rows", [False, True])
 def test_selections(a: tuple[int, int], b: tuple[int, int], condition: int, rows: bool) -> None:
     rng = np.random.default_rng(0)
@@ -178,35 +193,51 @@ def test_selections(a: tuple[int, int], b: tuple[int, int], condition: int, rows
     require_equal(program, [rng.integers(0, 2, size=shape) * min(1, bound)])
 
 
-@pytest.mark.parametrize("lo, hi", [(0, 0), (-1, 1), (-INT32, INT32)])
+@pytest.mark.parametrize(("lo", "hi"), [(0, 0), (-1, 1), (-INT32, INT32)])
 def test_comparisons(lo: int, hi: int) -> None:
     require_equal(program_of("broadcast_greater", {}, (3, 3), lo, hi, [[-1, 0, 1]]))
     require_equal(program_of("broadcast_greater", {}, (3, 3), lo, hi, [[INT32], [-INT32], [2]], first=False))
 
 
 SIMPLE: list[tuple[str, dict[str, Any], tuple[int, ...], list[Any]]] = [
-    ("abs", {}, (2, 3), []), ("negative", {}, (2, 3), []), ("relu", {}, (2, 3), []), ("cvm_precision", {}, (9,), []),
-    ("cvm_clip", {"precision": 5}, (4,), []), ("cvm_clip", {"precision": 32}, (4,), []),
-    ("broadcast_div", {}, (2, 4), [[-7, 0, 1, 2]]), ("broadcast_max", {}, (2, 1, 2), [[[3], [-3]]]),
-    ("flatten", {}, (2, 3, 2), []), ("reshape", {"target_shape": (3, 4)}, (2, 3, 2), []),
-    ("expand_dims", {"axis": 1, "num_newaxis": 0}, (2, 3), []), ("expand_dims", {"axis": -1}, (2, 3), []),
-    ("squeeze", {"axes": ()}, (1, 3, 1), []), ("squeeze", {"axes": (0,)}, (1, 3, 1), []),
-    ("transpose", {"axes": (2, 0, 1)}, (2, 3, 2), []), ("transpose", {}, (2, 3, 2), []),
+    ("abs", {}, (2, 3), []),
+    ("negative", {}, (2, 3), []),
+    ("relu", {}, (2, 3), []),
+    ("cvm_precision", {}, (9,), []),
+    ("cvm_clip", {"precision": 5}, (4,), []),
+    ("cvm_clip", {"precision": 32}, (4,), []),
+    ("broadcast_div", {}, (2, 4), [[-7, 0, 1, 2]]),
+    ("broadcast_max", {}, (2, 1, 2), [[[3], [-3]]]),
+    ("flatten", {}, (2, 3, 2), []),
+    ("reshape", {"target_shape": (3, 4)}, (2, 3, 2), []),
+    ("expand_dims", {"axis": 1, "num_newaxis": 0}, (2, 3), []),
+    ("expand_dims", {"axis": -1}, (2, 3), []),
+    ("squeeze", {"axes": ()}, (1, 3, 1), []),
+    ("squeeze", {"axes": (0,)}, (1, 3, 1), []),
+    ("transpose", {"axes": (2, 0, 1)}, (2, 3, 2), []),
+    ("transpose", {}, (2, 3, 2), []),
     ("slice", {"begin": (-1,), "end": (-9,), "strides": (-2,)}, (5, 2), []),
-    ("slice", {"begin": (), "end": (), "strides": ()}, (5, 2), []), ("slice", {"end": (2, 1)}, (5, 2), []),
-    ("slice_like", {}, (4, 5), [np.zeros((2, 3), int)]), ("slice_like", {"axes": (-1,)}, (4, 5), [np.zeros((2, 3), int)]),
-    ("take", {}, (4, 3), [[0, 11, -4, 99]]), ("take", {"axis": -1}, (4, 3), [[[2, 0]]]),
-    ("cvm_lut", {}, (4, 3), [[0, 11, -4, 99]]), ("repeat", {"axis": 1, "repeats": 3}, (2, 2), []),
-    ("tile", {"reps": (2, 1, 3)}, (2, 2), []), ("concatenate", {"axis": -1}, (2, 2), [[[1], [2]]]),
+    ("slice", {"begin": (), "end": (), "strides": ()}, (5, 2), []),
+    ("slice", {"end": (2, 1)}, (5, 2), []),
+    ("slice_like", {}, (4, 5), [np.zeros((2, 3), int)]),
+    ("slice_like", {"axes": (-1,)}, (4, 5), [np.zeros((2, 3), int)]),
+    ("take", {}, (4, 3), [[0, 11, -4, 99]]),
+    ("take", {"axis": -1}, (4, 3), [[[2, 0]]]),
+    ("cvm_lut", {}, (4, 3), [[0, 11, -4, 99]]),
+    ("repeat", {"axis": 1, "repeats": 3}, (2, 2), []),
+    ("tile", {"reps": (2, 1, 3)}, (2, 2), []),
+    ("concatenate", {"axis": -1}, (2, 2), [[[1], [2]]]),
     ("upsampling", {"scale": 2}, (1, 2, 2, 3), []),
     ("max_pool2d", {"pool_size": (3, 2), "strides": (2, 2), "padding": (1, 0), "ceil_mode": True}, (1, 2, 5, 5), []),
     ("get_valid_count", {"score_threshold": 3}, (2, 5, 4), []),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("op", "attributes", "shape", "others"), SIMPLE, ids=[case[0] for case in SIMPLE])
 @pytest.mark.parametrize("bound", [9, INT32])
-def test_ops_that_both_worlds_have(op: str, attributes: dict[str, Any], shape: Any, others: list[Any], bound: int) -> None:
+def test_ops_that_both_worlds_have(
+    op: str, attributes: dict[str, Any], shape: Any, others: list[Any], bound: int
+) -> None:
     program = program_of(op, attributes, shape, -bound, bound, *others)
     if op == "get_valid_count":
         outputs = [program.outputs[1]]

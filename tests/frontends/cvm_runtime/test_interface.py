@@ -72,7 +72,9 @@ def test_heads_may_be_variables_and_the_same_one() -> None:
 
 
 def test_names_of_nodes_may_be_anything() -> None:
-    made = document(Variable("data", (2,)), Op("relu", [0], [(2,)]), Op("negative", [1], [(2,)]), Op("abs", [2], [(2,)]))
+    made = document(
+        Variable("data", (2,)), Op("relu", [0], [(2,)]), Op("negative", [1], [(2,)]), Op("abs", [2], [(2,)])
+    )
     for place, name in ((1, ""), (2, "data"), (3, "x\u202ey")):
         made["nodes"][place]["name"] = name
     imported = loaded(made)

@@ -11,7 +11,7 @@ from tests.vectors_cvm_runtime import mapping
 from tests.vectors_cvm_runtime.records import Record, described, precision_rules, rejections
 
 from .backends import computed
-from .library import Hazard, Refused, attributes_of, judged
+from .library_rules import Hazard, Refused, attributes_of, judged
 
 RECORDS = [*precision_rules(), *rejections()]
 

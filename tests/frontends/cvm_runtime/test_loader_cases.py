@@ -17,13 +17,10 @@ from .models import codes, loaded
 from .page import PAGE, markdown
 
 FILE = Path(__file__).parents[4] / "shared" / "cvm_runtime" / "models" / "loader_cases.txt"
-LINES = {
-    name: outcome
-    for name, outcome in (
-        re.match(r"## (.*?): rc=0 \| (.*)", line).groups()  # type: ignore[union-attr]
-        for line in (FILE.read_text("utf-8").splitlines() if FILE.is_file() else [])
-    )
-}
+LINES: dict[str, str] = (
+    dict(re.findall(r"^## (.*?): rc=0 \| (.*)$", FILE.read_text("utf-8"), re.M)) if FILE.is_file() else {}
+)
+"""What the library made of each model."""
 
 needs_file = pytest.mark.skipif(not LINES, reason="../shared/cvm_runtime/models is not there")
 

@@ -60,9 +60,17 @@ def test_no_damage_ends_in_anything_but_an_error_of_ours(changes: list[tuple[int
 
 
 def array_bytes(
-    device: int = 1, rank: int = 1, code: int = 0, bits: int = 8, lanes: int = 1, shape: tuple[int, ...] = (2,),
-    size: int = 2, magic: int = ARRAY_MAGIC, reserved: int = 0, data: bytes = b"ab",
-) -> bytes:  # fmt: skip
+    device: int = 1,
+    rank: int = 1,
+    code: int = 0,
+    bits: int = 8,
+    lanes: int = 1,
+    shape: tuple[int, ...] = (2,),
+    size: int = 2,
+    magic: int = ARRAY_MAGIC,
+    reserved: int = 0,
+    data: bytes = b"ab",
+) -> bytes:
     head = struct.pack("<QQiiiBBH", magic, reserved, device, 0, rank, code, bits, lanes)
     return HEADER + head + struct.pack(f"<{len(shape)}qq", *shape, size) + data
 

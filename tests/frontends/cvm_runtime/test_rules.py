@@ -13,6 +13,7 @@ from cvm.frontends.cvm_runtime.precisions import derived, magnitude
 from tests.vectors_cvm_runtime import mapping
 from tests.vectors_cvm_runtime.records import Record, described, precision_rules, rejections
 
+from .library_rules import Refused, judged
 from .models import Op, Variable, document, given, loaded, parameters
 
 RECORDS = [*precision_rules(), *rejections()]
@@ -89,6 +90,16 @@ def _contained(arrays, precisions) -> bool:
     return all(int(np.abs(array.astype(np.int64)).max()) <= magnitude(p) for array, p in pairs)
 
 
+def _beyond_a_rule(node: Op, variables: list[Variable]) -> bool:
+    """Whether a vector was computed apart from any model, with precisions that no model may have."""
+    try:
+        texts, shapes = node.attributes, [tuple(item.shape) for item in variables]
+        judged(node.func, texts, shapes, [item.precision for item in variables])
+    except Refused:
+        return True
+    return node.func == "non_max_suppression" and variables[0].precision > 30
+
+
 @needs_records
 @pytest.mark.parametrize("op", sorted(OPERATORS))
 def test_models_of_one_op_give_what_its_vectors_say(op: str) -> None:
@@ -106,11 +117,11 @@ def test_models_of_one_op_give_what_its_vectors_say(op: str) -> None:
         for output, expected in enumerate(outputs):
             made = document(*variables, node, heads=[(place, output)])
             arrays = [(f"w{number}", array.astype(np.int32)) for number, array in enumerate(inputs) if number]
-            try:
-                imported = loaded(made, parameters(*arrays))
-            except CvmError as error:
-                assert error.code == "cvm_runtime.precision", (case["id"], error)
+            if _beyond_a_rule(node, variables):
+                with pytest.raises(CvmError, match=r"\[cvm_runtime.precision\]"):
+                    loaded(made, parameters(*arrays))
                 continue
+            imported = loaded(made, parameters(*arrays))
             size = imported.model.interface.input_size
             found = given(imported, inputs[0].astype(f"<i{size}").tobytes())
             assert found == expected.astype(f"<i{imported.model.interface.output_size}").tobytes(), case["id"]

@@ -110,7 +110,7 @@ class LibraryExpressions(Expressions):
     # --- sums and products --------------------------------------------------------------------------------------------
 
     def total(self, op: str, a: Expression, b: Expression, label: str) -> Expression:
-        """a + b or a - b, as ``op`` says."""
+        """A + b or a - b, as ``op`` says."""
         wide = bits_of(a) == LARGEST, bits_of(b) == LARGEST
         if not any(wide):
             return self.plain(op, a, b, label=label)
@@ -153,7 +153,11 @@ class LibraryExpressions(Expressions):
             return self.plain("broadcast_mul", a, b, label=label)
         for x, factor in ((a, b), (b, a)):
             power = max(0, factor.lo.bit_length() - 1)
-            if factor.lo == factor.hi == 1 << power and math.prod(factor.shape) == 1 and len(factor.shape) <= len(x.shape):
+            if (
+                factor.lo == factor.hi == 1 << power
+                and math.prod(factor.shape) == 1
+                and len(factor.shape) <= len(x.shape)
+            ):
                 return self.raised(x, power, label)
         if self._within > 1:  # what has been split twice is split no further
             raise Unprovable("a product of more than 32 bits")
@@ -168,8 +172,8 @@ class LibraryExpressions(Expressions):
             a, b = b, a
         if b.elements is not None and max(abs(b.lo), abs(b.hi)) > 1 and bits_of(a) + bits_of(b) <= LARGEST + 2:
             first = np.sign(b.elements) * (np.abs(b.elements) >> 1)
-            parts = [self.product(a, self.constant(items), label) for items in (first, b.elements - first)]
-            return self.total("broadcast_add", *parts, label)
+            upper, lower = (self.product(a, self.constant(items), label) for items in (first, b.elements - first))
+            return self.total("broadcast_add", upper, lower, label)
         if bits_of(a) < bits_of(b):
             a, b = b, a
         low, high = self.tensors.split(a, _DIGIT)
@@ -247,7 +251,9 @@ def _shift_right(made: LibraryExpressions, x: Expression, label: str, precision:
         kept = precision if precision + shift_bit < LARGEST else enough
         found = made.plain("cvm_right_shift", x, label=label, precision=min(kept, enough), shift_bit=shift_bit)
     alpha = magnitude(precision)
-    return made.plain("cvm_clip", found, label=label, precision=precision) if max(-found.lo, found.hi) > alpha else found
+    return (
+        made.plain("cvm_clip", found, label=label, precision=precision) if max(-found.lo, found.hi) > alpha else found
+    )
 
 
 def _clip(made: LibraryExpressions, x: Expression, label: str, a_min: int, a_max: int) -> Expression:
@@ -261,8 +267,9 @@ def _clip(made: LibraryExpressions, x: Expression, label: str, a_min: int, a_max
         return made.plain("broadcast_max", x, made.number(a_min), label=label)
     if high:
         negative = made.plain("negative", x, label=label)
-        return made.plain("negative", made.plain("broadcast_max", negative, made.number(-a_max), label=label),
-                          label=label)  # fmt: skip
+        return made.plain(
+            "negative", made.plain("broadcast_max", negative, made.number(-a_max), label=label), label=label
+        )
     return x
 
 
@@ -279,8 +286,9 @@ def _where(made: LibraryExpressions, condition: Expression, a: Expression, b: Ex
 
 
 def _reduce(op: str) -> Callable[..., Expression]:
-    def rule(made: LibraryExpressions, x: Expression, label: str, axes: tuple[int, ...], keepdims: bool,
-             exclude: bool) -> Expression:  # fmt: skip
+    def rule(
+        made: LibraryExpressions, x: Expression, label: str, axes: tuple[int, ...], keepdims: bool, exclude: bool
+    ) -> Expression:
         attributes: dict[str, Any] = {"axes": axes, "keepdims": keepdims, "exclude": exclude}
         over = _summed if op == "sum" else _largest
         if axes and 1 not in x.shape:

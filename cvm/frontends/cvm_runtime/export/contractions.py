@@ -36,9 +36,14 @@ def contraction(op: str) -> Callable[..., Expression]:
     """The rule of conv2d or dense."""
 
     def rule(
-        made: LibraryExpressions, x: Expression, w: Expression, bias: Expression | None = None, *, label: str,
+        made: LibraryExpressions,
+        x: Expression,
+        w: Expression,
+        bias: Expression | None = None,
+        *,
+        label: str,
         **attributes: Any,
-    ) -> Expression:  # fmt: skip
+    ) -> Expression:
         operands = (x, w) if bias is None else (x, w, bias)
         if _fits(operands):
             return made.plain(op, *operands, label=label, **attributes)

@@ -135,7 +135,8 @@ class Draft:
 
     def finished(self, heads: Sequence[Written], kept: Sequence[Written]) -> tuple[str, dict[str, npt.NDArray[Any]]]:
         """The text of the model and the arrays of its parameters; variables that nobody reads are left out, but for
-        the input and those of ``kept``."""
+        the input and those of ``kept``.
+        """
         read = {item.node for node in self._ops for item in node.inputs} | {item.node for item in (*heads, *kept)}
         variables = [node for node in self._variables if node in read or node.name == DATA]
         nodes = [*variables, *self._ops]

@@ -15,7 +15,7 @@ from cvm.frontends.cvm_runtime.export.draft import Draft, Written
 from cvm.frontends.cvm_runtime.export.suppression import suppressed
 from cvm.ops import Call, Range, precision
 from cvm.ops.extension import terms
-from cvm.program import Node, Program, VerifiedProgram, verify
+from cvm.program import Constant, Node, Program, VerifiedProgram, verify
 from cvm.program.legalize.expressions import Expression, Unprovable, missing
 from cvm.program.legalize.requantize import requantize
 
@@ -44,7 +44,7 @@ def exported(program: Program) -> Exported:
     """
     verified = verify(program)
     _require_interface(verified)
-    writing = _Writing(verified)
+    writing = _Writing(verified, {item.name: item for item in program.constants})
     writing.start()
     for node, call in zip(program.nodes, verified.calls, strict=True):
         writing.node(node, call)
@@ -58,7 +58,9 @@ def _refused(what: str, message: str, location: Location | None = None) -> Unsup
 def _require_interface(verified: VerifiedProgram) -> None:
     program = verified.program
     if program.state:
-        raise _refused("state", "cvm-runtime keeps no state from run to run", Location(tensor=program.state[0].value.name))
+        raise _refused(
+            "state", "cvm-runtime keeps no state from run to run", Location(tensor=program.state[0].value.name)
+        )
     if len(program.inputs) != 1:
         names = ", ".join(item.value.name for item in program.inputs) or "none"
         raise _refused("inputs", f"a model of cvm-runtime has one input, the program has {names}")
@@ -73,6 +75,7 @@ class _Writing:
     """The model so far."""
 
     verified: VerifiedProgram
+    constants: Mapping[str, Constant]
     draft: Draft = field(default_factory=Draft)
     made: LibraryExpressions = field(default_factory=LibraryExpressions)
     present: dict[int, str] = field(default_factory=dict)
@@ -137,7 +140,8 @@ class _Writing:
             threshold = int(node.attributes["score_threshold"])  # type: ignore[arg-type]
             return self.made.valid_counts(inputs[0], threshold, name)
         if node.op == "non_max_suppression":
-            return (suppressed(self.made, *inputs, dict(node.attributes), "suppressed"),)
+            rows, count = inputs
+            return (suppressed(self.made, rows, count, dict(node.attributes), "suppressed"),)
         bits = precision(*call.ranges[0].hull())
         if node.op == "cvm_right_shift" and shifts_alike(bits, *map(int, _shift(node))):
             return (self.made.plain(node.op, *inputs, label="part", **node.attributes),)
@@ -145,15 +149,14 @@ class _Writing:
 
     def _requantized(self, node: Node, call: Call) -> Expression:
         count = terms(len(node.inputs))
-        constants = {item.name: item for item in self.verified.program.constants}
-        parameters = [constants[name].array() for name in node.inputs[count:]]
+        parameters = [self.constants[name].array() for name in node.inputs[count:]]
         lo, hi = self.verified.ranges[node.outputs[0].name].hull()
         tensors = [self._value(name) for name in node.inputs[:count]]
         return requantize(self.made, tensors, parameters, call.attributes.rounding, lo, hi, self.present)
 
     def _value(self, name: str) -> Expression:
         """A value of the program that has been written."""
-        constant = next((item for item in self.verified.program.constants if item.name == name), None)
+        constant = self.constants.get(name)
         elements = None if constant is None else constant.array().astype(np.int64)
         item = self.made.value(name, self.verified.shapes[name], self.verified.ranges[name], elements)
         self.present[item.number] = name
@@ -210,7 +213,9 @@ class _Writing:
                 node.name = output.name
             heads.append(found)
         used = {name for node in program.nodes for name in node.inputs}
-        kept = [self.entries[item.name] for item in program.constants if item.kind == "tensor" and item.name not in used]
+        kept = [
+            self.entries[item.name] for item in program.constants if item.kind == "tensor" and item.name not in used
+        ]
         text, arrays = self.draft.finished(heads, kept)
         names = tuple(item.name for item in program.outputs)
         return Exported(text, arrays, program.inputs[0].value.name, names)
