@@ -12,12 +12,14 @@ import cvm
 from cvm.errors import Unsupported
 from cvm.frontends import cvm_runtime
 from cvm.inputs import arrange
+from cvm.program import verify
 from cvm.session import Session
 from tests.api import small
 
 from .library import opened
 
 SHARED = Path(__file__).parents[4] / "shared" / "models"
+PAGE = Path(__file__).parents[3] / "docs" / "cvm-runtime.md"
 LONG = ("mobilenet_digits", "lenet_digits_qdat", "person_detect")
 """Networks of the suite that takes longer: `pytest -m long tests/frontends/cvm_runtime`."""
 CLASSIFIERS = {
@@ -86,6 +88,15 @@ def test_both_backends_of_the_library_give_the_outputs(name: str) -> None:
         expected = imported.model.interface.encode([result[output.name] for output in program.outputs])
         data = codes.astype(f"<i{model.input_size}").tobytes()
         assert model.run(data, "formal") == model.run(data, "cpu") == expected
+
+
+@needs_models
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_page_says_what_the_model_costs(name: str) -> None:
+    program, files, _ = network(name)
+    there = cvm_runtime.described(files.model)
+    figures = [len(program.nodes), there["nodes"], verify(program).gas, there["gas"], there["storage_bytes"]]
+    assert f"| {name} | {' | '.join(map(str, figures))} |" in PAGE.read_text("utf-8").splitlines()
 
 
 @needs_models
