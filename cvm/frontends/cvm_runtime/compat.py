@@ -49,11 +49,14 @@ def _require_length(graph: Graph) -> None:
 
 
 def _require_outputs(graph: Graph) -> None:
-    shape = graph.shapes[graph.number(graph.heads[0])]
-    rows, last = math.prod(shape[:-1]), shape[-1]
-    if graph.postprocess == "argmax" and -(-rows // last) < rows:
-        raise _undefined(f"of {rows} rows argmax visits {-(-rows // last)}")
-    if graph.postprocess == "detection" and (len(shape) < 2 or rows != shape[-2]):
+    """Every element of the output is written, and none beyond the length that the library states."""
+    shapes = [graph.shapes[graph.number(entry)] for entry in graph.heads]
+    for shape in shapes:
+        rows, last = math.prod(shape[:-1]), shape[-1]
+        if graph.postprocess == "argmax" and -(-rows // last) < rows:
+            raise _undefined(f"of {rows} rows argmax visits {-(-rows // last)}")
+    first = shapes[0]
+    if graph.postprocess == "detection" and (len(first) < 2 or math.prod(first[:-1]) != first[-2]):
         raise _undefined("the output of a detection has more rows than the length that the library states")
 
 
@@ -71,9 +74,9 @@ def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str
 
 
 def _largest(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """Without axes the search begins at 0."""
+    """Without axes the search begins at 0; where none are excluded, all are listed, and it is as it should be."""
     attributes = use.translation.attributes
-    if attributes["axes"]:
+    if attributes["axes"] or attributes["exclude"]:
         return builder.add("max", inputs, attributes, name)
     (largest,) = builder.add("max", inputs, attributes, f"{name}.largest")
     return builder.add("relu", [largest], name=name)

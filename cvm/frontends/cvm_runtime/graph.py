@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from cvm.errors import CvmError, Invalid, LimitExceeded, Location
+from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Unsupported
 from cvm.frontends.cvm_runtime.document import Document, NodeRecord, read_attributes, read_document
-from cvm.frontends.cvm_runtime.operators import OPERATORS, Operator, operator
+from cvm.frontends.cvm_runtime.operators import Operator, operator
 from cvm.limits import DEFAULT, Limits, require
 
 __all__ = ["DATA", "DIMENSION", "ELEMENTS", "RANKS", "Entry", "Graph", "GraphNode", "Postprocess", "read_graph"]
@@ -33,7 +33,7 @@ Postprocess: TypeAlias = Literal["", "argmax", "detection"]
 Entry: TypeAlias = tuple[int, int]
 """Number of a node, number of its output."""
 
-_SUFFIX = re.compile(r"_[0-9]+$", re.ASCII)
+_SUFFIX = re.compile(r"_[0-9]*$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read_graph(data: bytes | str, limits: Limits = DEFAULT) -> Graph:
     """The graph in the text of a model, its structure checked.
 
     Raises `Malformed` for what is not of the format, `Invalid` (``cvm_runtime.<rule>``) for a document that breaks a
-    rule, and `LimitExceeded`.
+    rule, `Unsupported` (``cvm_runtime.postprocess``), and `LimitExceeded`.
     """
     document = read_document(data, limits)
     if document.version not in VERSIONS:
@@ -154,8 +154,8 @@ def _node(record: NodeRecord, text: str, first: int, earlier: Sequence[GraphNode
 
 
 def _function(name: str) -> str:
-    """The op that a function's name stands for: less one number at its end, unless that makes it another one."""
-    return name if name in OPERATORS else _SUFFIX.sub("", name)
+    """The op that a function's name stands for: less one number at its end, with the underscore before it."""
+    return _SUFFIX.sub("", name)
 
 
 def _entry(item: Sequence[int], nodes: Sequence[GraphNode], what: str, where: Location) -> Entry:
@@ -198,7 +198,8 @@ def _postprocess(name: str) -> Postprocess:
     for item in known:
         if name[:_NAME_OF_POSTPROCESS] == item:
             return item
-    raise Invalid("cvm_runtime.postprocess", f"expected argmax, detection or nothing, found {name[:40]!r}")
+    # The library does nothing for another name; but whoever wrote it meant something.
+    raise Unsupported("cvm_runtime.postprocess", f"expected argmax, detection or nothing, found {name[:40]!r}")
 
 
 def _check_variables(graph: Graph) -> None:

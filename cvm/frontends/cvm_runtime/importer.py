@@ -123,7 +123,7 @@ class _Making:
         graph = self.inferred.graph
         heads = [self.values[graph.number(entry)] for entry in graph.heads]
         if interface.postprocess == "argmax":
-            heads = [self._argmax(heads[0])]
+            heads = [self._argmax(head) for head in heads]
         outputs: list[Output] = []
         for head in heads:
             taken = {item.name for item in outputs}

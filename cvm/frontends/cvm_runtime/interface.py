@@ -79,10 +79,12 @@ class Interface:
     def encode(self, outputs: Sequence[npt.NDArray[Any]], order: ByteOrder = "little") -> bytes:
         """The bytes that the library gives for the outputs of the program, in their order.
 
-        Several outputs are joined row by row, along their last axes. Where an element has one byte, it is the lowest.
+        Several outputs are joined row by row, along their last axes, but for those of an argmax, which follow each
+        other. Where an element has one byte, it is the lowest.
         """
-        rows = [np.asarray(item).reshape(-1, item.shape[-1] if len(outputs) > 1 else 1) for item in outputs]
-        joined = np.concatenate(rows, axis=1)
+        apart = self.postprocess == "argmax" or len(outputs) == 1
+        rows = [np.asarray(item).reshape(-1, 1 if apart else item.shape[-1]) for item in outputs]
+        joined = np.concatenate(rows, axis=0 if apart else 1)
         return joined.astype(np.int64).astype(_dtype(self.output_size, order)).tobytes()
 
 
@@ -96,7 +98,7 @@ def interface(inferred: Inferred) -> Interface:
     heads = [graph.number(entry) for entry in graph.heads]
     shapes = tuple(graph.shapes[number] for number in heads)
     if graph.postprocess == "argmax":
-        shapes = (shapes[0][:-1] or (1,),)
+        shapes = tuple(shape[:-1] or (1,) for shape in shapes)
     elif graph.postprocess == "detection" and len(heads) == 1:
         raise Invalid("cvm_runtime.heads", "a detection has more than one head")
     elif len({math.prod(shape[:-1]) for shape in shapes}) > 1:

@@ -50,8 +50,9 @@ def test_a_maximum_over_no_axes_begins_at_zero(keepdims: str) -> None:
     made = one("max", (2, 2), 8, out, keepdims=keepdims)
     assert codes(loaded(made), [-5, -3, -9, -7]) == [-3]
     assert codes(loaded(made, compat="cvm-1"), [-5, -3, -9, -7]) == [0]
-    listed = one("max", (2, 2), 8, (1,), axis="(0, 1)")
-    assert codes(loaded(listed, compat="cvm-1"), [-5, -3, -9, -7]) == [-3]
+    for others in ({"axis": "(0, 1)"}, {"exclude": "True"}):
+        listed = one("max", (2, 2), 8, (1,), **others)
+        assert codes(loaded(listed, compat="cvm-1"), [-5, -3, -9, -7]) == [-3]
 
 
 def selection(condition: int, a: int, b: int, rows: bool = False) -> Any:
@@ -153,6 +154,16 @@ def test_argmax_over_one_row_or_rows_of_one(shape: tuple[int, ...]) -> None:
         imported = loaded(made, compat=compat)
         assert codes(imported, x) == expected
         assert imported.model.interface.output_length == 4 * len(expected)
+
+
+def test_argmax_of_several_heads_is_one_after_the_other() -> None:
+    nodes = [Variable("data", (2, 3)), Op("negative", [0], [(2, 3)]), Op("reshape", [0], [(6,)], {"shape": "(-1,)"})]
+    made = document(*nodes, heads=[1, 2]) | {"postprocess": "argmax"}
+    imported = loaded(made)
+    assert codes(imported, [1, 3, 2, 5, 4, 6]) == [0, 1, 5]
+    assert imported.model.interface.output_length == 12
+    with pytest.raises(Unsupported, match="of 2 rows argmax visits 1"):
+        loaded(made, compat="cvm-1")
 
 
 def test_equal_maxima_give_the_first_place() -> None:
