@@ -341,6 +341,16 @@ def test_outputs_that_are_inputs_constants_or_each_other_have_nodes_of_their_own
     assert [item.name for item in back.program.outputs] == list("abcde")
 
 
+def test_an_output_keeps_its_name_where_other_values_have_it() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (2,), -9, 9)
+    (y,) = builder.add("broadcast_mul", [x, builder.constant(np.array([3, 4]), "weight")], name="out")
+    (z,) = builder.add("negative", [y], name="negated")
+    files = require_equal(builder.build([Output("out", z), Output("weight", y)]))
+    back = cvm_runtime.loads(files.content["model.json"], files.content["model.params"])
+    assert [item.name for item in back.program.outputs] == ["out", "weight"]
+
+
 def test_an_input_of_any_name_is_called_data_and_other_values_make_way() -> None:
     builder = ProgramBuilder()
     x = builder.input("photo", (2,), 0, 255)

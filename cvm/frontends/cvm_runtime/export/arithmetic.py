@@ -110,7 +110,7 @@ class LibraryExpressions(Expressions):
     # --- sums and products --------------------------------------------------------------------------------------------
 
     def total(self, op: str, a: Expression, b: Expression, label: str) -> Expression:
-        """A + b or a - b, as ``op`` says."""
+        """The sum a + b or the difference a - b, as ``op`` says."""
         wide = bits_of(a) == LARGEST, bits_of(b) == LARGEST
         if not any(wide):
             return self.plain(op, a, b, label=label)

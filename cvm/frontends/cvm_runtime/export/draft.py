@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,12 +67,7 @@ class Draft:
         content = (stored.shape, stored.tobytes())
         if content in self._contents:
             return self._contents[content]
-        name, count = wish, 0
-        while name in self._names:
-            count += 1
-            name = f"{wish}_{count}"
-        self._names.add(name)
-        node = self._variable(name)
+        node = self._variable(self._fresh(wish))
         node.array = stored
         self._contents[content] = self._entry(node, array.shape, precision, precision)
         return self._contents[content]
@@ -121,6 +117,21 @@ class Draft:
         proven = min(item.proven, precision)
         (found,) = self.add("cvm_clip", [item], {"precision": precision}, name, [proven])
         return found
+
+    def reserve(self, names: Sequence[str], owners: Sequence[_Node]) -> None:
+        """Give other names to the nodes that have one of ``names``, but for the input and ``owners``."""
+        for node in [*self._variables, *self._ops]:
+            if node.name in names and node.name != DATA and node not in owners:
+                node.name = self._fresh(f"{node.name}.value", names)
+
+    def _fresh(self, wish: str, taken: Sequence[str] = ()) -> str:
+        """A name that no variable has, and is not among ``taken``."""
+        name, count = wish, 0
+        while name in self._names or name in taken:
+            count += 1
+            name = f"{wish}_{count}"
+        self._names.add(name)
+        return name
 
     def _variable(self, name: str) -> _Node:
         node = _Node(name, None, ())
@@ -215,7 +226,7 @@ def _admitted(use: Use, operands: Sequence[Written]) -> tuple[int, ...] | None:
 
 def _require_tensor(shape: tuple[int, ...], name: str) -> None:
     """A shape that the library takes."""
-    size = int(np.prod(shape, dtype=object))
+    size = math.prod(shape)
     if len(shape) not in RANKS or max(shape) > DIMENSION or size > ELEMENTS:
         message = f"a tensor has 1 to 6 dimensions of up to 2^24, 2^30 elements in all; found {list(shape)}"
         raise Unsupported("cvm_runtime.export.shape", message, Location(tensor=name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,7 @@ def _require_interface(verified: VerifiedProgram) -> None:
     if len(program.inputs) != 1:
         names = ", ".join(item.value.name for item in program.inputs) or "none"
         raise _refused("inputs", f"a model of cvm-runtime has one input, the program has {names}")
-    rows = {int(np.prod(verified.shapes[item.value][:-1], dtype=object)) for item in program.outputs}
+    rows = {math.prod(verified.shapes[item.value][:-1]) for item in program.outputs}
     if len(rows) > 1:
         listed = ", ".join(f"{item.name} {list(verified.shapes[item.value])}" for item in program.outputs)
         raise _refused("outputs", f"cvm-runtime joins outputs row by row, so they have as many rows; found {listed}")
@@ -165,11 +166,12 @@ class _Writing:
     def _write(self, root: Expression, name: str, proven: Range) -> Written:
         """Write an expression and what it needs; it is called ``name``, and has the range that was proven of it."""
         for item in missing(root, self.present):
-            is_root = item is root
-            bounds = proven if is_root else item.range
             key = f"\0{item.number}"
-            label = name if is_root else f"{name}.{item.label}"
-            self.entries[key] = self._entry(item, label, precision(*bounds.hull()))
+            bits = precision(item.lo, item.hi)
+            if item is root:
+                self.entries[key] = self._entry(item, name, min(bits, precision(*proven.hull())))
+            else:
+                self.entries[key] = self._entry(item, f"{name}.{item.label}", bits)
             self.present[item.number] = key
         return self.entries[root.name or self.present[root.number]]
 
@@ -194,6 +196,7 @@ class _Writing:
                 rows = inputs[0].shape[1]
                 stem = name.removesuffix(".valid_count").removesuffix(".Y")
                 least = [precision(0, rows), max(inputs[0].proven, 2)]
+                least[place] = bits
                 self.counted[key] = self.draft.add(item.op, inputs, attributes, stem, least)
             return self.counted[key][place]
         (found,) = self.draft.add(item.op, inputs, attributes, name, [bits])
@@ -204,14 +207,8 @@ class _Writing:
         program = self.verified.program
         heads: list[Written] = []
         for output in program.outputs:
-            found = self.entries[output.value]
-            node = found.node
-            if node.spelling is None or len(node.outputs) > 1 or any(head.node is node for head in heads):
-                if output.name != _read_back(found):
-                    found = self.draft.copied(found, found.precision, output.name)
-            else:
-                node.name = output.name
-            heads.append(found)
+            heads.append(self._head(self.entries[output.value], output.name, heads))
+        self.draft.reserve([output.name for output in program.outputs], [head.node for head in heads])
         used = {name for node in program.nodes for name in node.inputs}
         kept = [
             self.entries[item.name] for item in program.constants if item.kind == "tensor" and item.name not in used
@@ -219,6 +216,14 @@ class _Writing:
         text, arrays = self.draft.finished(heads, kept)
         names = tuple(item.name for item in program.outputs)
         return Exported(text, arrays, program.inputs[0].value.name, names)
+
+    def _head(self, found: Written, name: str, others: list[Written]) -> Written:
+        """The entry of an output, of a node by this name that no other output has."""
+        node = found.node
+        if node.spelling is None or len(node.outputs) > 1 or any(head.node is node for head in others):
+            return found if name == _read_back(found) else self.draft.copied(found, found.precision, name)
+        node.name = name
+        return found
 
 
 def _read_back(item: Written) -> str | None:
