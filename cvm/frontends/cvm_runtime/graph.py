@@ -17,7 +17,18 @@ from cvm.frontends.cvm_runtime.document import Document, NodeRecord, read_attrib
 from cvm.frontends.cvm_runtime.operators import Operator, operator
 from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["DATA", "DIMENSION", "ELEMENTS", "RANKS", "Entry", "Graph", "GraphNode", "Postprocess", "read_graph"]
+__all__ = [
+    "DATA",
+    "DIMENSION",
+    "ELEMENTS",
+    "RANKS",
+    "SHOWN",
+    "Entry",
+    "Graph",
+    "GraphNode",
+    "Postprocess",
+    "read_graph",
+]
 
 DATA = "data"
 """The name of the input."""
@@ -26,6 +37,8 @@ RANKS = range(1, 7)
 DIMENSION = 2**24
 ELEMENTS = 2**30
 _PRECISIONS = (-1, *range(1, 33))
+SHOWN = 80
+"""Characters of the name of a node that a message shows."""
 _NAME_OF_POSTPROCESS = 32
 """Characters of the name that count."""
 
@@ -56,7 +69,7 @@ class GraphNode:
     @property
     def location(self) -> Location:
         """The node, for messages."""
-        return Location(tensor=self.name, op=None if self.operator is None else self.operator.name)
+        return Location(tensor=self.name[:SHOWN], op=None if self.operator is None else self.operator.name)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -135,7 +148,7 @@ def _nodes(document: Document, limits: Limits) -> tuple[GraphNode, ...]:
 
 
 def _node(record: NodeRecord, text: str, first: int, earlier: Sequence[GraphNode], limits: Limits) -> GraphNode:
-    where = Location(tensor=record.name)
+    where = Location(tensor=record.name[:SHOWN])
     if record.op not in ("null", "cvm_op"):
         raise Invalid("cvm_runtime.node", f"a node is a cvm_op or null, found {record.op[:40]!r}", where)
     if record.op == "null":
@@ -146,11 +159,11 @@ def _node(record: NodeRecord, text: str, first: int, earlier: Sequence[GraphNode
         raise Invalid("cvm_runtime.node", "an op has attrs with its func_name", where)
     try:
         found = operator(_function(record.attrs.func_name))
-        where = Location(tensor=record.name, op=found.name)
+        where = Location(tensor=record.name[:SHOWN], op=found.name)
         inputs = tuple(_entry(item, earlier, "an input", where) for item in record.inputs)
         return GraphNode(record.name, found, inputs, read_attributes(text, limits), first)
     except CvmError as error:
-        raise error.at(tensor=record.name) from None
+        raise error.at(tensor=record.name[:SHOWN]) from None
 
 
 def _function(name: str) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends.cvm_runtime.compat import EMITTERS, narrowed_to_bytes, require_defined
-from cvm.frontends.cvm_runtime.graph import DATA, Graph, GraphNode
+from cvm.frontends.cvm_runtime.graph import DATA, SHOWN, Graph, GraphNode
 from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.interface import Interface
 from cvm.frontends.cvm_runtime.operators import Use
@@ -113,7 +113,7 @@ class _Making:
                 # Only a precision that is unsound lets such a model pass.
                 message = f"{error.message}; cvm-1 computes modulo 2^32, or not, as its backends like"
                 error = Unsupported("cvm_runtime.undefined", message)
-            raise error.at(tensor=node.name, op=use.operator.name) from None
+            raise error.at(tensor=node.name[:SHOWN], op=use.operator.name) from None
         for place, value in enumerate(results):
             self.values[node.first + place] = value
             self.report.append(Exactness(value, value, bound=Fraction(0), note=use.operator.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cvm.errors import CvmError, Invalid
-from cvm.frontends.cvm_runtime.graph import Graph
+from cvm.frontends.cvm_runtime.graph import SHOWN, Graph
 from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.precisions import derived
 
@@ -43,6 +43,6 @@ def infer(graph: Graph, *, sound: bool = True) -> Inferred:
                     raise Invalid("cvm_runtime.shape", message)
             precisions += derived(use, tuple(precisions[number] for number in inputs), sound=sound)
         except CvmError as error:
-            raise error.at(tensor=node.name, op=node.operator.name) from None
+            raise error.at(tensor=node.name[:SHOWN], op=node.operator.name) from None
         uses.append(use)
     return Inferred(graph, tuple(uses), tuple(precisions))

@@ -75,16 +75,22 @@ def planned(
     ``shapes`` are those of all entries, ``reads`` and ``writes`` the entries that every step reads and writes, in
     order; those of ``kept`` have storage of their own. What is free is used again for as many elements.
     """
+    own = set(kept)
     last = {number: step for step, numbers in enumerate(reads) for number in numbers}
     plan: dict[int, int] = {number: place for place, number in enumerate(kept)}
+    count = len(plan)
     free: dict[int, list[int]] = {}
     for step, numbers in enumerate(writes):
         fresh = [number for number in numbers if number not in plan]
         for number in fresh:
             waiting = free.get(math.prod(shapes[number]))
-            plan[number] = waiting.pop() if waiting else max(plan.values(), default=-1) + 1
+            if waiting:
+                plan[number] = waiting.pop()
+            else:
+                plan[number] = count
+                count += 1
         # An entry that nobody reads is free at once, but not before all results of its step have their place.
-        for number in {*reads[step], *fresh} - set(kept):
+        for number in sorted({*reads[step], *fresh} - own):
             if last.get(number, step) == step:
                 free.setdefault(math.prod(shapes[number]), []).append(plan[number])
     return tuple(plan[number] for number in range(len(shapes)))

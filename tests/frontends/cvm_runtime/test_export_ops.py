@@ -86,7 +86,8 @@ def test_shifts_of_all_widths(op: str, bits: int) -> None:
     require_shifts(op, bits, range(1, 33), (1, 2, 8, 16, 30, 31, 32))
 
 
-BOUNDS = [(a, b) for a in (-INT32, -INT32 + 1, -128, 0, 5) for b in (0, 5, 127, INT32 - 1, INT32) if a <= b]
+BOUNDS = [(-1, -1), (-INT32, -INT32), (INT32, INT32)]
+BOUNDS += [(a, b) for a in (-INT32, -INT32 + 1, -128, 0, 5) for b in (0, 5, 127, INT32 - 1, INT32) if a <= b]
 
 
 @pytest.mark.parametrize(("a_min", "a_max"), BOUNDS)

@@ -101,7 +101,10 @@ class LibraryExpressions(Expressions):
     def filled(self, x: Expression, value: int, label: str) -> Expression:
         """A number in the shape of ``x``."""
         zeros = self.zeros(x, label)
-        return zeros if value == 0 else self.plain("broadcast_add", zeros, self.number(value), label=label)
+        if value == 0:
+            return zeros
+        largest = self.plain("broadcast_max", zeros, self.number(abs(value)), label=label)
+        return largest if value > 0 else self.plain("negative", largest, label=label)
 
     def reshaped(self, x: Expression, shape: tuple[int, ...], label: str) -> Expression:
         """``x`` in another shape."""

@@ -25,6 +25,9 @@ __all__ = ["Exported", "exported"]
 _BYTE, _INT32 = (-128, 127), (-(2**31 - 1), 2**31 - 1)
 """The intervals of the two encodings of an input."""
 
+FORGOTTEN = 256
+"""Nodes after which expressions that were tried in vain are forgotten: it takes as long as there are expressions."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Exported:
@@ -86,6 +89,8 @@ class _Writing:
     clamp: str = ""
     """The value that is the input clamped to its precision, where the program does what the library does anyway."""
     counted: dict[tuple[Written, int], list[Written]] = field(default_factory=dict)
+    written: int = 0
+    """How many nodes."""
 
     def start(self) -> None:
         """The input and the constants."""
@@ -129,7 +134,9 @@ class _Writing:
             raise _refused("unprovable", message, where) from None
         except CvmError as error:
             raise error.at(op=node.op, tensor=node.outputs[0].name) from None
-        self.made.forget(self.present)
+        self.written += 1
+        if self.written % FORGOTTEN == 0:
+            self.made.forget(self.present)
 
     def _expressions(self, node: Node, call: Call) -> tuple[Expression, ...]:
         """What the node computes, output by output."""
