@@ -93,17 +93,23 @@ def loads(
     Raises `Malformed` for bytes that are not of the format, `Invalid` for a model that breaks a rule, `Unsupported` for
     one whose results are not defined under ``cvm-1``, and `LimitExceeded`.
     """
+    return _imported(text, parameters, read_parameters(parameters, limits), compat, limits, source)
+
+
+def _imported(
+    text: bytes | str, data: bytes, parameters: Parameters, compat: Compat, limits: Limits, source: str
+) -> Imported:
+    """The program of a model whose parameters, of which ``data`` are the bytes, have been read."""
     if compat not in ("correct", "cvm-1"):
         raise Invalid("cvm_runtime.compat", f"expected correct or cvm-1, found {compat!r}")
     model = read_model(text, compat, limits)
-    arrays = read_parameters(parameters, limits)
-    check_parameters(model.graph, arrays)
-    data = text.encode("utf-8") if isinstance(text, str) else text
-    digest = hashlib.sha256(hashlib.sha256(data).digest() + hashlib.sha256(parameters).digest()).hexdigest()
+    check_parameters(model.graph, parameters)
+    graph = text.encode("utf-8") if isinstance(text, str) else text
+    digest = hashlib.sha256(hashlib.sha256(graph).digest() + hashlib.sha256(data).digest()).hexdigest()
     provenance = Provenance(f"cvm, cvm-runtime {compat}", source, digest)
-    program = to_program(model.inferred, arrays, model.interface, compat, provenance, limits)
-    trailing = f"{arrays.trailing} bytes behind the last parameter were not looked at"
-    return Imported(model, program, compat, (trailing,) if arrays.trailing else ())
+    program = to_program(model.inferred, parameters, model.interface, compat, provenance, limits)
+    trailing = f"{parameters.trailing} bytes behind the last parameter were not looked at"
+    return Imported(model, program, compat, (trailing,) if parameters.trailing else ())
 
 
 def load(
@@ -113,17 +119,21 @@ def load(
     limits: Limits = DEFAULT,
 ) -> Imported:
     """The program of a model, from its two files. Raises as `loads`, with the file."""
-    text = _read(model, limits.text_bytes, "text")
+    text = _read(model, limits.text_bytes, "graph")
     data = _read(parameters, limits.program_bytes, "params")
     try:
-        return loads(text, data, compat, limits, os.path.basename(model))
+        arrays = read_parameters(data, limits)
+    except CvmError as error:
+        raise error.at(file=os.fspath(parameters)) from None
+    try:
+        return _imported(text, data, arrays, compat, limits, os.path.basename(model))
     except CvmError as error:
         raise error.at(file=os.fspath(parameters if ".params." in error.code else model)) from None
 
 
 def load_model(path: str | os.PathLike[str], compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
     """A model without its parameters, from its file. Raises as `loads`, with the file."""
-    text = _read(path, limits.text_bytes, "text")
+    text = _read(path, limits.text_bytes, "graph")
     try:
         return read_model(text, compat, limits)
     except CvmError as error:
@@ -155,7 +165,7 @@ def saved(program: Program) -> Files:
 
 def _read(path: str | os.PathLike[str], limit: int, what: str) -> bytes:
     try:
-        return read_bytes(path, limit, f"cvm_runtime_{what}")
+        return read_bytes(path, limit, f"cvm_runtime.{what}")
     except CvmError as error:
         raise error.at(file=os.fspath(path)) from None
     except OSError as error:

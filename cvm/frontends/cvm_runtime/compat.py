@@ -73,6 +73,14 @@ def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str
     return builder.add("where", [wraps, instead, shifted], name=name)
 
 
+def _shift_left(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """A product beyond int32, which only an unsound precision lets pass, wraps before it is cut."""
+    attributes = use.translation.attributes
+    if builder.range(inputs[0]).magnitude() << attributes["shift_bit"] > INT32_MAX:
+        raise _undefined(f"a left shift by {attributes['shift_bit']} may exceed int32 before it is cut")
+    return builder.add("cvm_left_shift", inputs, attributes, name)
+
+
 def _largest(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
     """Without axes the search begins at 0; where none are excluded, all are listed, and it is as it should be."""
     attributes = use.translation.attributes
@@ -102,6 +110,7 @@ Emitter = Callable[[ProgramBuilder, Use, list[str], str], tuple[str, ...]]
 
 EMITTERS: Mapping[str, Emitter] = {
     "cvm_right_shift": _shift_right,
+    "cvm_left_shift": _shift_left,
     "max": _largest,
     "where": _select,
     "non_max_suppression": _suppress,
