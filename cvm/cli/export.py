@@ -9,7 +9,7 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.foreign import costs
-from cvm.cli.options import BitOrder, Json, Model, NoOptimize
+from cvm.cli.options import BitOrder, Json, Model, NoOptimize, one_of
 from cvm.cli.output import say, show, working, write_file
 from cvm.errors import Invalid, Location
 
@@ -21,17 +21,12 @@ __all__ = ["COMMAND"]
 FORMATS = ("cvm-runtime",)
 
 
-def _format(word: str) -> str:
-    if word not in FORMATS:
-        raise typer.BadParameter(f"expected {' or '.join(FORMATS)}, found {word!r}")
-    return word
-
-
 def command(
     program: Model,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to write the files to.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="|".join(FORMATS), parser=_format, help="The format of the files.")
+        str,
+        typer.Option("--format", metavar="|".join(FORMATS), parser=one_of(*FORMATS), help="The format of the files."),
     ],
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from cvm.program.model import Node, Value
     from cvm.program.verifier import VerifiedProgram
-    from cvm.quantization import Quantizer
 
 __all__ = ["COMMAND", "describe"]
 
@@ -70,6 +69,7 @@ def _inspect_graph(path: Path, compat: Literal["correct", "cvm-1"], as_json: boo
 def describe(verified: VerifiedProgram) -> dict[str, Any]:
     """A verified program as a document."""
     from cvm.audit.costs import gas, macs
+    from cvm.quantization.document import quantizer_document
 
     program = verified.program
     counts = macs(verified)
@@ -78,14 +78,14 @@ def describe(verified: VerifiedProgram) -> dict[str, Any]:
         "digest": program.digest,
         "op_set": program.op_set,
         "limits": program.limits,
-        "inputs": [_value(item.value) | {"quantizer": _quantizer(item.quantizer)} for item in program.inputs],
+        "inputs": [_value(item.value) | {"quantizer": quantizer_document(item.quantizer)} for item in program.inputs],
         "outputs": [
             {
                 "name": item.name,
                 "value": item.value,
                 "shape": list(verified.shapes[item.value]),
                 "interval": list(verified.ranges[item.value].hull()),
-                "quantizer": _quantizer(item.quantizer),
+                "quantizer": quantizer_document(item.quantizer),
             }
             for item in program.outputs
         ],
@@ -160,23 +160,6 @@ def _node(node: Node, gas: int, count: int) -> dict[str, Any]:
         },
         "gas": gas,
         "macs": count,
-    }
-
-
-def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
-    from cvm.quantization import LogarithmicQuantizer
-
-    if quantizer is None:
-        return None
-    if isinstance(quantizer, LogarithmicQuantizer):
-        return {"top": quantizer.top, "bits": quantizer.bits, "lo": quantizer.lo, "hi": quantizer.hi}
-    return {
-        "scale": list(map(str, quantizer.scale)),
-        "offset": list(map(str, quantizer.offset)),
-        "lo": quantizer.lo,
-        "hi": quantizer.hi,
-        "axis": quantizer.axis,
-        "rounding": quantizer.rounding,
     }
 
 

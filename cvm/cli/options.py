@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -19,6 +20,7 @@ __all__ = [
     "Params",
     "Threads",
     "Variant",
+    "one_of",
 ]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -55,10 +57,15 @@ Cycles: TypeAlias = Annotated[
 ]
 
 
-def _bit_order(word: str) -> str:
-    if word not in ("lsb", "msb"):
-        raise typer.BadParameter(f"expected lsb or msb, found {word!r}")
-    return word
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser of one of several words."""
+
+    def parse(word: str) -> str:
+        if word not in words:
+            raise typer.BadParameter(f"expected {' or '.join(words)}, found {word!r}")
+        return word
+
+    return parse
 
 
 BitOrder: TypeAlias = Annotated[
@@ -66,7 +73,7 @@ BitOrder: TypeAlias = Annotated[
     typer.Option(
         "--bit-order",
         metavar="lsb|msb",
-        parser=_bit_order,
+        parser=one_of("lsb", "msb"),
         help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
         "bit, or the most significant. The format does not say.",
     ),
@@ -89,18 +96,12 @@ Params: TypeAlias = Annotated[
 ]
 
 
-def _compat(word: str) -> str:
-    if word not in ("correct", "cvm-1"):
-        raise typer.BadParameter(f"expected correct or cvm-1, found {word!r}")
-    return word
-
-
 CompatMode: TypeAlias = Annotated[
     Literal["correct", "cvm-1"],
     typer.Option(
         "--compat",
         metavar="correct|cvm-1",
-        parser=_compat,
+        parser=one_of("correct", "cvm-1"),
         help="What a model of cvm-runtime means: what its ops should compute, or what that library computes.",
     ),
 ]

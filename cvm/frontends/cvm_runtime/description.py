@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from cvm.errors import LimitExceeded
 from cvm.frontends.cvm_runtime.graph import DATA
+from cvm.quantization.document import quantizer_document
 
 if TYPE_CHECKING:
     from cvm.frontends.cvm_runtime import Model
     from cvm.frontends.cvm_runtime.export import Exported
     from cvm.program import Program
-    from cvm.quantization import Quantizer
 
 __all__ = ["described", "described_interface"]
 
@@ -74,31 +74,15 @@ def described_interface(program: Program, exported: Exported, model: Model) -> d
             "shape": list(item.value.shape),
             "codes": [item.value.lo, item.value.hi],
             "bytes_per_element": model.interface.input_size,
-            "quantizer": _quantizer(item.quantizer),
+            "quantizer": quantizer_document(item.quantizer),
         },
         "outputs": [
             {
                 "name": output.name,
                 "shape": list(shape),
                 "bytes_per_element": model.interface.output_size,
-                "quantizer": _quantizer(output.quantizer),
+                "quantizer": quantizer_document(output.quantizer),
             }
             for output, shape in zip(program.outputs, model.interface.outputs, strict=True)
         ],
-    }
-
-
-def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
-    from cvm.quantization import LogarithmicQuantizer
-
-    if quantizer is None:
-        return None
-    if isinstance(quantizer, LogarithmicQuantizer):
-        return {"top": quantizer.top, "bits": quantizer.bits}
-    return {
-        "scale": list(map(str, quantizer.scale)),
-        "offset": list(map(str, quantizer.offset)),
-        "axis": quantizer.axis,
-        "codes": [quantizer.lo, quantizer.hi],
-        "rounding": quantizer.rounding,
     }

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,10 +70,9 @@ def _text(made: Any) -> str:
     return json.dumps(made)
 
 
-def _added(w: Any, precision: int = 8, shape: Sequence[int] = (2,), **changes: Any) -> Any:
-    return document(
-        Variable("data", (2,)), Variable("w", shape, precision), Op("elemwise_add", [0, 1], [(2,)]), **changes
-    )
+def _added(**changes: Any) -> Any:
+    """data + w."""
+    return document(Variable("data", (2,)), Variable("w", (2,)), Op("elemwise_add", [0, 1], [(2,)]), **changes)
 
 
 INT8 = np.int8
@@ -308,7 +307,7 @@ CASES = (
         "more",
         "The result has the parameter's storage, so that the next run adds it. Here a run leaves nothing behind; cvm-1 "
         "refuses the model.",
-        _text(_added(None, storage=[0, 1, 1])),
+        _text(_added(storage=[0, 1, 1])),
         _TWO,
         [5, -3],
         result=[6, -1],
@@ -346,14 +345,14 @@ CASES = (
         "param missing",
         "same",
         "Every parameter has an array.",
-        _text(_added(None)),
+        _text(_added()),
         error=("Invalid", "cvm_runtime.params.missing"),
     ),
     Case(
         "param extra",
         "same",
         "Every array is a variable's.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([1, 2], INT8)), ("zz", np.array([1], INT8))),
         error=("Invalid", "cvm_runtime.params.unknown"),
     ),
@@ -361,7 +360,7 @@ CASES = (
         "param exceeds precision",
         "same",
         "Precision 8 admits +-127.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([128, 0], np.int32))),
         error=("Invalid", "cvm_runtime.params.value"),
     ),
@@ -369,7 +368,7 @@ CASES = (
         "param int8 -128 prec 8",
         "same",
         "Also of a byte.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([-128, 0], INT8))),
         error=("Invalid", "cvm_runtime.params.value"),
     ),
@@ -377,7 +376,7 @@ CASES = (
         "param wrong shape",
         "same",
         "The shape is the graph's.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([[1, 2]], INT8))),
         error=("Invalid", "cvm_runtime.params.shape"),
     ),
@@ -385,7 +384,7 @@ CASES = (
         "param int16",
         "same",
         "Arrays are int8 or int32.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([1, 2], np.int16))),
         error=("Invalid", "cvm_runtime.params.dtype"),
     ),
@@ -393,7 +392,7 @@ CASES = (
         "param twice",
         "same",
         "The last one counts.",
-        _text(_added(None)),
+        _text(_added()),
         parameters(("w", np.array([1, 2], np.int32)), ("w", np.array([3, 4], np.int32))),
         [0, 0],
         result=[3, 4],
@@ -420,7 +419,7 @@ CASES = (
         "params truncated",
         "same",
         "The file ends early.",
-        _text(_added(None)),
+        _text(_added()),
         _TWO[:40],
         error=("Malformed", "cvm_runtime.params.truncated"),
     ),
@@ -576,6 +575,3 @@ CASES = (
         result=[1, 0, 2, 0, 3, 0],
     ),
 )
-
-COSTS: Mapping[str, tuple[int, int]] = {"gas limit": (206410088448, 0)}
-"""Gas of cases whose line in the file does not have it in the form of the others."""
