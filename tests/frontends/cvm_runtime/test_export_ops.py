@@ -342,6 +342,20 @@ def test_outputs_that_are_inputs_constants_or_each_other_have_nodes_of_their_own
     assert [item.name for item in back.program.outputs] == list("abcde")
 
 
+@pytest.mark.parametrize("values", [[[1, 1]], [[2, 2], [2, 2]], [[[7]], [[7]]]])
+def test_ops_on_constants_count_elements_that_are_equal(values: Any) -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1,), -9, 9)
+    constant = builder.constant(np.array(values))
+    (total,) = builder.add("sum", [constant])
+    (largest,) = builder.add("max", [constant], {"axes": (0,)})
+    (flat,) = builder.add("flatten", [largest])
+    (longer,) = builder.add("concatenate", [flat, flat, total], {"axis": 0})
+    (counted,) = builder.add("sum", [longer])
+    (y,) = builder.add("broadcast_add", [counted, x], name="y")
+    require_equal(builder.build([Output("y", y)]))
+
+
 def test_an_output_keeps_its_name_where_other_values_have_it() -> None:
     builder = ProgramBuilder()
     x = builder.input("x", (2,), -9, 9)

@@ -71,8 +71,13 @@ class LibraryExpressions(Expressions):
         return rule(self, *inputs, label=label, **attributes)
 
     def plain(self, op: str, *inputs: Expression, label: str, **attributes: AttributeValue) -> Expression:
-        """An op as it is."""
-        return super().apply(op, *inputs, label=label, **attributes)
+        """An op as it is. Of constants it is one, of the op's shape: what reads it may count its elements."""
+        found = super().apply(op, *inputs, label=label, **attributes)
+        if found.elements is None:
+            return found
+        declaration = declaration_of(op)
+        (shape,) = declaration.shape(Call(tuple(item.shape for item in inputs), declaration.parse(attributes)))
+        return found if found.shape == shape else self.constant(np.broadcast_to(found.elements, shape), narrow=False)
 
     def valid_counts(self, x: Expression, threshold: int, label: str) -> tuple[Expression, Expression]:
         """Both results of get_valid_count, of which each is an expression with its place as an attribute."""
