@@ -111,7 +111,7 @@ class _Making:
         except CvmError as error:
             if self.compat == "cvm-1" and error.code == "program.range":
                 # Only a precision that is unsound lets such a model pass.
-                message = f"{error.message}; cvm-1 computes modulo 2^32, or not, as its backends like"
+                message = f"{error.message}; the library computes modulo 2^32, as far as its backends agree"
                 error = Unsupported("cvm_runtime.undefined", message)
             raise error.at(tensor=node.name[:SHOWN], op=use.operator.name) from None
         for place, value in enumerate(results):

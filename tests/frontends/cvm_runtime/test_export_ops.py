@@ -366,6 +366,15 @@ def test_an_output_keeps_its_name_where_other_values_have_it() -> None:
     assert [item.name for item in back.program.outputs] == ["out", "weight"]
 
 
+def test_names_of_the_greatest_length_stay_readable() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("é" * 512, (2,), 0, 255)
+    constant = builder.constant(np.array([1, 2]), "w" * 1024)
+    (y,) = builder.add("broadcast_mul", [x, constant], name="y" * 1024)
+    (z,) = builder.add("cvm_left_shift", [y], {"precision": 32, "shift_bit": 3}, "z" * 1024)
+    require_equal(builder.build([Output("o" * 1024, z)]))
+
+
 def test_an_input_of_any_name_is_called_data_and_other_values_make_way() -> None:
     builder = ProgramBuilder()
     x = builder.input("photo", (2,), 0, 255)

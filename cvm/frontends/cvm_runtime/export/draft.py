@@ -19,10 +19,13 @@ from cvm.frontends.cvm_runtime.graph import DATA, DIMENSION, ELEMENTS, RANKS
 from cvm.frontends.cvm_runtime.operators import Use, operator
 from cvm.frontends.cvm_runtime.precisions import derived
 from cvm.frontends.cvm_runtime.storage import planned
+from cvm.limits import DEFAULT
 
 __all__ = ["Draft", "Written"]
 
 _BYTE = 8
+_NAME = DEFAULT.name_bytes - 32
+"""Bytes of a name, with room for a number."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +128,8 @@ class Draft:
                 node.name = self._fresh(f"{node.name}.value", names)
 
     def _fresh(self, wish: str, taken: Sequence[str] = ()) -> str:
-        """A name that no variable has, and is not among ``taken``."""
+        """A name that no variable has, and is not among ``taken``; short enough to be read again."""
+        wish = wish.encode()[:_NAME].decode(errors="ignore")
         name, count = wish, 0
         while name in self._names or name in taken:
             count += 1
