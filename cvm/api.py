@@ -47,6 +47,8 @@ def compile(
     if params is not None:
         from cvm.frontends import cvm_runtime
 
+        if quant is not None or variant is not None:
+            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
         return cvm_runtime.load(path, params, compat).program
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT

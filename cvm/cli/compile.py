@@ -54,7 +54,11 @@ def command(
     that these leave unused (headroom).
     """
     if params is not None or model.suffix == ".json":
+        if quant is not None or no_quant or variant is not None:
+            raise Usage("--quant, --no-quant and --variant are for an NNEF model")
         return _import(model, params, compat, output, as_json)
+    if compat != "correct":
+        raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
     import cvm
     from cvm.program.verifier import verify
 

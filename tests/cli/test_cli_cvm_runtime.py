@@ -108,6 +108,8 @@ def test_the_mode_is_an_option(cvm, model):
         (["compile", "model.json", "--params", "model.json"], 3, "cvm_runtime.params.magic"),
         (["compile", "model.json", "--params", "/dev/null"], 3, "file"),
         (["compile", "model.json", "--params", "model.params", "--compat", "old"], 2, "expected correct or cvm-1"),
+        (["compile", "model.json", "--params", "model.params", "--no-quant"], 2, "are for an NNEF model"),
+        (["compile", "model", "--compat", "cvm-1"], 2, "--compat is for a model of cvm-runtime"),
         (["run", "model.json"], 2, "is compiled first"),
         (["inspect", "missing.json"], 3, "cvm_runtime.unreadable"),
         (["export", "model.json", "--format", "cvm-runtime", "-o", "x"], 2, "is compiled first"),

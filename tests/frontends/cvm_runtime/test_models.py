@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cvm
+from cvm.errors import Invalid
 from cvm.executors import create
 from cvm.frontends import cvm_runtime
 from cvm.program import verify
@@ -104,6 +105,11 @@ def test_the_public_surface_compiles_a_model() -> None:
     assert [node.op for node in program.nodes][:2] == ["cvm_clip", "conv2d"]
     assert (program.inputs[0].value.lo, program.inputs[0].value.hi) == (-128, 127)
     assert [item.tensor for item in program.provenance.exactness][-1] == "cvm_right_shift_1"
+
+
+def test_options_of_nnef_models_are_refused() -> None:
+    with pytest.raises(Invalid, match="for an NNEF model"):
+        cvm.compile(FOLDER / "relu_i32.json", False, params=FOLDER / "relu_i32.params")
 
 
 def test_every_executor_gives_every_tensor_alike() -> None:
