@@ -14,6 +14,7 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
+    from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
     from cvm.frontends.nnef.calibration import Calibration, Form
     from cvm.quantization.calibration import Method
@@ -28,15 +29,27 @@ def compile(
     *,
     bit_order: BitOrder = "lsb",
     variant: str | None = None,
+    params: str | PathLike[str] | None = None,
+    compat: Compat = "correct",
 ) -> Program:
-    """The integer program of an NNEF model: a folder, an archive of one, or a document.
+    """The integer program of a model: an NNEF folder, an archive of one, a document; or a graph of cvm-runtime.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
     program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
     items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of
-    the tensor files to use where there are such. Raises `CvmError` with the file, line and column of what is wrong.
+    the tensor files to use where there are such.
+
+    With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. It is an integer
+    program already, and stays as it is; ``compat`` says whether its ops mean what they should ("correct") or what
+    that library computes ("cvm-1"). Raises `CvmError` with the file, line and column of what is wrong.
     """
+    if params is not None:
+        from cvm.frontends import cvm_runtime
+
+        if quant is not None or variant is not None:
+            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
+        return cvm_runtime.load(path, params, compat).program
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower

@@ -1,16 +1,17 @@
-"""``cvm compile``: an NNEF model to an integer program, with what was proven about every tensor."""
+"""``cvm compile``: a model to an integer program, with what was proven about every tensor."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Json, NoOptimize, Variant
+from cvm.cli.foreign import costs
+from cvm.cli.options import BitOrder, CompatMode, Json, NoOptimize, Params, Variant
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ __all__ = ["COMMAND", "report"]
 
 def command(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An NNEF model: a folder, an archive (.tgz) or a document.")
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="An NNEF model: a folder, an archive (.tgz) or a document; or the graph of a model of cvm-runtime.",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -37,15 +42,23 @@ def command(
     no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
     bit_order: BitOrder = "lsb",
     variant: Variant = None,
+    params: Params = None,
+    compat: CompatMode = "correct",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Compile an NNEF model to an integer program.
+    """Compile an NNEF model, or with --params a model of cvm-runtime, to an integer program.
 
     Every tensor is reported as exact, or with the proven bound on its difference from the document's meaning, in
     codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
     that these leave unused (headroom).
     """
+    if params is not None or model.suffix == ".json":
+        if quant is not None or no_quant or variant is not None:
+            raise Usage("--quant, --no-quant and --variant are for an NNEF model")
+        return _import(model, params, compat, output, as_json)
+    if compat != "correct":
+        raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
     import cvm
     from cvm.program.verifier import verify
 
@@ -57,6 +70,28 @@ def command(
         )
         verified = verify(program)
     document = report(verified)
+    return _written(document, verified, output, as_json)
+
+
+def _import(
+    model: Path, params: Path | None, compat: Literal["correct", "cvm-1"], output: Path | None, as_json: bool
+) -> int:
+    """A model of cvm-runtime: its program, and what that library charges for it."""
+    from cvm.frontends import cvm_runtime
+    from cvm.program.verifier import verify
+
+    if params is None:
+        raise Usage("a model of cvm-runtime has two files: expected --params FILE")
+    with working("reading"):
+        imported = cvm_runtime.load(model, params, compat)
+        verified = verify(imported.program)
+    there = cvm_runtime.described(imported.model)
+    document = report(verified) | {"cvm_runtime": there, "compat": compat, "notes": list(imported.notes)}
+    return _written(document, verified, output, as_json)
+
+
+def _written(document: dict[str, Any], verified: VerifiedProgram, output: Path | None, as_json: bool) -> int:
+    """Write the program, and show the document."""
     if output is not None:
         data = verified.program.to_bytes()
         write_file(output, data)
@@ -116,6 +151,10 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     say(console, f"{kinds[True]} tensors exact, {kinds[False]} with a proven bound")
     say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
     say(console, f"gas     {document['gas']}")
+    if "cvm_runtime" in document:
+        say(console, f"there   {costs(document['cvm_runtime'])}")
+    for note in document.get("notes", ()):
+        say(console, f"note    {note}")
     say(console, f"digest  {document['digest']}")
     if "file" in document:
         say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")
@@ -130,5 +169,10 @@ def _optional(value: int | None) -> str:
 
 
 COMMAND = Command(
-    command, ("cvm compile model/ -o model.cvm", "cvm compile model.tgz -o model.cvm --quant calibrated.quant")
+    command,
+    (
+        "cvm compile model/ -o model.cvm",
+        "cvm compile model.tgz -o model.cvm --quant calibrated.quant",
+        "cvm compile model.json --params model.params -o model.cvm",
+    ),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cvm.cli.declaration import Command
-from cvm.cli.options import BitOrder, Json, Model, NoOptimize
+from cvm.cli.foreign import render_model
+from cvm.cli.options import BitOrder, CompatMode, Json, Model, NoOptimize, Params
 from cvm.cli.output import headroom, say, show, table
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
     from cvm.program.model import Node, Value
     from cvm.program.verifier import VerifiedProgram
-    from cvm.quantization import Quantizer
 
 __all__ = ["COMMAND", "describe"]
 
@@ -27,16 +28,21 @@ def command(
         typer.Option("--cost", help="Show what a run costs instead: gas, multiply-adds, memory, bytes of a trace."),
     ] = False,
     bit_order: BitOrder = "lsb",
+    params: Params = None,
+    compat: CompatMode = "correct",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
-    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32.
+    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32. The graph of a model of
+    cvm-runtime (JSON) is shown as that library sees it, with what it charges; with --params, as the program that it is.
     """
     from cvm.cli.models import open_program
 
-    verified = open_program(program, no_optimize, bit_order)
+    if params is None and program.suffix == ".json":
+        return _inspect_graph(program, compat, as_json)
+    verified = _imported(program, params, compat) if params else open_program(program, no_optimize, bit_order)
     if cost:
         priced = price(verified)
         return show(priced, lambda console: _render_price(console, priced), as_json)
@@ -44,9 +50,26 @@ def command(
     return show(document, lambda console: _render(console, document), as_json)
 
 
+def _imported(model: Path, params: Path, compat: Literal["correct", "cvm-1"]) -> VerifiedProgram:
+    """The program of a model of cvm-runtime."""
+    from cvm.frontends import cvm_runtime
+    from cvm.program.verifier import verify
+
+    return verify(cvm_runtime.load(model, params, compat).program)
+
+
+def _inspect_graph(path: Path, compat: Literal["correct", "cvm-1"], as_json: bool) -> int:
+    """A model of cvm-runtime as that library sees it."""
+    from cvm.frontends import cvm_runtime
+
+    document = cvm_runtime.described(cvm_runtime.load_model(path, compat))
+    return show(document, lambda console: render_model(console, document), as_json)
+
+
 def describe(verified: VerifiedProgram) -> dict[str, Any]:
     """A verified program as a document."""
     from cvm.audit.costs import gas, macs
+    from cvm.quantization.document import quantizer_document
 
     program = verified.program
     counts = macs(verified)
@@ -55,14 +78,14 @@ def describe(verified: VerifiedProgram) -> dict[str, Any]:
         "digest": program.digest,
         "op_set": program.op_set,
         "limits": program.limits,
-        "inputs": [_value(item.value) | {"quantizer": _quantizer(item.quantizer)} for item in program.inputs],
+        "inputs": [_value(item.value) | {"quantizer": quantizer_document(item.quantizer)} for item in program.inputs],
         "outputs": [
             {
                 "name": item.name,
                 "value": item.value,
                 "shape": list(verified.shapes[item.value]),
                 "interval": list(verified.ranges[item.value].hull()),
-                "quantizer": _quantizer(item.quantizer),
+                "quantizer": quantizer_document(item.quantizer),
             }
             for item in program.outputs
         ],
@@ -140,23 +163,6 @@ def _node(node: Node, gas: int, count: int) -> dict[str, Any]:
     }
 
 
-def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
-    from cvm.quantization import LogarithmicQuantizer
-
-    if quantizer is None:
-        return None
-    if isinstance(quantizer, LogarithmicQuantizer):
-        return {"top": quantizer.top, "bits": quantizer.bits, "lo": quantizer.lo, "hi": quantizer.hi}
-    return {
-        "scale": list(map(str, quantizer.scale)),
-        "offset": list(map(str, quantizer.offset)),
-        "lo": quantizer.lo,
-        "hi": quantizer.hi,
-        "axis": quantizer.axis,
-        "rounding": quantizer.rounding,
-    }
-
-
 def _render(console: Console, document: dict[str, Any]) -> None:
     ends = [("input", item["name"], item) for item in document["inputs"]]
     ends += [("state", item["name"], item) for item in document["state"]]
@@ -199,5 +205,6 @@ COMMAND = Command(
         "cvm inspect model.cvm",
         "cvm inspect model.cvm --cost",
         "cvm inspect model/ --json",
+        "cvm inspect model.json",
     ),
 )

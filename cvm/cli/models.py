@@ -31,6 +31,8 @@ def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "l
             if no_optimize:
                 raise Usage("--no-optimize is for a model that is compiled on the way; a program runs as it is")
             return load_verified(path)
+        if path.suffix == ".json":
+            raise Usage(f"a model of cvm-runtime is compiled first: cvm compile {path} --params FILE -o OUT.cvm")
         return verify(compile(path, optimize=not no_optimize, bit_order=bit_order))
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"

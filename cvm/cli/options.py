@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-__all__ = ["BitOrder", "Cycles", "ExecutorName", "Inputs", "Json", "Model", "NoOptimize", "Threads", "Variant"]
+__all__ = [
+    "BitOrder",
+    "CompatMode",
+    "Cycles",
+    "ExecutorName",
+    "Inputs",
+    "Json",
+    "Model",
+    "NoOptimize",
+    "Params",
+    "Threads",
+    "Variant",
+    "one_of",
+]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -43,10 +57,15 @@ Cycles: TypeAlias = Annotated[
 ]
 
 
-def _bit_order(word: str) -> str:
-    if word not in ("lsb", "msb"):
-        raise typer.BadParameter(f"expected lsb or msb, found {word!r}")
-    return word
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser of one of several words."""
+
+    def parse(word: str) -> str:
+        if word not in words:
+            raise typer.BadParameter(f"expected {' or '.join(words)}, found {word!r}")
+        return word
+
+    return parse
 
 
 BitOrder: TypeAlias = Annotated[
@@ -54,7 +73,7 @@ BitOrder: TypeAlias = Annotated[
     typer.Option(
         "--bit-order",
         metavar="lsb|msb",
-        parser=_bit_order,
+        parser=one_of("lsb", "msb"),
         help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
         "bit, or the most significant. The format does not say.",
     ),
@@ -66,6 +85,24 @@ Variant: TypeAlias = Annotated[
         "--variant",
         metavar="EXTENSION",
         help="The version of the weights to use where a variable has one: the file LABEL.dat.EXTENSION.",
+    ),
+]
+
+Params: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--params", metavar="FILE", help="The parameters of a model of cvm-runtime; MODEL is its graph (JSON) then."
+    ),
+]
+
+
+CompatMode: TypeAlias = Annotated[
+    Literal["correct", "cvm-1"],
+    typer.Option(
+        "--compat",
+        metavar="correct|cvm-1",
+        parser=one_of("correct", "cvm-1"),
+        help="What a model of cvm-runtime means: what its ops should compute, or what that library computes.",
     ),
 ]
 

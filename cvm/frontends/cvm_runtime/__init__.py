@@ -1,0 +1,175 @@
+"""Models of the C++ library cvm-runtime: read as programs, and written from programs.
+
+* `load` reads a model, a graph in JSON and its ``.params``; `loads` does so from bytes. Every rule of the library is
+  checked, and those that it forgot where it would read or write beyond a tensor.
+* `load_model` and `read_model` read the graph alone, which is enough to say what the library charges.
+* `exported` gives a program as a model; `saved` gives its files.
+
+docs/cvm-runtime.md says what is checked, what is different, and what the two ``compat`` modes mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+
+from cvm.errors import CvmError, Invalid, LimitExceeded, Location
+from cvm.frontends.cvm_runtime.compat import require_defined
+from cvm.frontends.cvm_runtime.description import described, described_interface
+from cvm.frontends.cvm_runtime.export import Exported, exported
+from cvm.frontends.cvm_runtime.graph import Graph, read_graph
+from cvm.frontends.cvm_runtime.importer import Compat, check_parameters, to_program
+from cvm.frontends.cvm_runtime.inference import Inferred, infer
+from cvm.frontends.cvm_runtime.interface import ByteOrder, Interface, interface
+from cvm.frontends.cvm_runtime.metering import Metering, meter
+from cvm.frontends.cvm_runtime.parameters import Parameters, read_parameters, write_parameters
+from cvm.frontends.cvm_runtime.storage import check_storage
+from cvm.limits import DEFAULT, Limits
+from cvm.program import Program, Provenance
+from cvm.program.files import read_bytes
+
+__all__ = [
+    "ByteOrder",
+    "Compat",
+    "Exported",
+    "Files",
+    "Graph",
+    "Imported",
+    "Interface",
+    "Metering",
+    "Model",
+    "Parameters",
+    "described",
+    "exported",
+    "load",
+    "load_model",
+    "loads",
+    "read_model",
+    "read_parameters",
+    "saved",
+    "write_parameters",
+]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """A model without its parameters, checked: its graph, its costs there, and the bytes that it takes and gives."""
+
+    graph: Graph
+    inferred: Inferred
+    metering: Metering
+    interface: Interface
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Imported:
+    """A model and the program that it is. ``notes`` say what was tolerated."""
+
+    model: Model
+    program: Program
+    compat: Compat
+    notes: tuple[str, ...]
+
+
+def read_model(text: bytes | str, compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
+    """A model without its parameters. Raises as `loads`."""
+    graph = read_graph(text, limits)
+    inferred = infer(graph, sound=compat == "correct")
+    check_storage(graph)
+    return Model(graph, inferred, meter(inferred), interface(inferred))
+
+
+def loads(
+    text: bytes | str,
+    parameters: bytes,
+    compat: Compat = "correct",
+    limits: Limits = DEFAULT,
+    source: str = "",
+) -> Imported:
+    """The program of a model, from the bytes of its two files.
+
+    Raises `Malformed` for bytes that are not of the format, `Invalid` for a model that breaks a rule, `Unsupported` for
+    one whose results are not defined under ``cvm-1``, and `LimitExceeded`.
+    """
+    return _imported(text, parameters, read_parameters(parameters, limits), compat, limits, source)
+
+
+def _imported(
+    text: bytes | str, data: bytes, parameters: Parameters, compat: Compat, limits: Limits, source: str
+) -> Imported:
+    """The program of a model whose parameters, of which ``data`` are the bytes, have been read."""
+    if compat not in ("correct", "cvm-1"):
+        raise Invalid("cvm_runtime.compat", f"expected correct or cvm-1, found {compat!r}")
+    model = read_model(text, compat, limits)
+    check_parameters(model.graph, parameters)
+    graph = text.encode("utf-8") if isinstance(text, str) else text
+    digest = hashlib.sha256(hashlib.sha256(graph).digest() + hashlib.sha256(data).digest()).hexdigest()
+    provenance = Provenance(f"cvm, cvm-runtime {compat}", source, digest)
+    program = to_program(model.inferred, parameters, model.interface, compat, provenance, limits)
+    trailing = f"{parameters.trailing} bytes behind the last parameter were not looked at"
+    return Imported(model, program, compat, (trailing,) if parameters.trailing else ())
+
+
+def load(
+    model: str | os.PathLike[str],
+    parameters: str | os.PathLike[str],
+    compat: Compat = "correct",
+    limits: Limits = DEFAULT,
+) -> Imported:
+    """The program of a model, from its two files. Raises as `loads`, with the file."""
+    text = _read(model, limits.text_bytes, "graph")
+    data = _read(parameters, limits.program_bytes, "params")
+    try:
+        arrays = read_parameters(data, limits)
+    except CvmError as error:
+        raise error.at(file=os.fspath(parameters)) from None
+    try:
+        return _imported(text, data, arrays, compat, limits, os.path.basename(model))
+    except CvmError as error:
+        raise error.at(file=os.fspath(parameters if ".params." in error.code else model)) from None
+
+
+def load_model(path: str | os.PathLike[str], compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
+    """A model without its parameters, from its file. Raises as `loads`, with the file."""
+    text = _read(path, limits.text_bytes, "graph")
+    try:
+        return read_model(text, compat, limits)
+    except CvmError as error:
+        raise error.at(file=os.fspath(path)) from None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Files:
+    """A program as a model, ready to be written: what it is there, and bytes by the names of the files."""
+
+    model: Model
+    content: dict[str, bytes]
+
+
+def saved(program: Program) -> Files:
+    """The files of a program as a model: ``model.json`` and ``model.params`` are the library's; ``interface.json``
+    says what the codes of input and outputs stand for. They are read again, as any model, before they are returned.
+
+    Raises as `exported`.
+    """
+    made = exported(program)
+    text, parameters = made.text.encode("utf-8"), write_parameters(made.arrays)
+    model = read_model(text, "cvm-1")
+    check_parameters(model.graph, read_parameters(parameters))
+    require_defined(model.inferred)
+    interface = json.dumps(described_interface(program, made, model), indent=1).encode("utf-8") + b"\n"
+    return Files(model, {"model.json": text, "model.params": parameters, "interface.json": interface})
+
+
+def _read(path: str | os.PathLike[str], limit: int, what: str) -> bytes:
+    try:
+        return read_bytes(path, limit, f"cvm_runtime.{what}")
+    except CvmError as error:
+        raise error.at(file=os.fspath(path)) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("cvm_runtime.unreadable", message, Location(os.fspath(path))) from None
+    except MemoryError:
+        raise LimitExceeded("limit.memory", "memory is exhausted", Location(os.fspath(path))) from None

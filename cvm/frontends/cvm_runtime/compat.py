@@ -1,0 +1,142 @@
+"""What the FORMAL backend of cvm-runtime computes where that is not what the op means: ``compat="cvm-1"``.
+
+Each function emits ops that give its results; the rest of the op-set means the same in both worlds. What that backend
+leaves to chance - memory that nothing was written to, a value that is overwritten while it is needed - is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cvm.errors import CvmError, Unsupported
+from cvm.frontends.cvm_runtime.graph import Graph
+from cvm.frontends.cvm_runtime.inference import Inferred
+from cvm.frontends.cvm_runtime.operators import Use
+from cvm.frontends.cvm_runtime.precisions import magnitude
+from cvm.frontends.cvm_runtime.storage import overwritten
+from cvm.ops.ranges import INT32_MAX
+from cvm.program import ProgramBuilder
+
+__all__ = ["EMITTERS", "narrowed_to_bytes", "require_defined"]
+
+_COARSE = (2**63 - 1) // 100
+"""The largest intersection of boxes for which their quotient is exact."""
+
+
+def _undefined(message: str) -> CvmError:
+    return Unsupported("cvm_runtime.undefined", f"what cvm-1 gives is not defined: {message}")
+
+
+def require_defined(inferred: Inferred) -> None:
+    """The model as a whole gives what its ops give. Raises `Unsupported` (``cvm_runtime.undefined``)."""
+    graph = inferred.graph
+    destroyed = overwritten(graph)
+    if destroyed is not None:
+        raise _undefined(f"the storage plan destroys a value, {destroyed}")
+    _require_length(graph)
+    _require_outputs(graph)
+
+
+def _require_length(graph: Graph) -> None:
+    """The library looks the input's shape up under its number among the variables, in the table of entries."""
+    data = graph.data
+    place = graph.variables.index(data)
+    if math.prod(graph.shapes[place]) != math.prod(graph.shapes[data.first]):
+        raise _undefined("the input's length is read from another entry, since an op stands before the input")
+
+
+def _require_outputs(graph: Graph) -> None:
+    """Every element of the output is written, and none beyond the length that the library states."""
+    shapes = [graph.shapes[graph.number(entry)] for entry in graph.heads]
+    for shape in shapes:
+        rows, last = math.prod(shape[:-1]), shape[-1]
+        if graph.postprocess == "argmax" and -(-rows // last) < rows:
+            raise _undefined(f"of {rows} rows argmax visits {-(-rows // last)}")
+    first = shapes[0]
+    if graph.postprocess == "detection" and (len(first) < 2 or math.prod(first[:-1]) != first[-2]):
+        raise _undefined("the output of a detection has more rows than the length that the library states")
+
+
+def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """By one bit 2^31 - 1 becomes 2^31, which wraps: the result is -2^30, cut to the precision."""
+    (x,) = inputs
+    attributes = use.translation.attributes
+    if attributes["shift_bit"] > 1 or builder.range(x).hull()[1] < INT32_MAX:
+        return builder.add("cvm_right_shift", inputs, attributes, name)
+    wrapped = max(-(2**30), -magnitude(attributes["precision"]))
+    (shifted,) = builder.add("cvm_right_shift", inputs, attributes, f"{name}.shifted")
+    (wraps,) = builder.add("broadcast_greater", [x, builder.constant(np.array([INT32_MAX - 1]))], name=f"{name}.wraps")
+    (instead,) = builder.add("clip", [x], {"a_min": wrapped, "a_max": wrapped}, f"{name}.wrapped")
+    return builder.add("where", [wraps, instead, shifted], name=name)
+
+
+def _shift_left(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """A product beyond int32, which only an unsound precision lets pass, wraps before it is cut."""
+    attributes = use.translation.attributes
+    if builder.range(inputs[0]).magnitude() << attributes["shift_bit"] > INT32_MAX:
+        raise _undefined(f"a left shift by {attributes['shift_bit']} may exceed int32 before it is cut")
+    return builder.add("cvm_left_shift", inputs, attributes, name)
+
+
+def _largest(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """Without axes the search begins at 0; where none are excluded, all are listed, and it is as it should be."""
+    attributes = use.translation.attributes
+    if attributes["axes"] or attributes["exclude"]:
+        return builder.add("max", inputs, attributes, name)
+    (largest,) = builder.add("max", inputs, attributes, f"{name}.largest")
+    return builder.add("relu", [largest], name=name)
+
+
+def _select(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """By rows, a quarter of each row is copied."""
+    if len(use.shapes[0]) < len(use.shapes[1]):
+        raise _undefined("where copies a quarter of each selected row and leaves the rest as it was")
+    return builder.add("where", inputs, {}, name)
+
+
+def _suppress(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+    """The overlap of large boxes is a coarse quotient, that of very large ones wraps."""
+    lo, hi = builder.range(inputs[0]).hull()
+    if hi - lo > INT32_MAX or (hi - lo) ** 2 > _COARSE:
+        message = f"coordinates in [{lo}, {hi}] may make boxes whose overlap cvm-1 rounds or wraps"
+        raise Unsupported("cvm_runtime.coarse", message)
+    return builder.add("non_max_suppression", inputs, use.translation.attributes, name)
+
+
+Emitter = Callable[[ProgramBuilder, Use, list[str], str], tuple[str, ...]]
+
+EMITTERS: Mapping[str, Emitter] = {
+    "cvm_right_shift": _shift_right,
+    "cvm_left_shift": _shift_left,
+    "max": _largest,
+    "where": _select,
+    "non_max_suppression": _suppress,
+}
+"""Ops of the library -> what emits them as its FORMAL backend computes them."""
+
+
+def narrowed_to_bytes(builder: ProgramBuilder, x: str, name: str) -> str:
+    """Every element as the 8-bit integer that its lowest byte is, in the arithmetic of any int32.
+
+    |x| - 256 * (|x| div 256) lies in [0, 255]; with the sign of x it looks its byte up in a table.
+    """
+
+    def step(op: str, *inputs: str, label: str, **attributes: int) -> str:
+        return builder.add(op, inputs, attributes, f"{name}.{label}")[0]
+
+    base = builder.constant(np.array([256]))
+    size = step("abs", x, label="magnitude")
+    whole = step("broadcast_mul", step("broadcast_div", size, base, label="quotient"), base, label="whole")
+    rest = step("clip", step("broadcast_sub", size, whole, label="difference"), label="rest", a_min=0, a_max=255)
+    sign = step("clip", x, label="sign", a_min=-1, a_max=1)
+    place = step(
+        "broadcast_add",
+        step("broadcast_mul", rest, sign, label="signed"),
+        builder.constant(np.array([255])),
+        label="place",
+    )
+    table = builder.constant(np.arange(-255, 256).astype(np.int8).astype(np.int32))
+    return step("cvm_lut", table, place, label="byte")

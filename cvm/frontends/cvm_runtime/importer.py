@@ -1,0 +1,160 @@
+"""From a graph and its parameters to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError, Invalid, Location, Unsupported
+from cvm.frontends.cvm_runtime.compat import EMITTERS, narrowed_to_bytes, require_defined
+from cvm.frontends.cvm_runtime.graph import DATA, SHOWN, Graph, GraphNode
+from cvm.frontends.cvm_runtime.inference import Inferred
+from cvm.frontends.cvm_runtime.interface import Interface
+from cvm.frontends.cvm_runtime.operators import Use
+from cvm.frontends.cvm_runtime.parameters import Parameters
+from cvm.frontends.cvm_runtime.precisions import magnitude
+from cvm.limits import DEFAULT, Limits
+from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance
+from cvm.program.checks import check_name
+
+__all__ = ["Compat", "check_parameters", "to_program"]
+
+Compat: TypeAlias = Literal["correct", "cvm-1"]
+"""What an op means: what the operator mathematics says, or what the FORMAL backend of cvm-runtime computes."""
+
+
+def check_parameters(graph: Graph, parameters: Parameters) -> None:
+    """There is an array for every parameter, none for anything else, of its shape and within its precision.
+
+    Raises `Invalid` (``cvm_runtime.params.unknown``, ``.missing``, ``.shape``, ``.value``).
+    """
+    variables = {node.name: node for node in graph.variables}
+    for name, array in parameters.arrays.items():
+        where = Location(tensor=name)
+        if name not in variables:
+            raise Invalid("cvm_runtime.params.unknown", "the model has no such variable", where)
+        first = variables[name].first
+        if array.shape != graph.shapes[first]:
+            message = f"the model says {list(graph.shapes[first])}, found shape {list(array.shape)}"
+            raise Invalid("cvm_runtime.params.shape", message, where)
+        bound = magnitude(graph.precisions[first])
+        lo, hi = int(array.min()), int(array.max())
+        if not -bound <= lo <= hi <= bound:
+            message = f"precision {graph.precisions[first]} admits +-{bound}, found elements in [{lo}, {hi}]"
+            raise Invalid("cvm_runtime.params.value", message, where)
+    for name in variables:
+        if name != DATA and name not in parameters.arrays:
+            raise Invalid("cvm_runtime.params.missing", "there is no array for this parameter", Location(tensor=name))
+
+
+def to_program(
+    inferred: Inferred,
+    parameters: Parameters,
+    interface: Interface,
+    compat: Compat,
+    provenance: Provenance,
+    limits: Limits = DEFAULT,
+) -> Program:
+    """The program of a model: its input has the interval of its encoding, and is clamped first.
+
+    Values have the names of the nodes, outputs those of the heads. Raises `Unsupported` (``cvm_runtime.undefined``,
+    ``cvm_runtime.coarse``) for what ``cvm-1`` does not say, and what `ProgramBuilder` raises.
+    """
+    if compat == "cvm-1":
+        require_defined(inferred)
+    making = _Making(inferred, ProgramBuilder(limits), compat)
+    making.variables(parameters.arrays, interface)
+    for node, use in zip(inferred.graph.nodes, inferred.uses, strict=True):
+        if use is not None:
+            making.node(node, use)
+    return making.program(interface, provenance)
+
+
+@dataclass
+class _Making:
+    """The program so far."""
+
+    inferred: Inferred
+    builder: ProgramBuilder
+    compat: Compat
+    values: dict[int, str] = field(default_factory=dict)
+    """The value that stands for every entry."""
+    report: list[Exactness] = field(default_factory=list)
+
+    def variables(self, arrays: Mapping[str, npt.NDArray[Any]], interface: Interface) -> None:
+        """The input, clamped, and the parameters."""
+        self.builder.input(DATA, interface.shape, *interface.bounds)
+        for node in self.inferred.graph.variables:
+            if node.name == DATA:
+                clamp = {"precision": interface.precision}
+                (self.values[node.first],) = self.builder.add("cvm_clip", [DATA], clamp, f"{DATA}.clamped")
+            else:
+                array = arrays[node.name].astype(np.int32)
+                self.values[node.first] = self.builder.constant(array, self._name(node))
+
+    def node(self, node: GraphNode, use: Use) -> None:
+        """One op."""
+        graph, translation = self.inferred.graph, use.translation
+        inputs = [self.values[graph.number(node.inputs[place])] for place in translation.inputs]
+        name = self._name(node)
+        emit = EMITTERS.get(use.operator.name) if self.compat == "cvm-1" else None
+        try:
+            if emit is None:
+                results = self.builder.add(translation.op, inputs, translation.attributes, name)
+            else:
+                results = emit(self.builder, use, inputs, name)
+        except CvmError as error:
+            if self.compat == "cvm-1" and error.code == "program.range":
+                # Only a precision that is unsound lets such a model pass.
+                message = f"{error.message}; the library computes modulo 2^32, as far as its backends agree"
+                error = Unsupported("cvm_runtime.undefined", message)
+            raise error.at(tensor=node.name[:SHOWN], op=use.operator.name) from None
+        for place, value in enumerate(results):
+            self.values[node.first + place] = value
+            self.report.append(Exactness(value, value, bound=Fraction(0), note=use.operator.name))
+
+    def program(self, interface: Interface, provenance: Provenance) -> Program:
+        """The program with the heads, or what becomes of them, as its outputs."""
+        graph = self.inferred.graph
+        heads = [self.values[graph.number(entry)] for entry in graph.heads]
+        if interface.postprocess == "argmax":
+            heads = [self._argmax(head) for head in heads]
+        outputs: list[Output] = []
+        for head in heads:
+            taken = {item.name for item in outputs}
+            name = next(
+                wish for wish in (head, *(f"{head}_{n}" for n in range(1, len(heads) + 1))) if wish not in taken
+            )
+            outputs.append(Output(name, head))
+        described = Provenance(provenance.tool, provenance.source, provenance.source_digest, tuple(self.report))
+        return self.builder.build(outputs, described)
+
+    def _argmax(self, x: str) -> str:
+        """The place of the first maximum of every row: n minus the largest n - place where x is not less than it."""
+        if self.compat == "cvm-1":
+            x = narrowed_to_bytes(self.builder, x, "argmax")
+
+        def step(op: str, *inputs: str, label: str, **attributes: Any) -> str:
+            return self.builder.add(op, inputs, attributes, f"argmax.{label}" if label else "argmax")[0]
+
+        n = self.builder.shape(x)[-1]
+        largest = step("max", x, label="largest", axes=(-1,), keepdims=True)
+        less = step("broadcast_greater", largest, x, label="less")
+        is_largest = step("broadcast_sub", self.builder.constant(np.array([1])), less, label="is_largest")
+        rank = self.builder.constant(np.arange(n, 0, -1, dtype=np.int32))
+        places = step("broadcast_mul", is_largest, rank, label="places")
+        first = step("max", places, label="first", axes=(-1,))
+        return step("broadcast_sub", self.builder.constant(np.array([n])), first, label="")
+
+    def _name(self, node: GraphNode) -> str:
+        """The node's name, where a value may have it."""
+        try:
+            check_name(node.name, DEFAULT)
+            return node.name
+        except CvmError:
+            return f"node_{node.first}"

@@ -1,0 +1,109 @@
+"""The bytes that go into a model of cvm-runtime and come out of it.
+
+The input has one byte per element if its precision is 8 or less, otherwise four; the output likewise, by the largest
+precision of all heads, and always four under a postprocess. The library works in the byte order of its machine, which
+is little-endian; around it, on the chain, four bytes are big-endian.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Location
+from cvm.frontends.cvm_runtime.graph import DATA, Postprocess
+from cvm.frontends.cvm_runtime.inference import Inferred
+from cvm.frontends.cvm_runtime.precisions import magnitude
+
+__all__ = ["ByteOrder", "Interface", "interface"]
+
+ByteOrder: TypeAlias = Literal["little", "big"]
+
+_BYTE = 8
+"""The largest precision of an element of one byte."""
+_INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a model takes and gives. ``outputs`` are the shapes of what the program gives: heads, or their argmax."""
+
+    shape: tuple[int, ...]
+    precision: int
+    outputs: tuple[tuple[int, ...], ...]
+    output_size: int
+    """Bytes of an element of the output."""
+    postprocess: Postprocess
+
+    @property
+    def input_size(self) -> int:
+        """Bytes of an element of the input."""
+        return 1 if self.precision <= _BYTE else 4
+
+    @property
+    def input_length(self) -> int:
+        """Bytes of the input."""
+        return math.prod(self.shape) * self.input_size
+
+    @property
+    def output_length(self) -> int:
+        """Bytes of the output."""
+        return sum(map(math.prod, self.outputs)) * self.output_size
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The interval that the encoding admits; the library clamps what exceeds the precision.
+
+        -2^31 stands for -(2^31 - 1), to which it would be clamped.
+        """
+        return (-128, 127) if self.input_size == 1 else (-_INT32_MAX, _INT32_MAX)
+
+    @property
+    def clamped(self) -> int:
+        """The largest magnitude that is left of the input."""
+        return magnitude(self.precision)
+
+    def decode(self, data: bytes, order: ByteOrder = "little") -> npt.NDArray[np.int32]:
+        """The input that bytes stand for, not clamped. Raises `Invalid` (``cvm_runtime.input``) for a wrong length."""
+        if len(data) != self.input_length:
+            message = f"expected {self.input_length} bytes, found {len(data)}"
+            raise Invalid("cvm_runtime.input", message, Location(tensor=DATA))
+        found = np.frombuffer(data, _dtype(self.input_size, order)).astype(np.int32)
+        return np.asarray(np.maximum(found, -_INT32_MAX).reshape(self.shape))
+
+    def encode(self, outputs: Sequence[npt.NDArray[Any]], order: ByteOrder = "little") -> bytes:
+        """The bytes that the library gives for the outputs of the program, in their order.
+
+        Several outputs are joined row by row, along their last axes, but for those of an argmax, which follow each
+        other. Where an element has one byte, it is the lowest.
+        """
+        apart = self.postprocess == "argmax" or len(outputs) == 1
+        rows = [np.asarray(item).reshape(-1, 1 if apart else item.shape[-1]) for item in outputs]
+        joined = np.concatenate(rows, axis=0 if apart else 1)
+        return joined.astype(np.int64).astype(_dtype(self.output_size, order)).tobytes()
+
+
+def _dtype(size: int, order: ByteOrder) -> np.dtype[Any]:
+    return np.dtype(np.int8 if size == 1 else np.int32).newbyteorder("<" if order == "little" else ">")
+
+
+def interface(inferred: Inferred) -> Interface:
+    """What a model takes and gives. Raises `Invalid` (``cvm_runtime.heads``) for heads that do not fit together."""
+    graph = inferred.graph
+    heads = [graph.number(entry) for entry in graph.heads]
+    shapes = tuple(graph.shapes[number] for number in heads)
+    if graph.postprocess == "argmax":
+        shapes = tuple(shape[:-1] or (1,) for shape in shapes)
+    elif graph.postprocess == "detection" and len(heads) == 1:
+        raise Invalid("cvm_runtime.heads", "a detection has more than one head")
+    elif len({math.prod(shape[:-1]) for shape in shapes}) > 1:
+        listed = ", ".join(str(list(shape)) for shape in shapes)
+        raise Invalid("cvm_runtime.heads", f"heads are joined row by row and have as many rows, found shapes {listed}")
+    small = not graph.postprocess and max(inferred.precisions[number] for number in heads) <= _BYTE
+    data = graph.data.first
+    return Interface(graph.shapes[data], graph.precisions[data], shapes, 1 if small else 4, graph.postprocess)

@@ -1,0 +1,96 @@
+"""The codes of a target shape: 0 copies an extent, -1 is what is left over, -2 copies all that remain, -3 multiplies
+two, -4 is followed by the two extents that one is split into, of which one may be -1.
+"""
+
+from __future__ import annotations
+
+import math
+
+from cvm.errors import Invalid
+
+__all__ = ["target_shape"]
+
+_MOST = 64
+"""Codes, at most; a shape has six extents, and each code but -2 takes one of the input's or gives one."""
+
+
+def _wrong(message: str) -> Invalid:
+    return Invalid("cvm_runtime.reshape", f"reshape: {message}")
+
+
+def target_shape(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that ``codes`` stand for, given that of the input.
+
+    The library writes the extent of a -1 at its place among the codes, which is not always its place in the result:
+    where that makes a difference the codes are refused. Raises `Invalid` (``cvm_runtime.reshape``).
+    """
+    if not 1 <= len(codes) <= _MOST:
+        raise _wrong(f"expected 1 to {_MOST} codes, found {len(codes)}")
+    target, inferred = _walk(codes, shape)
+    if inferred is not None:
+        place, written = inferred
+        known = math.prod(target)  # the inferred extent is 1 until it is known
+        extent = math.prod(shape) // known if known > 0 else 0
+        there = list(target)
+        if written < len(there):
+            there[written] = extent
+        target[place] = extent
+        if there != target:
+            raise _wrong(f"the library fills in the -1 of {codes} at the wrong place")
+    if min(target) < 1 or math.prod(target) != math.prod(shape):
+        raise _wrong(f"{list(shape)} has not as many elements as {target}, which {codes} stands for")
+    return tuple(target)
+
+
+def _walk(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], tuple[int, int] | None]:
+    """The target with 1 for an extent that is inferred, and the places of that in the target and among the codes."""
+    target: list[int] = []
+    inferred = None
+    source = place = 0
+    while place < len(codes):
+        code = codes[place]
+        if code < -4:
+            raise _wrong(f"there is no code {code}")
+        if code == -2:
+            target += shape[source:]
+            source = len(shape)
+        elif code == -3:
+            _require(shape, source + 2, codes)
+            target.append(shape[source] * shape[source + 1])
+            source += 2
+        elif code == -4:
+            _require(shape, source + 1, codes)
+            target += _split(codes[place + 1 : place + 3], shape[source])
+            source += 1
+            place += 2
+        elif code == -1:
+            if inferred is not None:
+                raise _wrong(f"only one extent of {codes} can be inferred")
+            inferred = len(target), place
+            target.append(1)
+            source += 1
+        else:
+            if code == 0:
+                _require(shape, source + 1, codes)
+            target.append(shape[source] if code == 0 else code)
+            source += 1
+        place += 1
+    return target, inferred
+
+
+def _require(shape: tuple[int, ...], dimensions: int, codes: tuple[int, ...]) -> None:
+    if dimensions > len(shape):
+        raise _wrong(f"{codes} takes more than the {len(shape)} dimensions of the input")
+
+
+def _split(parts: tuple[int, ...], extent: int) -> tuple[int, ...]:
+    """The two extents that follow a -4."""
+    if len(parts) != 2:
+        raise _wrong("-4 is followed by two extents")
+    left, right = parts
+    if left == right == -1:
+        raise _wrong("one of the extents that follow a -4 must be given")
+    left, right = (extent // max(right, 1) if left == -1 else left), (extent // max(left, 1) if right == -1 else right)
+    if left < 1 or right < 1 or left * right != extent:
+        raise _wrong(f"{extent} is not {parts[0]} * {parts[1]}")
+    return left, right
