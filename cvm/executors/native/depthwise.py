@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.contraction import Segment, each_block, starting, tile_start
-from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
+from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
+MANY = 32
+"""Registers from which on an epilogue can be among the sums that are still growing; else all wait in memory."""
 TAPS = 64
 """Windows of more taps are left to the general contraction."""
 
@@ -210,16 +212,20 @@ class _Emitter:
         code.each(0, kernel.images, image)
 
     def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V) -> None:
-        """One strip of outputs: their sums, column after column of the input, then their epilogues."""
+        """One strip of outputs: their sums, column after column of the input, and their epilogues."""
         code, kernel, lane = self.code, self.kernel, self.lane
         source = self.pointers[0]
         for index, stride in ((image, kernel.source.image), (y, kernel.source.row)):
             source = code.at(source, code.mul(index, stride))
         source = code.at(source, code.mul(x, kernel.step * kernel.source.column))
         source = code.at(source, channel)
-        kind = vector(32, lane)
-        room = code.alloca(kind, 4 * kernel.strip)
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel, self.machine
+        )
+        every = epilogue.places(image, y, x, self.target)
+        room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * kernel.strip)
         sums: dict[int, list[V]] = {}
+        done: dict[int, list[V]] = {}
         columns = (kernel.strip - 1) * kernel.step + (kernel.window[1] - 1) * kernel.dilation + 1
         for column in range(columns):
             uses = self._uses(column)
@@ -232,14 +238,25 @@ class _Emitter:
                     sums[place] = starting(code, self.pointers, channel, self.segment.block)
                 sums[place] = self._added(sums[place], words, weights, tap)
                 if tap == kernel.window[1] - 1:
-                    for q, total in enumerate(sums.pop(place)):
-                        code.store(total, code.at(room, (4 * place + q) * 4 * lane), 4 * lane)
-        epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel,
-            self.machine,
-        )  # fmt: skip
-        every = epilogue.places(image, y, x, self.target)
-        epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
+                    done[place] = sums.pop(place)
+            if room is not None:
+                self._put(done, room)
+            elif done and (len(done) >= TOGETHER or not sums):
+                addresses = [
+                    [code.at(base, place * pixels.column * size) for pixels, size, base in every] for place in done
+                ]
+                epilogue.pixels(list(done.values()), addresses)
+                done.clear()
+        if room is not None:
+            epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
+
+    def _put(self, done: dict[int, list[V]], room: V) -> None:
+        """Finished sums out of the registers."""
+        size = 4 * self.lane
+        for place, totals in done.items():
+            for q, total in enumerate(totals):
+                self.code.store(total, self.code.at(room, (4 * place + q) * size), size)
+        done.clear()
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
         """The outputs of a strip whose windows contain a column, and as which column."""
