@@ -12,6 +12,7 @@ from fractions import Fraction
 import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
+import cvm.lowering.integers
 import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima

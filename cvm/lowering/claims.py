@@ -51,6 +51,7 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "variable or an output of real numbers; a sum that does not fit; a function of more than 2^18 combinations of "
         "codes",
         "lowering.range": "integers between operations are not proven to fit 32 bits",
+        "lowering.overflow": "integers of a data type are not proven to fit it, and do not wrap there",
         "lowering.unprovable": "sums of integers times their scales do not fit 64 bits",
         "lowering.undefined": "a function has no value and no limit at a number that a code stands for: 1 / 0, "
         "log(-1), (-1) ^ 0.5",

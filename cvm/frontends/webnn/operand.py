@@ -116,6 +116,8 @@ class Node:
     operands: Mapping[str, MLOperand]
     attributes: Mapping[str, Any]
     label: str
+    number: int
+    """Its place among the calls of the builder."""
     outputs: list[MLOperand] = field(default_factory=list)
 
 

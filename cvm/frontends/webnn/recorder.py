@@ -126,7 +126,7 @@ class Call:
     def results(self, outputs: Sequence[tuple[str, Sequence[int]]], **attributes: Any) -> list[MLOperand]:
         """Record the call; its results."""
         checked = [(data_type, valid_shape(tuple(shape), self.op, self.label)) for data_type, shape in outputs]
-        node = Node(self.op, self.operands, attributes, self.label)
+        node = Node(self.op, self.operands, attributes, self.label, self._recorder.count())
         for data_type, shape in checked:
             name = self._recorder.fresh(self.label or self.op)
             node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))  # type: ignore[arg-type]
@@ -152,6 +152,12 @@ class Recorder:
     def __init__(self) -> None:
         self._has_built = False
         self._numbers: dict[str, int] = {}
+        self._calls = 0
+
+    def count(self) -> int:
+        """The number of the next call."""
+        self._calls += 1
+        return self._calls
 
     def require_open(self, op: str) -> None:
         """Raise `InvalidStateError` where the builder has built."""
