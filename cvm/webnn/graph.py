@@ -88,6 +88,7 @@ class MLGraph:
             ops = ", ".join(nodes.get(step.operand, ())) or "merged"
             exactness = found.get(step.operand)
             note = f" ({exactness.note})" if exactness and exactness.note else ""
+            note += f", off by at most {exactness.bound}" if exactness and exactness.bound else ""
             lines.append(f"{step.op}{label} {step.operand}: {' '.join(step.operations) or 'nothing'} -> {ops}{note}")
         for item in self._translated.outputs:
             how = "dequantised on the host" if item.grid else "integers"
@@ -148,7 +149,7 @@ def compile_graph(
         program = lower(translated.graph)
     except CvmError as error:
         raise _explained(error, translated) from error
-    _require_no_cut(program, translated, outputs)
+    _require_no_cut(program, translated)
     return MLGraph(context, program, translated, inputs, context.executor)
 
 
@@ -173,17 +174,15 @@ def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
     return found
 
 
-def _require_no_cut(program: Program, translated: Translated, outputs: Mapping[str, MLOperand]) -> None:
-    """An int32 result saturates at -2^31, which the machine has not: it must be proven not to come there."""
+def _require_no_cut(program: Program, translated: Translated) -> None:
+    """quantizeLinear to 32 bits saturates at an end that the machine has not: it must be proven not to come there."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
-    for boundary in translated.outputs:
-        data_type = boundary.grid.data_type if boundary.grid else boundary.data_type
-        lo, hi = bounds(data_type)
-        value = next(item.value for item in program.outputs if item.name == boundary.value)
-        low, high = ranges.get(value, (0, 0))
-        if (lo < -_MACHINE and low <= -_MACHINE) or (hi > _MACHINE and high >= _MACHINE):
-            operand = outputs[boundary.name]
-            message = f"its integers may reach the end of {data_type}, which the machine has not: proven [{low}, {high}]"
-            raise refusal(operand, message, "promise a value_range, or choose a larger scale")
-
-
+    values = {item.tensor: item.value for item in program.provenance.exactness}
+    for tensor, operand in translated.saturated.items():
+        quantizer = translated.graph.tensors[tensor].quantizer
+        lo, hi = bounds(operand.data_type)
+        low, high = ranges.get(values.get(tensor, ""), (0, 0))
+        assert quantizer is not None
+        if (lo < -_MACHINE and low <= quantizer.lo) or (hi > _MACHINE and high >= quantizer.hi):
+            message = f"it may saturate at an end of {operand.data_type} that the machine has not: +-(2^31 - 1)"
+            raise refusal(operand, message, "choose a larger scale")

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
-from cvm.frontends.webnn.errors import type_error
+from cvm.errors import Location
+from cvm.frontends.webnn.errors import NotSupportedError, type_error
 from cvm.frontends.webnn.movement import Movement
 from cvm.frontends.webnn.operand import (
     Descriptor,
@@ -200,9 +201,11 @@ def _interval(
     if wish is None:
         return max(lo, -_MACHINE), min(hi, _MACHINE)
     low, high = wish
-    if not lo <= low <= high <= hi or low < -_MACHINE or high > _MACHINE:
-        message = f"{wish} is no interval within {described.data_type} and +-(2^31 - 1)"
-        raise type_error("input", "value_range", message, operand=name)
+    if not lo <= low <= high <= hi:
+        raise type_error("input", "value_range", f"{wish} is no interval within {described.data_type}", operand=name)
+    if low < -_MACHINE or high > _MACHINE:
+        message = f"input: {name!r}: integers of {wish} are beyond +-(2^31 - 1), which the machine has not"
+        raise NotSupportedError("webnn.input.range", message, Location(tensor=name, op="input"))
     return int(low), int(high)
 
 

@@ -60,6 +60,8 @@ class Translated:
     steps: list[Step]
     operands: dict[str, MLOperand] = field(default_factory=dict)
     """The operand that each tensor of the graph serves."""
+    saturated: dict[str, MLOperand] = field(default_factory=dict)
+    """The tensors that quantizeLinear rounds to 32 bits."""
 
 
 def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedError:
@@ -94,7 +96,8 @@ class Translation:
         for node in self._nodes:
             for operand in node.operands.values():
                 self._readers.setdefault(operand, []).append(node)
-        self._quantised: dict[MLOperand, LinearQuantizer] = {}
+        self._quantised: set[MLOperand] = set()
+        self._saturated: dict[str, MLOperand] = {}
         self._node: Node | None = None
         self._graph_inputs: list[str] = []
 
@@ -133,7 +136,7 @@ class Translation:
             dict(self._tensors),
             tuple(self._operations),
         )
-        return Translated(graph, self._inputs, found, self._steps, self._serves)
+        return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
         """An input: integers as they are; real numbers as the codes of each quantizeLinear that reads them."""
@@ -226,7 +229,13 @@ class Translation:
         if len(sources[name].outputs) > 1:
             return
         self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
-        self._quantised[operand] = quantizer
+        self._quantised.add(operand)
+        self.saturates(name, readers[0].outputs[0])
+
+    def saturates(self, name: str, operand: MLOperand) -> None:
+        """Note a tensor that quantizeLinear rounds to the integers of an operand."""
+        if operand.data_type in ("int32", "uint32"):
+            self._saturated[name] = operand
 
     @property
     def overflow(self) -> str:

@@ -22,6 +22,7 @@ def quantize_linear(translation: Translation, node: Node) -> str:
     if quantizer is not None:
         if not translation.is_quantised(source):
             name = translation.emit("copy", {"x": name}, shape, quantizer=quantizer)
+            translation.saturates(name, output)
         return translation.codes(name, output, grid)
     lo, hi = bounds(grid.data_type)
     zeros = grid.zero_point
@@ -29,7 +30,9 @@ def quantize_linear(translation: Translation, node: Node) -> str:
     scale = translation.numbers(grid.scale, shape)
     steps = translation.emit("div", {"x": name, "y": scale}, shape, quantizer=wide)
     zero = translation.numbers(zeros, shape)
-    return translation.emit("add", {"x": steps, "y": zero}, shape, quantizer=unit(lo, hi))
+    name = translation.emit("add", {"x": steps, "y": zero}, shape, quantizer=unit(lo, hi))
+    translation.saturates(name, output)
+    return name
 
 
 @rule("dequantizeLinear")

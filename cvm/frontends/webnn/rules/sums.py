@@ -154,3 +154,10 @@ def cumulative_sum(translation: Translation, node: Node) -> str:
     back = tuple(int(i) for i in np.argsort(order))
     name = translation.emit("transpose", {"input": name}, source.shape, axes=back)
     return name if is_float(source.data_type) else translation.integers(name, node)
+
+
+@rule("softmax")
+def softmax(translation: Translation, node: Node) -> str:
+    """E^x over the sum of such."""
+    source = translation.name(node.operands["input"])
+    return translation.emit("softmax", {"x": source}, node.outputs[0].shape, axes=(node.attributes["axis"],))
