@@ -1,0 +1,52 @@
+"""The cases of the web platform tests: integers equal, quantised graphs at 0 ULP, movement and order exact."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cvm import webnn
+from tests.frontends.webnn import replay
+
+EXACT = ("integer_exact", "qdq", "quantization")
+
+pytestmark = pytest.mark.skipif(not replay.files("conformance"), reason="../shared/webnn is not there")
+
+REFUSED = (
+    "beyond +-(2^31 - 1)",  # integers that the machine has not
+    "not proven to fit [0, 2147483647]",  # a difference of uint32 that may be negative
+    "is not in the specification",  # int4 and uint4
+)
+
+
+def verdicts(kinds: tuple[str, ...]) -> tuple[Counter[str], list[str]]:
+    counts: Counter[str] = Counter()
+    wrong = []
+    for path in replay.files("conformance"):
+        for case in replay.cases(path):
+            if case["klass"] not in kinds:
+                continue
+            try:
+                found, _ = replay.run(case)
+            except webnn.NotSupportedError as error:
+                assert any(reason in str(error) for reason in REFUSED), (case["name"], str(error))
+                counts["refused"] += 1
+                continue
+            for name, tensor in case["expected"].items():
+                expected = replay.array(tensor)
+                if found[name].dtype != expected.dtype or not np.array_equal(found[name], expected):
+                    wrong.append(f"{path.stem}: {case['name']}")
+            counts["equal"] += 1
+    return counts, wrong
+
+
+def test_integer_cases_are_equal() -> None:
+    counts, wrong = verdicts(("integer_exact",))
+    assert not wrong
+    assert counts == {"equal": 95, "refused": 14}
+
+
+def test_quantised_graphs_are_equal_to_the_last_bit() -> None:
+    counts, wrong = verdicts(("qdq", "quantization"))
+    assert not wrong
+    assert counts == {"equal": 59, "refused": 14}
