@@ -45,9 +45,7 @@ class Coded:
     ``any_rounding``: they are rounded as the quantiser says; else half up, and no other quantiser may ask for them.
     """
 
-    def __init__(
-        self, value: str, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False
-    ) -> None:
+    def __init__(self, value: str, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False) -> None:
         self.value = value
         self.bound = bound
         self.note = note

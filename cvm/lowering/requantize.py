@@ -41,6 +41,7 @@ __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
+_INT32_MAX = 2**31 - 1
 _MOST_TERMS = 7
 """Of eight of a ``requantize``, one may be needed to give the shape."""
 
@@ -68,9 +69,9 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
         below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
         if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
             return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, location)
-    value = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
+    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
     # Without a tie that matters all roundings to the nearest are the same.
-    return value or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
+    return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
 
 
 def _nearest(
@@ -317,7 +318,9 @@ def _corrected(
         forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
-    estimate = _emit(lowering, shape, values, forms, where, bounds, f"{name}.estimate")
+    # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
+    most = bounds[0], min(bounds[1], max(_INT32_MAX - 1, bounds[0]))
+    estimate = _emit(lowering, shape, values, forms, where, most, f"{name}.estimate")
 
     def arranged(items: list[int]) -> Array:
         column = np.empty(len(items), dtype=object)

@@ -82,9 +82,7 @@ class MLContext(_CamelCase):
 
     # Tensors (8.3.2 to 8.3.6)
 
-    def create_tensor(
-        self, descriptor: Descriptor, *, readable: bool = False, writable: bool = False
-    ) -> MLTensor:
+    def create_tensor(self, descriptor: Descriptor, *, readable: bool = False, writable: bool = False) -> MLTensor:
         """A tensor of zeros."""
         self._require_alive("createTensor")
         return MLTensor(self, describe(descriptor), readable, writable, constant=False)
@@ -126,9 +124,7 @@ class MLContext(_CamelCase):
         self._require_alive("build")
         return compile_graph(self, outputs, inputs)
 
-    def dispatch(
-        self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]
-    ) -> None:
+    def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
         """Run a graph from tensors into tensors (8.3.1).
 
         Raises `MLTypeError` for tensors that do not fit the graph, are used twice, destroyed or of another context,
@@ -212,9 +208,7 @@ def _limits(tensor: Tensor) -> dict[str, Any]:
     return {"dataTypes": list(tensor.data_types), "rankRange": ranks}
 
 
-def _require_names(
-    tensors: Mapping[str, MLTensor], described: Mapping[str, MLOperandDescriptor], what: str
-) -> None:
+def _require_names(tensors: Mapping[str, MLTensor], described: Mapping[str, MLOperandDescriptor], what: str) -> None:
     if tensors.keys() != described.keys():
         raise type_error("dispatch", "names", f"{what} are {sorted(described)}, found {sorted(tensors)}")
     for name, tensor in tensors.items():

@@ -38,9 +38,7 @@ class MLGraph:
         self._translated = translated
         self._operands = dict(inputs)
         self._session: Session | None = Session(program, executor=executor)
-        self._outputs = {
-            item.name: MLOperandDescriptor(item.data_type, item.shape) for item in translated.outputs
-        }
+        self._outputs = {item.name: MLOperandDescriptor(item.data_type, item.shape) for item in translated.outputs}
 
     @property
     def program(self) -> Program:
@@ -139,9 +137,7 @@ def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return shaped.astype(boundary.data_type)
 
 
-def compile_graph(
-    context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]
-) -> MLGraph:
+def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
     """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
     translation = Translation(outputs, context.integer_overflow)
     translated = translation.run(inputs)
@@ -154,7 +150,7 @@ def compile_graph(
 
 
 _ADVICE = {
-    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear and dequantizeLinear behind it",
+    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear and dequantizeLinear after it",
     "lowering.overflow": "promise a value_range for the inputs, or cast to a wider data type first",
     "lowering.range": "quantise its operands to fewer bits, or promise a value_range for the inputs",
     "lowering.unprovable": "quantise its operands",
@@ -175,7 +171,7 @@ def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:
-    """quantizeLinear to 32 bits saturates at an end that the machine has not: it must be proven not to come there."""
+    """A quantizeLinear to 32 bits saturates at an end that the machine has not: it must be proven not to come there."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
     values = {item.tensor: item.value for item in program.provenance.exactness}
     for tensor, operand in translated.saturated.items():

@@ -122,7 +122,7 @@ GENERAL = [
     general("linear_quantize", "quantization.range", "x = external(shape = [2]); "
             "q = linear_quantize(x, min = 0.5, max = 0.5, bits = 4); y = copy(q);", quantised("x y")),
     general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
-            rounding="half_even"),
+            rounding="toward_zero"),
     general("rms_pool", "lowering.rounding", ROOT,
             {"x": Q, "y": Q}, rounding="half_even"),
     general("rms_pool", "lowering.bits", ROOT,

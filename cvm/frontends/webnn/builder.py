@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.errors import Location
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
-from cvm.errors import Location
 from cvm.frontends.webnn.errors import NotSupportedError, type_error
 from cvm.frontends.webnn.movement import Movement
 from cvm.frontends.webnn.operand import (
@@ -79,9 +79,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
 
     # Operands that nothing computes (8.9.2, 8.9.3)
 
-    def input(
-        self, name: str, descriptor: Descriptor, *, value_range: tuple[int, int] | None = None
-    ) -> MLOperand:
+    def input(self, name: str, descriptor: Descriptor, *, value_range: tuple[int, int] | None = None) -> MLOperand:
         """An input of the graph.
 
         ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
@@ -154,8 +152,10 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
         values = scale.values
         if values is None:
             return
-        if not np.isfinite(values).all() or not values.all() or (
-            (values < 0).any() and not self._context.allow_negative_scale
+        if (
+            not np.isfinite(values).all()
+            or not values.all()
+            or ((values < 0).any() and not self._context.allow_negative_scale)
         ):
             message = "holds a scale that is not above 0; allow_negative_scale=True admits negative ones"
             raise call.error("scale", message, "scale")
@@ -190,9 +190,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
 _MACHINE = 2**31 - 1
 
 
-def _interval(
-    name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None
-) -> tuple[int, int] | None:
+def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:
     if is_float(described.data_type):
         if wish is not None:
             raise type_error("input", "value_range", "a range is a promise of integers", operand=name)

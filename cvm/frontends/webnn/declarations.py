@@ -63,7 +63,9 @@ OPERATORS: dict[str, Operator] = {}
 """Every operator by its name in the specification, in alphabetical order of families."""
 
 
-def _enter(names: str, place: str, output: Tensor, kind: Kind = "integer", note: str = "", /, **operands: Tensor) -> None:
+def _enter(
+    names: str, place: str, output: Tensor, kind: Kind = "integer", note: str = "", /, **operands: Tensor
+) -> None:
     for name in names.split():
         OPERATORS[name] = Operator(place, MappingProxyType(dict(operands)), output, kind, note)
 
@@ -96,15 +98,28 @@ _enter("sign", "8.9.15", Tensor(_SIGNED), input=Tensor(_SIGNED))
 _enter("identity", "8.9.15", _ANY, input=_ANY)
 _enter("ceil cos exp floor log reciprocal roundEven sin sqrt tan", "8.9.15", _REAL, "real",
        "a table over 8-bit codes", input=_REAL)  # fmt: skip
-_enter("erf", "8.9.15", _REAL, "refused", "use gelu's parts by a table of your own: gather from a constant", input=_REAL)
+_enter(
+    "erf", "8.9.15", _REAL, "refused", "use gelu's parts by a table of your own: gather from a constant", input=_REAL
+)
 _CODE = Tensor(_CODES)
 _enter("dequantizeLinear", "8.9.16", _REAL, "boundary", input=_CODE, scale=_REAL, zeroPoint=_CODE)
-_enter("quantizeLinear", "8.9.17", _CODE, "boundary", "rounds half to even, once", input=_REAL, scale=_REAL, zeroPoint=_CODE)
+_enter(
+    "quantizeLinear",
+    "8.9.17",
+    _CODE,
+    "boundary",
+    "rounds half to even, once",
+    input=_REAL,
+    scale=_REAL,
+    zeroPoint=_CODE,
+)
 _enter("elu", "8.9.18", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("expand", "8.9.19", _ANY, input=_ANY)
 _CLAMPED = "an index out of range is clamped"
 _enter("gather", "8.9.20", _RANK1, "integer", _CLAMPED, input=_RANK1, indices=Tensor(_INDEX))
-_enter("gatherElements", "8.9.21", _RANK1, "integer", "constant indices, in range", input=_RANK1, indices=Tensor(_INDEX, 1))
+_enter(
+    "gatherElements", "8.9.21", _RANK1, "integer", "constant indices, in range", input=_RANK1, indices=Tensor(_INDEX, 1)
+)
 _enter("gatherND", "8.9.22", _ANY, "integer", "constant indices, in range", input=_RANK1, indices=Tensor(_INDEX, 1))
 _enter("gelu", "8.9.23", _REAL, "refused", "gather from a constant table of 256 codes", input=_REAL)
 _MATRIX = Tensor(_FLOAT, 2, 2)
@@ -123,7 +138,9 @@ _enter("pad", "8.9.36", _ANY, input=_ANY)
 _enter("averagePool2d", "8.9.37.1", _IMAGE, "real", "the mean of the cells that are no padding", input=_IMAGE)
 _enter("l2Pool2d", "8.9.37.2", _IMAGE, "refused", "use averagePool2d of the squares", input=_IMAGE)
 _enter("maxPool2d", "8.9.37.3", Tensor(least=4, most=4), "integer", "padding never wins", input=Tensor(least=4, most=4))
-_enter("prelu", "8.9.38", Tensor(_SIGNED), "integer", "8-bit results wrap", input=Tensor(_SIGNED), slope=Tensor(_SIGNED))
+_enter(
+    "prelu", "8.9.38", Tensor(_SIGNED), "integer", "8-bit results wrap", input=Tensor(_SIGNED), slope=Tensor(_SIGNED)
+)
 _enter("reduceMax reduceMin", "8.9.39", _ANY, input=_ANY)
 _SUMS = Tensor(_SUMMED)
 _enter("reduceL1 reduceProduct reduceSum reduceSumSquare", "8.9.39", _SUMS, "integer", _FEWER, input=_SUMS)

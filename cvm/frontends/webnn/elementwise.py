@@ -17,7 +17,8 @@ def cast_number(value: Any, data_type: str) -> int | float:
     """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
-            return float(np.dtype(data_type).type(value))
+            single: float = np.array(value, data_type).item()
+            return single
     lo, hi = bounds(data_type)
     if isinstance(value, float | np.floating):
         if math.isnan(value):
@@ -131,9 +132,7 @@ class Elementwise(Recorder):
         call = Call(self, "cast", label, {"input": input})
         return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
 
-    def clamp(
-        self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = ""
-    ) -> MLOperand:
+    def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
         """Cut to [min_value, max_value]; None is no bound."""
         call = Call(self, "clamp", label, {"input": input})
         operand = call.operands["input"]

@@ -111,9 +111,7 @@ class Movement(Recorder):
         shape = [extent * n for extent, n in zip(input.shape, times, strict=True)]
         return call.result(input.data_type, shape, repetitions=times)
 
-    def transpose(
-        self, input: MLOperand, *, permutation: Sequence[int] | None = None, label: str = ""
-    ) -> MLOperand:
+    def transpose(self, input: MLOperand, *, permutation: Sequence[int] | None = None, label: str = "") -> MLOperand:
         """The axes in another order; reversed for None."""
         call = Call(self, "transpose", label, {"input": input})
         order = tuple(reversed(range(input.rank))) if permutation is None else None
@@ -123,9 +121,7 @@ class Movement(Recorder):
                 raise call.error("permutation", f"{list(order)} is no permutation of {input.rank} axes")
         return call.result(input.data_type, [input.shape[axis] for axis in order], permutation=order)
 
-    def triangular(
-        self, input: MLOperand, *, upper: bool = True, diagonal: int = 0, label: str = ""
-    ) -> MLOperand:
+    def triangular(self, input: MLOperand, *, upper: bool = True, diagonal: int = 0, label: str = "") -> MLOperand:
         """The upper or lower triangle of the last two axes, 0 elsewhere."""
         call = Call(self, "triangular", label, {"input": input})
         if isinstance(diagonal, bool) or not isinstance(diagonal, int) or abs(diagonal) >= 2**31:
@@ -191,9 +187,7 @@ class Movement(Recorder):
         call.shaped("updates", indices.shape)
         return call.result(input.data_type, input.shape, axis=axis)
 
-    def scatter_nd(
-        self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, label: str = ""
-    ) -> MLOperand:
+    def scatter_nd(self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, label: str = "") -> MLOperand:
         """The input with slices replaced at coordinates."""
         call = Call(self, "scatterND", label, {"input": input, "indices": indices, "updates": updates})
         call.same_type("input", "updates")

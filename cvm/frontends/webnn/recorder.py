@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from cvm.errors import Location
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.errors import InvalidStateError, MLTypeError, type_error
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, Node, Shape, valid_shape
-from cvm.errors import Location
 
 __all__ = ["Call", "Recorder", "broadcast"]
 
@@ -40,7 +40,9 @@ class Call:
         declared = OPERATORS[self.op].operands[name.partition("[")[0]]
         if operand.data_type not in declared.data_types:
             allowed = ", ".join(declared.data_types)
-            friendly = "; cast it to int32 first" if "int32" in declared.data_types and "int" in operand.data_type else ""
+            friendly = (
+                "; cast it to int32 first" if "int32" in declared.data_types and "int" in operand.data_type else ""
+            )
             raise self.error("data-type", f"has data type {operand.data_type}, not one of {allowed}{friendly}", name)
         if not declared.least <= operand.rank <= declared.most:
             message = f"has rank {operand.rank}, which must be in {declared.least}..{declared.most}"

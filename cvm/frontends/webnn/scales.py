@@ -89,7 +89,9 @@ class Grid:
         found = np.empty(values.shape, np.int64)
         for scale in np.unique(scales):
             where = scales == scale
-            size = LinearQuantizer((abs(Fraction(scale.item())),), (Fraction(0),), -(2**40), 2**40, rounding="half_even")
+            size = LinearQuantizer(
+                (abs(Fraction(scale.item())),), (Fraction(0),), -(2**40), 2**40, rounding="half_even"
+            )
             found[where] = quantize(values[where], size) * (1 if scale > 0 else -1)
         clamped: npt.NDArray[np.int64] = np.clip(found + zeros, lo, hi)
         return clamped
@@ -128,7 +130,7 @@ def nearest(number: Fraction, data_type: str) -> Any:
 def grid_of(node: Node) -> Grid:
     """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` where it is not constant."""
     integers = node.outputs[0] if node.op == "quantizeLinear" else node.operands["input"]
-    parts = []
+    parts: list[npt.NDArray[Any]] = []
     for name in ("scale", "zeroPoint"):
         operand = node.operands.get(name)
         if operand is None:
@@ -136,7 +138,9 @@ def grid_of(node: Node) -> Grid:
             continue
         if operand.values is None:
             place = f"[{node.label}] " if node.label else ""
-            message = f"{place}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
+            message = (
+                f"{place}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
+            )
             raise NotSupportedError(f"webnn.{node.op}.scale", message, Location(tensor=operand.name, op=node.op))
         parts.append(operand.values)
     scale = parts[0].astype(np.float32) if parts[0].dtype == np.float16 else parts[0]

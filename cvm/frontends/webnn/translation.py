@@ -150,6 +150,8 @@ class Translation:
             return
         for i, node in enumerate(readers):
             if node.op != "quantizeLinear" or node.operands["input"] is not operand:
+                if node.op in ("quantizeLinear", "dequantizeLinear"):
+                    grid_of(node)  # says that a scale must be constant
                 message = f"a float value would enter the graph: {node.op} reads it"
                 raise refusal(operand, message, "read it through quantizeLinear and dequantizeLinear")
             grid = grid_of(node)
@@ -269,9 +271,7 @@ class Translation:
         self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), tuple(names), location))
         return names
 
-    def constant(
-        self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None
-    ) -> str:
+    def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None) -> str:
         """A constant tensor: numbers as they are, or codes."""
         name = self._fresh("constant")
         shape = tuple(shape) or (1,)

@@ -63,7 +63,7 @@ class Windows(Recorder):
         for i, axis in enumerate(spatial(layout)):
             free = input.shape[axis] + sum(pads[2 * i : 2 * i + 2]) - ((kernel[i] - 1) * gaps[i] + 1)
             if free < 0:
-                raise call.error("filter", f"the window of {'height width'.split()[i]} is larger than the padded input")
+                raise call.error("filter", f"the window of {['height', 'width'][i]} is larger than the padded input")
             sizes.append(free // steps[i] + 1)
         shape = _shaped(layout, input.shape[0], outputs, *sizes)
         return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=groups,
@@ -94,7 +94,9 @@ class Windows(Recorder):
         order = call.word("filterLayout", filter_layout, *FILTERS["convTranspose2d"])
         channels = input.shape[layout.index("c")]
         if channels != filter.shape[order.index("i")]:
-            raise call.error("channels", f"has {filter.shape[order.index('i')]} input channels, not {channels}", "filter")
+            raise call.error(
+                "channels", f"has {filter.shape[order.index('i')]} input channels, not {channels}", "filter"
+            )
         outputs = filter.shape[order.index("o")] * groups
         call.shaped("bias", (outputs,))
         extra = call.integers("outputPadding", (0, 0) if output_padding is None else output_padding, 2)
@@ -149,13 +151,15 @@ class Windows(Recorder):
         layout = call.word("layout", layout, "nchw", "nhwc")
         rounding = call.word("outputShapeRounding", output_shape_rounding, "floor", "ceil")
         plane = [input.shape[axis] for axis in spatial(layout)]
-        window = call.integers("windowDimensions", plane if window_dimensions is None else window_dimensions, 2, least=1)
+        window = call.integers(
+            "windowDimensions", plane if window_dimensions is None else window_dimensions, 2, least=1
+        )
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
         floors, ceilings = [], []
         for i, extent in enumerate(plane):
             free = extent + sum(pads[2 * i : 2 * i + 2]) - ((window[i] - 1) * gaps[i] + 1)
             if free < 0:
-                message = f"the window of {'height width'.split()[i]} is larger than the padded input"
+                message = f"the window of {['height', 'width'][i]} is larger than the padded input"
                 raise call.error("windowDimensions", message)
             floors.append(free // steps[i] + 1)
             ceilings.append(-(-free // steps[i]) + 1)

@@ -14,7 +14,11 @@ Build = Callable[[webnn.MLGraphBuilder, Any], webnn.MLOperand]
 
 
 def compute(
-    build: Callable[..., webnn.MLOperand], *arrays: np.ndarray, ranges: Any = None, executors: str = "numpy formal", **options: Any
+    build: Callable[..., webnn.MLOperand],
+    *arrays: np.ndarray,
+    ranges: Any = None,
+    executors: str = "numpy formal",
+    **options: Any,
 ) -> np.ndarray:
     """The only output, on which all executors agree."""
     found = []
@@ -22,7 +26,8 @@ def compute(
         context = webnn.ML().create_context(executor=executor, **options)
         builder = webnn.MLGraphBuilder(context)
         operands = [
-            builder.input(f"x{i}", (str(array.dtype), array.shape), value_range=ranges) for i, array in enumerate(arrays)
+            builder.input(f"x{i}", (str(array.dtype), array.shape), value_range=ranges)
+            for i, array in enumerate(arrays)
         ]
         graph = builder.build({"y": build(builder, *operands)})
         found.append(context.compute(graph, {f"x{i}": array for i, array in enumerate(arrays)})["y"])
@@ -207,7 +212,9 @@ def test_padding_never_wins_a_maximum(rounding: str, layout: str) -> None:
     x = np.random.default_rng(2).integers(-128, 0, (1, 2, 6, 7), dtype=np.int8)
     options = {"window_dimensions": [3, 2], "padding": [1, 1, 1, 0], "strides": [2, 3], "layout": layout}
     given = x if layout == "nchw" else x.transpose(0, 2, 3, 1)
-    found = compute(lambda g, a: g.max_pool2d(a, **options, output_shape_rounding=rounding), np.ascontiguousarray(given))
+    found = compute(
+        lambda g, a: g.max_pool2d(a, **options, output_shape_rounding=rounding), np.ascontiguousarray(given)
+    )
     found = found if layout == "nchw" else found.transpose(0, 3, 1, 2)
     rows, columns = (3, 3) if rounding == "floor" else (4, 3)
     assert found.shape == (1, 2, rows, columns)

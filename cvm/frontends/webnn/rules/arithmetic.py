@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from cvm.frontends.webnn.operand import Node, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.translation import MACHINE, Translation, unit
+from cvm.graph import Operand
 
 __all__: list[str] = []
 
@@ -85,7 +87,7 @@ def comparison(translation: Translation, node: Node) -> str:
     return _truth(translation, _COMPARISONS[node.op], _pair(translation, node), node)
 
 
-def _truth(translation: Translation, op: str, inputs: dict[str, str], node: Node) -> str:
+def _truth(translation: Translation, op: str, inputs: Mapping[str, Operand], node: Node) -> str:
     return translation.emit(op, inputs, node.outputs[0].shape, dtype="logical")
 
 
@@ -107,7 +109,7 @@ def logic(translation: Translation, node: Node) -> str:
 @rule("logicalNot")
 def logical_not(translation: Translation, node: Node) -> str:
     """Whether the operand is 0."""
-    return _truth(translation, "eq", {"x": translation.name(node.operands["a"]), "y": Fraction(0)}, node)  # type: ignore[dict-item]
+    return _truth(translation, "eq", {"x": translation.name(node.operands["a"]), "y": Fraction(0)}, node)
 
 
 @rule("where")
@@ -156,8 +158,8 @@ def sign(translation: Translation, node: Node) -> str:
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
     if _real(node):
         return translation.emit("sign", {"x": source}, shape)
-    bounds = {"x": source, "a": Fraction(-1), "b": Fraction(1)}
-    return translation.emit("clamp", bounds, shape, quantizer=unit(-1, 1))
+    limits: dict[str, Operand] = {"x": source, "a": Fraction(-1), "b": Fraction(1)}
+    return translation.emit("clamp", limits, shape, quantizer=unit(-1, 1))
 
 
 @rule("relu")
@@ -251,4 +253,3 @@ def composed(translation: Translation, node: Node) -> str:
     cut = translation.emit("clamp", {"x": moved, "a": Fraction(0), "b": Fraction(6)}, shape)
     part = translation.emit("mul", {"x": cut, "y": Fraction(1, 6)}, shape)
     return translation.emit("mul", {"x": source, "y": part}, shape)
-

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cvm.frontends.webnn.operand import MLOperand, Node
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.translation import Translation, refusal, unit
+from cvm.graph import Operand
 
 __all__: list[str] = []
 
@@ -127,7 +128,9 @@ def gather(translation: Translation, node: Node) -> str:
     shape = (*output.shape[:axis], *(indices.shape or (1,)), *output.shape[axis + indices.rank :])
     if indices.values is not None:
         at = np.clip(indices.values.astype(np.int64), -extent, extent - 1)
-        name = _gathered(translation, source, np.where(at < 0, at + extent, at).reshape(indices.shape or (1,)), axis, shape)
+        name = _gathered(
+            translation, source, np.where(at < 0, at + extent, at).reshape(indices.shape or (1,)), axis, shape
+        )
     else:
         places = _from_the_start(translation, indices, extent)
         name = translation.emit("gather", {"input": source, "indices": places}, shape, axis=axis)
@@ -137,7 +140,7 @@ def gather(translation: Translation, node: Node) -> str:
 def _from_the_start(translation: Translation, indices: MLOperand, extent: int) -> str:
     """Computed indices: cut to those that there are, a negative one plus the extent."""
     shape, name = indices.shape, translation.name(indices)
-    limits = {"x": name, "a": Fraction(-extent), "b": Fraction(extent - 1)}
+    limits: dict[str, Operand] = {"x": name, "a": Fraction(-extent), "b": Fraction(extent - 1)}
     cut = translation.emit("clamp", limits, shape, quantizer=unit(-extent, extent - 1 or 1))
     negative = translation.emit("lt", {"x": cut, "y": Fraction(0)}, shape, dtype="logical")
     turn = translation.emit("mul", {"x": negative, "y": Fraction(extent)}, shape)
@@ -207,4 +210,3 @@ def scatter_places(translation: Translation, node: Node) -> str:
         parts.append(translation.emit("reshape", {"input": translation.name(operand)}, (math.prod(operand.shape),)))
     both = translation.emit("concat", {"values": tuple(parts)}, (count + written.size,), axis=0)
     return _gathered(translation, both, at.reshape(shape), 0, shape)
-

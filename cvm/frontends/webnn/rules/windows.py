@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def convolution(translation: Translation, node: Node) -> str:
         "bias": _bias(translation, node),
     }
     shape = _in_layout(output.shape, layout, "nchw")
-    further = {"output_shape": tuple(shape)} if transposed else {}
+    further: dict[str, Any] = {"output_shape": tuple(shape)} if transposed else {}
     name = translation.emit(
         "deconv" if transposed else "conv",
         inputs,
@@ -129,7 +130,8 @@ def resample2d(translation: Translation, node: Node) -> str:
 
 def _coordinates(extent: int, size: int) -> list[Fraction]:
     """Where each output reads: (o + 1/2) * extent / size - 1/2, cut to the input."""
-    return [min(max(Fraction(2 * o + 1, 2) * extent / size - Fraction(1, 2), 0), extent - 1) for o in range(size)]
+    last = Fraction(extent - 1)
+    return [min(max(Fraction((2 * o + 1) * extent, 2 * size) - Fraction(1, 2), Fraction(0)), last) for o in range(size)]
 
 
 def _at(translation: Translation, name: str, places: Sequence[int], axis: int, shape: Sequence[int]) -> str:
@@ -137,9 +139,7 @@ def _at(translation: Translation, name: str, places: Sequence[int], axis: int, s
     return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
 
 
-def _weighted(
-    translation: Translation, name: str, weights: Sequence[Fraction], axis: int, shape: Sequence[int]
-) -> str:
+def _weighted(translation: Translation, name: str, weights: Sequence[Fraction], axis: int, shape: Sequence[int]) -> str:
     """Times one weight per position of an axis: integers over a common denominator."""
     denominator = math.lcm(*(Fraction(weight).denominator for weight in weights))
     extents = [len(weights) if i == axis else 1 for i in range(len(shape))]
