@@ -150,7 +150,7 @@ def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: 
 
 
 _ADVICE = {
-    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear and dequantizeLinear after it",
+    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear after it",
     "lowering.overflow": "promise a value_range for the inputs, or cast to a wider data type first",
     "lowering.range": "quantise its operands to fewer bits, or promise a value_range for the inputs",
     "lowering.unprovable": "quantise its operands",

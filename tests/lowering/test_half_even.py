@@ -49,7 +49,7 @@ def test_sums_of_two_tensors_are_rounded_half_to_even(f: Fraction, g: Fraction, 
 
 
 @pytest.mark.parametrize("denominator", [2, 4, 6, 10, 2**16, 3 * 2**16])
-@pytest.mark.parametrize("lo, hi", [(-4, 4), (-5, 5), (1, 4), (-4, -1), (0, 1)])
+@pytest.mark.parametrize(("lo", "hi"), [(-4, 4), (-5, 5), (1, 4), (-4, -1), (0, 1)])
 def test_every_tie_of_one_tensor(denominator: int, lo: int, hi: int) -> None:
     values = np.arange(-9, 10)
     quantizer = LinearQuantizer((Fraction(denominator),), (Fraction(0),), lo, hi, rounding="half_even")

@@ -159,7 +159,7 @@ _enter("scatterND", "8.9.45", _RANK1, "integer", "constant indices; the last of 
 _enter("sigmoid", "8.9.46", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("slice", "8.9.47", _ANY, input=_ANY)
 _enter("softmax", "8.9.48", _RANK1_REAL, "real",
-       "between 8-bit codes; for more than two items within the bound that explain() prints", input=_RANK1_REAL)  # fmt: skip
+       "of 8-bit codes; of more than two items within the bound that explain() gives", input=_RANK1_REAL)  # fmt: skip
 _enter("softplus", "8.9.49", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("softsign", "8.9.50", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("split", "8.9.51", _RANK1, input=_RANK1)

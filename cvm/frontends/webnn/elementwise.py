@@ -17,8 +17,7 @@ def cast_number(value: Any, data_type: str) -> int | float:
     """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
-            single: float = np.array(value, data_type).item()
-            return single
+            return float(np.array(value, data_type).item())
     lo, hi = bounds(data_type)
     if isinstance(value, float | np.floating):
         if math.isnan(value):

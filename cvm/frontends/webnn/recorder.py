@@ -68,9 +68,9 @@ class Call:
 
     def unsigned(self, name: str, value: Any, least: int = 0, below: int | None = None) -> int:
         """An argument of type unsigned long."""
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            if not (isinstance(value, float) and value.is_integer()):
-                raise self.error(name, f"{name} must be an integer, found {value!r}")
+        whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not whole:
+            raise self.error(name, f"{name} must be an integer, found {value!r}")
         if not least <= value <= _MOST_UNSIGNED or (below is not None and value >= below):
             upper = _MOST_UNSIGNED if below is None else below - 1
             raise self.error(name, f"{name} is {value}, which must be in {least}..{upper}")

@@ -121,7 +121,8 @@ def ranked(case: Case) -> Case:
 
     operators = [
         {**call, "arguments": [
-            {"options": {k: option(k, v) for k, v in argument["options"].items()}} if "options" in argument else argument
+            {"options": {k: option(k, v) for k, v in argument["options"].items()}} if "options" in argument
+            else argument
             for argument in call["arguments"]]}
         for call in case["operators"]
     ]  # fmt: skip

@@ -144,7 +144,8 @@ MOVES: dict[str, tuple[Build, Callable[[np.ndarray], np.ndarray]]] = {
         lambda x: np.stack([x[0], x[0]]),
     ),
     "scatterElements": (
-        lambda g, x: g.scatter_elements(x, constant(np.full((2, 3, 1), 3))(g), g.slice(x, [0, 0, 0], [2, 3, 1]), axis=2),
+        lambda g, x: g.scatter_elements(
+            x, constant(np.full((2, 3, 1), 3))(g), g.slice(x, [0, 0, 0], [2, 3, 1]), axis=2),
         lambda x: np.concatenate([x[:, :, :3], x[:, :, :1]], 2),
     ),
     "where": (
@@ -176,7 +177,8 @@ MOVES: dict[str, tuple[Build, Callable[[np.ndarray], np.ndarray]]] = {
         lambda x: x[..., ::-1].cumsum(2)[..., ::-1] - x,
     ),
     "logic": (
-        lambda g, x: g.logical_xor(g.logical_not(g.cast(x, "uint8")), g.logical_and(g.cast(x, "uint8"), g.constant("uint8", 2))),
+        lambda g, x: g.logical_xor(
+            g.logical_not(g.cast(x, "uint8")), g.logical_and(g.cast(x, "uint8"), g.constant("uint8", 2))),
         lambda x: (x == 0) ^ (x != 0),
     ),
     "nearest neighbour": (

@@ -72,7 +72,7 @@ class Sandwich:
 def correlated(x: Array, w: Array, padding: Any, strides: Any, dilations: Any, groups: int) -> Array:
     """A convolution of (N, C, H, W) with (O, C / groups, KH, KW), by its definition."""
     top, bottom, left, right = padding
-    n, c, h, width = x.shape
+    n, _, h, width = x.shape
     o, inner, kh, kw = w.shape
     rows = (h + top + bottom - (kh - 1) * dilations[0] - 1) // strides[0] + 1
     columns = (width + left + right - (kw - 1) * dilations[1] - 1) // strides[1] + 1
@@ -188,7 +188,8 @@ CASES: dict[str, tuple[Any, Any, list[tuple[int, ...]]]] = {
     ),
     "padded": (lambda g, x: g.pad(x, [1, 0], [0, 2], value=0.7),
                lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=Fraction(float(np.float32(0.7)))), [(3, 4)]),
-    "concat of two grids": (lambda g, x, y: g.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1), [(3, 2), (3, 1)]),
+    "concat of two grids": (lambda g, x, y: g.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1),
+                            [(3, 2), (3, 1)]),
     "where": (
         lambda g, x, y: g.where(g.greater(x, y), x, y), np.maximum, [(5, 4), (5, 4)],
     ),

@@ -203,8 +203,8 @@ def prelu(translation: Translation, node: Node) -> str:
 # Functions of real numbers
 
 _FUNCTIONS = {
-    "ceil": "ceil", "cos": "cos", "exp": "exp", "floor": "floor", "log": "log", "reciprocal": "rcp", "sigmoid": "sigmoid",
-    "sin": "sin", "softplus": "softplus", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "ceil": "ceil", "cos": "cos", "exp": "exp", "floor": "floor", "log": "log", "reciprocal": "rcp",
+    "sigmoid": "sigmoid", "sin": "sin", "softplus": "softplus", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Operators that move elements. Indices that are constant are resolved here; computed ones are gathered by the program."""
+"""Operators that move elements: constant indices are resolved here, computed ones gathered by the program."""
 
 from __future__ import annotations
 
@@ -205,8 +205,9 @@ def scatter_places(translation: Translation, node: Node) -> str:
     at = np.arange(count)
     for number, place in enumerate(written.tolist()):
         at[place] = count + number
-    parts = []
-    for operand in (node.operands["input"], node.operands["updates"]):
-        parts.append(translation.emit("reshape", {"input": translation.name(operand)}, (math.prod(operand.shape),)))
+    parts = [
+        translation.emit("reshape", {"input": translation.name(operand)}, (math.prod(operand.shape),))
+        for operand in (node.operands["input"], node.operands["updates"])
+    ]
     both = translation.emit("concat", {"values": tuple(parts)}, (count + written.size,), axis=0)
     return _gathered(translation, both, at.reshape(shape), 0, shape)
