@@ -38,10 +38,7 @@ def _wrapped(x: int, lo: int, hi: int) -> int:
 
 @rule(
     "wrap",
-    claim=exact(
-        "the integers themselves where they are proven to fit, else two requantizes",
-        "they are not proven to fit, and the data type has more than 2^16 integers, or overflow is an error",
-    ),
+    claim=exact("the integers themselves where they are proven to fit, else two requantizes"),
 )
 def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """X mod 2^N in [lo, hi], the two's complement; ``overflow`` = "error" refuses what is not proven to lie there."""

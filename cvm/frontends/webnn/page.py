@@ -25,9 +25,9 @@ x = builder.input("x", ("int8", [1, 4]))
 scale, zero_point = builder.constant(np.full((1, 1), 0.5, np.float32)), builder.constant(np.zeros((1, 1), np.int8))
 real = builder.relu(builder.dequantize_linear(x, scale, zero_point), label="act")
 graph = builder.build({"y": builder.quantize_linear(real, scale, zero_point)})
-context.compute(graph, {"x": np.array([[-3, 5, 100, -128]], np.int8)})["y"]   # [[0, 5, 100, 0]]
-graph.program.save("graph.cvm")                                                # an ordinary program
-print(graph.explain())                                                         # what each call became
+context.compute(graph, {"x": np.array([[-3, 5, 100, -128]], np.int8)})["y"]  # [[0, 5, 100, 0]]
+graph.program.save("graph.cvm")  # an ordinary program
+print(graph.explain())  # what each call became
 ```
 
 Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
