@@ -118,9 +118,23 @@ _enter("expand", "8.9.19", _ANY, input=_ANY)
 _CLAMPED = "an index out of range is clamped"
 _enter("gather", "8.9.20", _RANK1, "integer", _CLAMPED, input=_RANK1, indices=Tensor(_INDEX))
 _enter(
-    "gatherElements", "8.9.21", _RANK1, "integer", "constant indices, in range", input=_RANK1, indices=Tensor(_INDEX, 1)
+    "gatherElements",
+    "8.9.21",
+    _RANK1,
+    "integer",
+    "constant indices; one out of range is clamped",
+    input=_RANK1,
+    indices=Tensor(_INDEX, 1),
 )
-_enter("gatherND", "8.9.22", _ANY, "integer", "constant indices, in range", input=_RANK1, indices=Tensor(_INDEX, 1))
+_enter(
+    "gatherND",
+    "8.9.22",
+    _ANY,
+    "integer",
+    "constant indices; one out of range is clamped",
+    input=_RANK1,
+    indices=Tensor(_INDEX, 1),
+)
 _enter("gelu", "8.9.23", _REAL, "refused", "gather from a constant table of 256 codes", input=_REAL)
 _MATRIX = Tensor(_FLOAT, 2, 2)
 _enter("gemm", "8.9.24", _MATRIX, "real", a=_MATRIX, b=_MATRIX, c=Tensor(_FLOAT, 0, 2))

@@ -17,14 +17,16 @@ def cast_number(value: Any, data_type: str) -> int | float:
     """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
-            return float(np.array(value, data_type).item())
+            nearest: float = np.array(value, data_type).item()
+            return nearest
     lo, hi = bounds(data_type)
     if isinstance(value, float | np.floating):
         if math.isnan(value):
             return 0
         if math.isinf(value):
             return hi if value > 0 else lo
-    return min(max(round(value), lo), hi)
+    whole: int = round(value)
+    return min(max(whole, lo), hi)
 
 
 class Elementwise(Recorder):

@@ -46,8 +46,8 @@ instead.
   64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
   promises a range, which every run checks.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. A computed index of `gather` that is out of range is clamped; a constant one of the other gathers and
-  scatters must be in range; of equal places a scatter keeps the last in row-major order.
+  first index. An index of a gather that is out of range is clamped, one of a scatter refused; of equal places a scatter
+  keeps the last in row-major order.
 * Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
   lower ranks, aligned at the last axis, `allow_negative_scale=True` negative scales. The zero point may be left out.
 * A `quantizeLinear` to int32 or uint32 must be proven not to saturate at an end that the machine has not.

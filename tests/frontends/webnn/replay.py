@@ -98,26 +98,33 @@ def ranked(case: Case) -> Case:
     reals = [tensor for tensor in tensors if tensor["dataType"].startswith("float")]
     literals = [item for call in case["operators"] for argument in call["arguments"]
                 for item in argument.get("options", {}).items()]  # fmt: skip
+    kind = reals[0]["dataType"] if reals else "float32"
+
+    def single(item: Any) -> float:
+        """A decimal as the float that it is written for."""
+        with np.errstate(over="ignore"):
+            return float(np.dtype(kind).type(number(item)))
+
     found = {0.0}
     for tensor in reals:
-        found |= {float(number(item)) for item in (tensor["data"] if "data" in tensor else [tensor["fill"]])}
-    found |= {float(number(item)) for key, item in literals if key in _VALUES}
+        found |= {single(item) for item in (tensor["data"] if "data" in tensor else [tensor["fill"]])}
+    found |= {single(item) for key, item in literals if key in _VALUES}
     if not all(np.isfinite(list(found))):
         raise webnn.NotSupportedError("test.finite", "an infinity or NaN has no integer")
-    order = sorted(found)
-    places = {item: place - order.index(0.0) for place, item in enumerate(order)}
+    order = sorted({abs(item) for item in found})  # the same for both signs: magnitudes are compared too
+    places = {sign * item: sign * place for place, item in enumerate(order) for sign in (1, -1)}
     small = max(map(abs, places.values())) < 128
 
     def encoded(tensor: Case) -> Case:
         if tensor not in reals:
             return tensor
-        rest = {"data": [places[float(number(item))] for item in tensor["data"]]} if "data" in tensor else {
-            "fill": places[float(number(tensor["fill"]))]
+        rest = {"data": [places[single(item)] for item in tensor["data"]]} if "data" in tensor else {
+            "fill": places[single(tensor["fill"])]
         }  # fmt: skip
         return {**tensor, **rest, "dataType": "int8" if small else "int32"}
 
     def option(key: str, item: Any) -> Any:
-        return places[float(number(item))] if key in _VALUES else item
+        return places[single(item)] if key in _VALUES else item
 
     operators = [
         {**call, "arguments": [

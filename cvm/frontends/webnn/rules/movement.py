@@ -160,6 +160,9 @@ def _constant_indices(node: Node) -> Places:
 
 
 def _in_range(node: Node, at: Places, extent: int) -> Places:
+    """Indices from the start: what is read out of range is clamped, what is written there refused."""
+    if node.op.startswith("gather"):
+        at = np.clip(at, -extent, extent - 1)
     if at.min() < -extent or at.max() >= extent:
         raise refusal(node.outputs[0], f"an index is out of [{-extent}, {extent - 1}]", "correct the constant")
     return np.where(at < 0, at + extent, at)
