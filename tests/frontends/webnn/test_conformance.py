@@ -74,3 +74,15 @@ def test_float_cases_that_only_move_or_compare_are_exact_as_integers_of_the_same
     # Infinite bounds of a clamp, and scatters whose indices are computed.
     assert counts == {"equal": 812, "refused": 16}, reasons
     assert all("an infinity" in reason or "needs constant indices" in reason for reason in reasons)
+
+
+@pytest.mark.long
+def test_all_executors_agree_on_the_quantised_graphs() -> None:
+    """Run with ``pytest -m long tests/frontends/webnn``."""
+    for path in replay.files("conformance"):
+        for case in replay.cases(path):
+            if case["klass"] == "qdq":
+                outputs = [replay.run(case, executor)[0] for executor in ("numpy", "native", "formal")]
+                for name in case["expected"]:
+                    for other in outputs[1:]:
+                        np.testing.assert_array_equal(outputs[0][name], other[name], case["name"])
