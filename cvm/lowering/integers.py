@@ -47,11 +47,12 @@ def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     low, high = _hull(lowering, operation, operand)
     if lo <= low and high <= hi:
         return [operand]
-    if hi - lo >= _MOST_WRAPPED or operation.attributes["overflow"] == "error":
+    wide = hi - lo >= _MOST_WRAPPED or max(-low, high) > _INT32_MAX
+    if wide or operation.attributes["overflow"] == "error":
         message = f"the integers of this tensor are in [{low}, {high}], not proven to fit [{lo}, {hi}]"
         raise Unsupported("lowering.overflow", message, lowering.location(operation))
     if isinstance(operand, Known):
-        items = [rational_item.numerator for rational_item in operand.rationals().fractions()]
+        items = [number.numerator for number in operand.rationals().fractions()]
         wrapped = np.array([_wrapped(item, lo, hi) for item in items], dtype=object).reshape(operand.shape)
         return [Known.of(Rationals(wrapped))]
     if isinstance(operand, TableForm):
@@ -97,8 +98,8 @@ def _hull(lowering: Lowering, operation: GraphOperation, operand: Operand) -> tu
         ends = lowering.builder.range(term.value).hull()
         products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
         low, high = low + min(products), high + max(products)
-    for bound in (form.lower,):
-        low, high = (low, high) if bound is None else (max(low, bound), max(high, bound))
+    if form.lower is not None:
+        low, high = max(low, form.lower), max(high, form.lower)
     if form.upper is not None:
         low, high = min(low, form.upper), min(high, form.upper)
     return math.floor(low), math.ceil(high)

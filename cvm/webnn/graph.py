@@ -15,6 +15,7 @@ from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
 from cvm.frontends.webnn.translation import Boundary, Translated, Translation, refusal
 from cvm.lowering import lower
 from cvm.program.model import Program
+from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 from cvm.webnn.tensor import state_error
 
@@ -171,14 +172,13 @@ def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:
-    """A quantizeLinear to 32 bits saturates at an end that the machine has not: it must be proven not to come there."""
+    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, which it is cut at."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
     values = {item.tensor: item.value for item in program.provenance.exactness}
     for tensor, operand in translated.saturated.items():
         quantizer = translated.graph.tensors[tensor].quantizer
-        lo, hi = bounds(operand.data_type)
         low, high = ranges.get(values.get(tensor, ""), (0, 0))
-        assert quantizer is not None
-        if (lo < -_MACHINE and low <= quantizer.lo) or (hi > _MACHINE and high >= quantizer.hi):
-            message = f"it may saturate at an end of {operand.data_type} that the machine has not: +-(2^31 - 1)"
+        assert isinstance(quantizer, LinearQuantizer)
+        if low <= -_MACHINE == quantizer.lo or high >= _MACHINE == quantizer.hi:
+            message = f"it may saturate before or at an end of {operand.data_type}, at +-(2^31 - 1)"
             raise refusal(operand, message, "choose a larger scale")

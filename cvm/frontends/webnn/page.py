@@ -50,7 +50,7 @@ instead.
   keeps the last in row-major order.
 * Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
   lower ranks, aligned at the last axis, `allow_negative_scale=True` negative scales. The zero point may be left out.
-* A `quantizeLinear` to int32 or uint32 must be proven not to saturate at an end that the machine has not.
+* A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
 
 ## Operators
 

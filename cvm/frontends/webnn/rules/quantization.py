@@ -29,6 +29,7 @@ def quantize_linear(translation: Translation, node: Node) -> str:
     wide = unit(lo - int(zeros.max()), hi - int(zeros.min()))
     scale = translation.numbers(grid.scale, shape)
     steps = translation.emit("div", {"x": name, "y": scale}, shape, quantizer=wide)
+    translation.saturates(steps, output)
     zero = translation.numbers(zeros, shape)
     name = translation.emit("add", {"x": steps, "y": zero}, shape, quantizer=unit(lo, hi))
     translation.saturates(name, output)
