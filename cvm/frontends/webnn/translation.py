@@ -111,6 +111,7 @@ class Translation:
             self._introduce(operand)
         for node in self._nodes:
             for operand in node.operands.values():
+                _require_in_machine(node, operand)
                 if operand.node is None and operand not in self._names and operand.values is not None:
                     self._names[operand] = self.constant(operand.values, operand.shape)
         for node in self._nodes:
@@ -329,6 +330,16 @@ def output_grid(operand: MLOperand) -> Grid | None:
     if first is None or not first.uniform:
         return None
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
+
+
+def _require_in_machine(node: Node, operand: MLOperand) -> None:
+    """Raise `NotSupportedError` for an integer constant that the machine has not; quantised ones are real numbers."""
+    values = operand.values
+    if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
+        return
+    if int(values.min()) < -MACHINE or int(values.max()) > MACHINE:
+        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
+        raise refusal(node.outputs[0], message, "use smaller integers")
 
 
 def _reachable(outputs: Any) -> list[Node]:

@@ -273,3 +273,16 @@ def test_the_program_is_an_ordinary_one(tmp_path: Any) -> None:
     names = [output.name for output in program.outputs]
     np.testing.assert_array_equal(result[names[0]], [6, -117])
     assert context.compute(graph, {"x": values})["x"].tolist() == [[1, 2, 3], [-128, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda b, x: b.min(x, b.constant(np.full(2, -(2**31), np.int32))),
+        lambda b, x: b.clamp(x, max_value=-(2**31)),
+    ],
+)
+def test_the_integer_that_the_machine_has_not_is_no_constant(build: Build) -> None:
+    builder = webnn.MLGraphBuilder(webnn.ML().create_context())
+    with pytest.raises(webnn.NotSupportedError, match="beyond"):
+        builder.build({"y": build(builder, builder.input("x", ("int32", [2])))})

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from cvm.frontends.webnn.operand import Node, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import MACHINE, Translation, unit
+from cvm.frontends.webnn.translation import MACHINE, Translation, refusal, unit
 from cvm.graph import Operand
 
 __all__: list[str] = []
@@ -177,6 +177,8 @@ def clamp(translation: Translation, node: Node) -> str:
     a, b = (_bound(value, default) for value, default in ((lo, -_UNBOUNDED), (hi, _UNBOUNDED)))
     if _real(node):
         return translation.emit("clamp", {"x": source, "a": a, "b": b}, node.outputs[0].shape)
+    if a > MACHINE or b < -MACHINE:
+        raise refusal(node.outputs[0], "a bound is beyond +-(2^31 - 1), and all integers are", "choose another bound")
     name = translation.emit("clamp", {"x": source, "a": a, "b": b}, node.outputs[0].shape, quantizer=_EVERYTHING)
     return translation.integers(name, node)
 
