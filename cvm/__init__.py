@@ -29,6 +29,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "webnn":
+        return import_module("cvm.webnn")
     if name not in _HOMES:
         raise AttributeError(f"module 'cvm' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -12,6 +12,7 @@ from fractions import Fraction
 import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
+import cvm.lowering.integers
 import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima
@@ -26,6 +27,7 @@ import cvm.lowering.sampling
 import cvm.lowering.shape
 import cvm.lowering.softmax
 import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
+from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim
@@ -37,7 +39,7 @@ from cvm.lowering.outputs import output
 from cvm.lowering.requantize import requantize
 from cvm.lowering.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Program, Provenance
-from cvm.quantization import LogarithmicQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 
 __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
@@ -83,6 +85,9 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
         return
     quantizer = tensor.quantizer
     if isinstance(result, Coded):
+        if isinstance(quantizer, LinearQuantizer) and quantizer.rounding != "half_up" and not result.any_rounding:
+            message = f"{operation.name} gives codes that are rounded half up; {name!r} is rounded {quantizer.rounding}"
+            raise Unsupported("lowering.rounding", message, lowering.location(operation))
         value = result.value
         lowering.report.append(Exactness(name, value, result.bound, note=result.note))
     elif quantizer is None:

@@ -51,12 +51,14 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "variable or an output of real numbers; a sum that does not fit; a function of more than 2^18 combinations of "
         "codes",
         "lowering.range": "integers between operations are not proven to fit 32 bits",
+        "lowering.overflow": "integers of a data type are not proven to fit it, and do not wrap there",
         "lowering.unprovable": "sums of integers times their scales do not fit 64 bits",
         "lowering.undefined": "a function has no value and no limit at a number that a code stands for: 1 / 0, "
         "log(-1), (-1) ^ 0.5",
         "lowering.undecided": "a composed function comes closer to the middle of two codes, or to another number, than "
         "3,200 digits tell",
-        "lowering.rounding": "a quantiser rounds otherwise than half up",
+        "lowering.rounding": "a quantiser rounds toward zero; or half to even what a rule rounds by itself, or ties of "
+        "sums that do not fit 64 bits",
         "lowering.bits": "codes of more than 16 bits, where each step between codes has a threshold of its own",
         "lowering.logarithmic": "logarithmic codes of more than 12 bits on a tensor that is computed or given; powers "
         "of two that are too far apart where integers are needed; softmax of many items with a logarithmic result",

@@ -40,12 +40,16 @@ __all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
 
 
 class Coded:
-    """A result that a rule has quantised itself: codes in the program, and how far they may be from the exact ones."""
+    """A result that a rule has quantised itself: codes in the program, and how far they may be from the exact ones.
 
-    def __init__(self, value: str, bound: Fraction = Fraction(0), note: str = "") -> None:
+    ``any_rounding``: they are rounded as the quantiser says; else half up, and no other quantiser may ask for them.
+    """
+
+    def __init__(self, value: str, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False) -> None:
         self.value = value
         self.bound = bound
         self.note = note
+        self.any_rounding = any_rounding
 
 
 Result: TypeAlias = "Form | Known | Coded"

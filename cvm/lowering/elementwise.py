@@ -186,7 +186,7 @@ def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     value = lowering.emit(operation, "broadcast_max", *sides)
     if not greatest:
         value = lowering.emit(operation, "negative", value)
-    return [Coded(value, note=f"{operation.name} of codes")]
+    return [Coded(value, note=f"{operation.name} of codes", any_rounding=True)]
 
 
 def _min(x: Real, y: Real) -> Real:

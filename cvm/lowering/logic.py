@@ -110,7 +110,8 @@ def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if quantizer is not None:
         arms = [codes(lowering, operation, name, quantizer) for name in ("true_value", "false_value")]
         full = [full_value(lowering, operation, value, shape) for value in (condition, *arms)]
-        return [Coded(lowering.emit(operation, "where", *full), note="selected codes")]
+        chosen = lowering.emit(operation, "where", *full)
+        return [Coded(chosen, note="selected codes", any_rounding=True)]
     forms = [lowering.linear(operation, name) for name in ("true_value", "false_value")]
     one = lowering.tensor_constant(operation, np.ones((1,) * len(shape), dtype=object), "one")
     weights = [condition, lowering.emit(operation, "broadcast_sub", one, condition)]

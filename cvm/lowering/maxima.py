@@ -95,7 +95,7 @@ def _maximum(lowering: Lowering, operation: GraphOperation, operand: Form, axes:
     if quantizer is not None and quantizer.axis not in moving:
         codes = codes_of(lowering, operation, operand, quantizer, "codes")
         found = _greatest(lowering, operation, codes, axes, _codes_of_zero(quantizer, len(axes)))
-        return Coded(found, note="maximum of codes")
+        return Coded(found, note="maximum of codes", any_rounding=True)
     ranks = by_ranks(lowering, operation, operand)
     if ranks is None or ranks.decoded is None:
         raise lowering.needs_quantization(operation, str(operation.inputs["input"]))

@@ -110,7 +110,7 @@ def joined(lowering: Lowering, operation: GraphOperation, parts: Sequence[Operan
         names = [_codes(lowering, operation, part, quantizer, axis, start) for part, start in _placed(parts, axis)]
         (value,) = lowering.builder.add("concatenate", names, {"axis": axis}, name=operation.outputs[0])
         assert lowering.builder.shape(value) == shape
-        return Coded(value, note="codes side by side")
+        return Coded(value, note="codes side by side", any_rounding=True)
 
 
 def _placed(parts: Sequence[Operand], axis: int) -> list[tuple[Operand, int]]:

@@ -214,7 +214,7 @@ def max_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         op: list[tuple[str, dict[str, Any]]] = [("negative", {})] if negated else []
         for name, attributes in (*op, ("max", {"axes": axes, "keepdims": True, "exclude": False}), *op):
             value = lowering.emit(operation, name, value, **attributes)
-        return [Coded(value, note=f"{operation.name} of codes")]
+        return [Coded(value, note=f"{operation.name} of codes", any_rounding=True)]
     greatest = lowering.emit(operation, "max", ranks.value, axes=axes, keepdims=True, exclude=False)
     return [ranks.meaning(greatest, shape)]
 

@@ -21,6 +21,7 @@ from cvm.lowering.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import quantize_table
+from cvm.lowering.ties import by_shift, even_of, has_odd_tie
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
@@ -40,6 +41,7 @@ __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
+_INT32_MAX = 2**31 - 1
 _MOST_TERMS = 7
 """Of eight of a ``requantize``, one may be needed to give the shape."""
 
@@ -49,8 +51,8 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
 
     Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
     """
-    if isinstance(quantizer, LinearQuantizer) and quantizer.rounding != "half_up":
-        raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
+    if isinstance(quantizer, LinearQuantizer) and quantizer.rounding == "toward_zero":
+        raise Unsupported("lowering.rounding", "rounding toward zero is not lowered", location)
     if isinstance(form, TableForm):
         value = quantize_table(lowering, form, quantizer, name, location)
         lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
@@ -63,20 +65,73 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
         return form.terms[0].value
     lo, hi = _code_bounds(form, quantizer)
     values, rows, where = _rows(lowering, form, quantizer, lo, hi)
+    if quantizer.rounding == "half_even":
+        below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
+        if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
+            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, location)
+    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
+    # Without a tie that matters all roundings to the nearest are the same.
+    return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
+
+
+def _nearest(
+    lowering: Lowering,
+    shape: tuple[int, ...],
+    values: list[str],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+) -> str | None:
+    """The codes that the rows give: one ``requantize``, or an estimate and its correction; None where neither fits."""
     try:
         values, rows = _without_idle_terms(values, rows)
         if len(values) > _MOST_TERMS:
             raise Unprovable(f"{len(values)} accumulators")
         forms = fit(rows)
     except Unprovable:
-        corrected = _corrected(lowering, form.shape, values, rows, where, (lo, hi), name)
+        corrected = _corrected(lowering, shape, values, rows, where, bounds, name)
         if corrected is None:
-            return _by_staircase(lowering, form, quantizer, name, location)
+            return None
         note = f"{len(values)} accumulators, estimated and corrected"
         lowering.report.append(Exactness(name, corrected, Fraction(0), note=note))
         return corrected
-    value = _emit(lowering, form.shape, values, forms, where, (lo, hi), name)
+    value = _emit(lowering, shape, values, forms, where, bounds, name)
     lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
+    return value
+
+
+def _half_even(
+    lowering: Lowering,
+    form: LinearForm | SurdForm,
+    parts: tuple[list[str], list[Row], list[Row], Array],
+    bounds: tuple[int, int],
+    name: str,
+    location: Location,
+) -> str:
+    """Codes rounded to the nearest, ties to the even one, where ties occur.
+
+    A ``requantize`` that rounds so where all denominators are powers of two. Else the code u with ties upward and the
+    code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Cutting u
+    and d to the bounds first does not change that: a bound that is odd is the code of a tie beside it only if d is.
+    """
+    values, rows, below, where = parts
+    exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
+    forms = [item for item in exact if item is not None]
+    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
+        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "half_even")
+        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        return value
+    reported = len(lowering.report)
+    up, down = (
+        None if isinstance(form, SurdForm) else _nearest(lowering, form.shape, values, side, where, bounds, wish)
+        for side, wish in ((rows, f"{name}.up"), (below, f"{name}.down"))
+    )
+    del lowering.report[reported:]
+    if up is None or down is None:
+        raise Unsupported("lowering.rounding", f"no exact form of the ties of {name!r} fits 64 bits", location)
+    value = even_of(lowering.builder, up, down, name)
+    lowering.report.append(Exactness(name, value, Fraction(0), note="rounded up and down, the even one of a tie"))
     return value
 
 
@@ -130,9 +185,17 @@ def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tup
 
 
 def _rows(
-    lowering: Lowering, form: LinearForm | SurdForm, quantizer: LinearQuantizer, lo: int, hi: int
+    lowering: Lowering,
+    form: LinearForm | SurdForm,
+    quantizer: LinearQuantizer,
+    lo: int,
+    hi: int,
+    below: bool = False,
 ) -> tuple[list[str], list[Row], Array]:
-    """The values that are summed, the distinct rows, and an array that says which row serves which position."""
+    """The values that are summed, the distinct rows, and an array that says which row serves which position.
+
+    Ties are rounded upward, or with ``below`` downward.
+    """
     rank = len(form.shape)
     extents = [1] * rank
     if quantizer.axis is not None:
@@ -153,18 +216,20 @@ def _rows(
     flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
     index: dict[tuple[int, ...], int] = {}
     where = np.array([index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]).reshape(whole)
-    make = _surd_row if isinstance(form, SurdForm) else _linear_row
-    return values, [make(key, [part.denominator for part in parts], lo, hi) for key in index], where
+    denominators = [part.denominator for part in parts]
+    if isinstance(form, SurdForm):
+        return values, [_surd_row(key, denominators, lo, hi) for key in index], where
+    return values, [_linear_row(key, denominators, lo, hi, below) for key in index], where
 
 
-def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int) -> Row:
+def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int, below: bool) -> Row:
     count = len(denominators)
     *factors, constant = (Fraction(n, d) for n, d in zip(key[:count], denominators, strict=True))
     denominator = math.lcm(*(factor.denominator for factor in factors)) if factors else 1
     # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D: the constant needs no common denominator.
     return LinearRow(
         tuple(int(factor * denominator) for factor in factors),
-        math.floor(constant * denominator),
+        math.ceil(constant * denominator) - 1 if below else math.floor(constant * denominator),
         denominator,
         tuple(zip(key[count::2], key[count + 1 :: 2], strict=True)),
         lo,
@@ -200,6 +265,7 @@ def _emit(
     where: Array,
     bounds: tuple[int, int],
     name: str,
+    rounding: str = "half_up",
 ) -> str:
     builder = lowering.builder
     order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
@@ -219,7 +285,7 @@ def _emit(
         builder.parameter(narrowed(np.array(column, dtype=np.int64)[where]), name=label)
         for column, label in zip(columns, labels, strict=True)
     ]
-    attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
+    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
     (value,) = builder.add("requantize", (*terms, *parameters), attributes, name=name)
     return value
 
@@ -252,7 +318,9 @@ def _corrected(
         forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
-    estimate = _emit(lowering, shape, values, forms, where, bounds, f"{name}.estimate")
+    # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
+    most = bounds[0], min(bounds[1], max(_INT32_MAX - 1, bounds[0]))
+    estimate = _emit(lowering, shape, values, forms, where, most, f"{name}.estimate")
 
     def arranged(items: list[int]) -> Array:
         column = np.empty(len(items), dtype=object)

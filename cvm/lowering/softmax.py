@@ -56,7 +56,8 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if count == 2:
         return [softmax_of_two(lowering, operation, value, scale, axes)]
     quantizer = lowering.quantizer(operation)
-    exact = None if quantizer is None else softmax_of_few(lowering, operation, value, scale, axes, quantizer)
+    proven = quantizer is not None and getattr(quantizer, "rounding", "half_up") == "half_up"
+    exact = softmax_of_few(lowering, operation, value, scale, axes, quantizer) if quantizer and proven else None
     if exact is not None:
         return [exact]
     quantizer = lowering.linear_quantizer(operation)
@@ -81,7 +82,9 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         codes = lowering.emit(operation, "broadcast_add", codes, least)
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
     bound = Fraction(math.ceil(steps))
-    return [Coded(codes, bound, f"may differ only within {float(steps):.1e} steps of a rounding threshold")]
+    note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
+    # A tie is at a threshold: whichever way it goes, the bound of at least one code covers it.
+    return [Coded(codes, bound, note, any_rounding=True)]
 
 
 def _width(quantizer: LinearQuantizer, count: int) -> int:

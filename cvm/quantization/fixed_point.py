@@ -402,7 +402,10 @@ def fit(rows: Sequence[Row]) -> list[FixedPoint]:
     Raises `Unprovable` where none within 64 bits does.
     """
     constants = [_constant(row) or _whole(row) for row in rows]
-    proofs = _Proofs([row for row, form in zip(rows, constants, strict=True) if form is None])
+    searched = [row for row, form in zip(rows, constants, strict=True) if form is None]
+    if any(isinstance(row, LinearRow) and len(row.steps()) > _MOST_THRESHOLDS[1] for row in searched):
+        raise Unprovable(f"more than {_MOST_THRESHOLDS[1]} thresholds")
+    proofs = _Proofs(searched)
     for width in WIDTHS:
         forms = proofs.fixed_points(width)
         if forms is not None:

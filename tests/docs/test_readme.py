@@ -1,5 +1,8 @@
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
@@ -8,6 +11,7 @@ from tools import (
     generate_legalize_page,
     generate_nnef_operations_page,
     generate_optimize_page,
+    generate_webnn_page,
     run_readme,
 )
 
@@ -46,6 +50,21 @@ def test_the_page_of_the_command_line_is_what_the_declarations_say():
 def test_the_page_of_nnef_operations_is_what_the_rules_claim():
     page = generate_nnef_operations_page.PAGE.read_text(encoding="utf-8")
     assert page == generate_nnef_operations_page.markdown()
+
+
+def test_the_page_of_webnn_is_what_the_declarations_say() -> None:
+    page = generate_webnn_page.PAGE.read_text(encoding="utf-8")
+    assert page == generate_webnn_page.markdown()
+    assert "| `conv2d` | 8.9.10 | real |" in page
+
+
+def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", generate_webnn_page.markdown(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    feeds = {"x": names["np"].array([[-3, 5, 100, -128]], "int8")}
+    assert names["context"].compute(names["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
 
 
 def test_the_page_of_legalisation_has_the_counts_that_it_has_now():

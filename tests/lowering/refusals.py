@@ -36,6 +36,8 @@ class Case:
     code: str = "lowering.operation"
     rounding: str = "half_up"
     data: bool = True
+    becomes: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Operations that NNEF has not, and their attributes, by the operation that stands for them in ``body``."""
 
     def graph(self, folder: Path) -> QuantizedGraph:
         """The document as the front end reads it; inputs are those that ``body`` introduces."""
@@ -49,6 +51,14 @@ class Case:
         for label, items in self.stored.items() if self.data else ():
             (folder / f"{label}.dat").write_bytes(nnef.write_tensor(np.array(items, np.float32)))
         graph = nnef.load(folder)
+        if self.becomes:
+            operations = [
+                replace(item, name=self.becomes[item.name][0], attributes=self.becomes[item.name][1])
+                if item.name in self.becomes
+                else item
+                for item in graph.operations
+            ]
+            graph = replace(graph, operations=tuple(operations))
         if self.rounding == "half_up":
             return graph
         tensors = {
@@ -122,9 +132,15 @@ GENERAL = [
     general("linear_quantize", "quantization.range", "x = external(shape = [2]); "
             "q = linear_quantize(x, min = 0.5, max = 0.5, bits = 4); y = copy(q);", quantised("x y")),
     general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
-            rounding="half_even"),
+            rounding="toward_zero"),
     general("rms_pool", "lowering.rounding", ROOT,
             {"x": Q, "y": Q}, rounding="half_even"),
+    general("l1_normalization", "lowering.rounding", "x = external(shape = [4]); "
+            "y = l1_normalization(x, axes = [0], bias = 1.0);", {"x": Q, "y": Q}, rounding="half_even"),
+    general("batch_normalization", "lowering.rounding", "x = external(shape = [1, 2]); "
+            "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.0);", {"x": Q, "y": Q}, rounding="half_even"),
+    general("wrap", "lowering.overflow", "x = external<integer>(shape = [2]); s = cast<scalar>(x); y = neg(s);",
+            {"y": Q}, becomes={"neg": ("wrap", {"lo": 0, "hi": 2**20, "overflow": "wrap"})}),
     general("rms_pool", "lowering.bits", ROOT,
             {"x": Q, "y": "linear_quantize(min = 0.0, max = 1.0, bits = 20)"}),
     general("multilinear_upsample", "lowering.range", "i = external<integer>(shape = [1, 2, 4]); x = cast<scalar>(i); "

@@ -1,0 +1,231 @@
+"""`MLGraphBuilder`: inputs, constants, quantisation, and all operators of its parts (WebNN 8.9)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location
+from cvm.frontends.webnn.declarations import OPERATORS
+from cvm.frontends.webnn.elementwise import Elementwise, cast_number
+from cvm.frontends.webnn.errors import NotSupportedError, type_error
+from cvm.frontends.webnn.movement import Movement
+from cvm.frontends.webnn.operand import (
+    Descriptor,
+    MLOperand,
+    MLOperandDescriptor,
+    bounds,
+    data_type_of,
+    describe,
+    is_float,
+)
+from cvm.frontends.webnn.recorder import Call
+from cvm.frontends.webnn.sums import Sums
+from cvm.frontends.webnn.windows import Windows
+
+__all__ = ["Context", "MLGraphBuilder", "snake_case"]
+
+_NAMES = {"gatherND": "gather_nd", "scatterND": "scatter_nd", "isNaN": "is_nan"}
+_METHODS = frozenset({*OPERATORS, "input", "constant", "build"})
+_UNSIGNED_BITS = np.dtype(np.uint16)
+"""In which JavaScript hands over float16."""
+
+
+def snake_case(name: str) -> str:
+    """The Python name of a member of the specification: ``averagePool2d`` is ``average_pool2d``."""
+    return _NAMES.get(name) or re.sub("([A-Z])", r"_\1", name).lower()
+
+
+class Context(Protocol):
+    """What a builder needs of a context: whether scales may be negative or of rank 1, tensors, and compiling."""
+
+    strict_scale_rank: bool
+    allow_negative_scale: bool
+
+    def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
+        """Descriptor and contents of a constant tensor; None for any other object."""
+
+    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> Any:
+        """The graph."""
+
+
+class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
+    """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
+
+    Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        if not hasattr(context, "contents_of"):
+            raise type_error("MLGraphBuilder", "context", f"no MLContext: {type(context).__name__}")
+        self._context = context
+        self._inputs: dict[str, MLOperand] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _METHODS or snake_case(name) == name:
+            raise AttributeError(f"MLGraphBuilder has no operator {name!r}")
+        method = getattr(self, snake_case(name))
+
+        def with_options(*arguments: Any, **options: Any) -> Any:
+            return method(*arguments, **{snake_case(key): value for key, value in options.items()})
+
+        return with_options
+
+    # Operands that nothing computes (8.9.2, 8.9.3)
+
+    def input(self, name: str, descriptor: Descriptor, *, value_range: tuple[int, int] | None = None) -> MLOperand:
+        """An input of the graph.
+
+        ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
+        prove that results fit. Without one all integers of the data type are allowed that are above -2^31 and below
+        2^31, which are those of the machine.
+        """
+        self.require_open("input")
+        if not isinstance(name, str) or not name:
+            raise type_error("input", "name", "the name must be a string that is not empty")
+        if name in self._inputs:
+            raise type_error("input", "name", f"another input is called {name!r}")
+        described = describe(descriptor)
+        operand = MLOperand(self, name, described, interval=_interval(name, described, value_range))
+        self._inputs[name] = operand
+        return operand
+
+    def constant(self, descriptor: Any, value: Any = None, *, name: str = "") -> MLOperand:
+        """A constant: (descriptor, buffer), (data type, number), an array, or a constant MLTensor.
+
+        A buffer is an array of the data type with as many elements, or bytes; for float16 also one of uint16 bits.
+        """
+        self.require_open("constant")
+        if value is None:
+            found = self._context.contents_of(descriptor)
+            if found is not None:
+                described, values = found
+            elif isinstance(descriptor, np.ndarray | np.generic):
+                values = np.asarray(descriptor)
+                described = MLOperandDescriptor(data_type_of(values.dtype, "constant"), values.shape)
+            else:
+                raise type_error("constant", "arguments", f"no constant: {type(descriptor).__name__}")
+        elif isinstance(value, bool | int | float | np.generic) and not isinstance(descriptor, Mapping | tuple):
+            described = MLOperandDescriptor(descriptor, ())
+            values = np.array(cast_number(value, described.data_type), described.data_type)
+        else:
+            described = describe(descriptor)
+            values = _contents(described, value)
+        return MLOperand(self, name or self.fresh("constant"), described, values=values.copy())
+
+    # Quantisation (8.9.16, 8.9.17)
+
+    def dequantize_linear(
+        self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
+    ) -> MLOperand:
+        """(input - zero_point) * scale. Without a zero point, an extension, it is 0."""
+        call = Call(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call.same_type("input", "zeroPoint")
+        self._require_scales(call, input, scale)
+        return call.result(scale.data_type, input.shape)
+
+    def quantize_linear(
+        self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
+    ) -> MLOperand:
+        """clamp(round_half_even(input / scale) + zero_point). Without a zero point, an extension, it is 0 of int8."""
+        call = Call(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call.same_type("input", "scale")
+        self._require_scales(call, input, scale)
+        return call.result("int8" if zero_point is None else zero_point.data_type, input.shape)
+
+    def _require_scales(self, call: Call, input: MLOperand, scale: MLOperand) -> None:
+        """Scales and zero points of one shape, of the rank of the input, whose extents divide its extents."""
+        call.shaped("zeroPoint", scale.shape)
+        if scale.rank != input.rank and (self._context.strict_scale_rank or scale.rank > input.rank):
+            message = f"has rank {scale.rank}, but the input {input.rank}; strict_scale_rank=False admits fewer"
+            raise call.error("rank", message, "scale")
+        extents = input.shape[input.rank - scale.rank :]
+        if any(n % blocks for n, blocks in zip(extents, scale.shape, strict=True)):
+            message = f"{list(scale.shape)} does not cut {list(input.shape)} into blocks"
+            raise call.error("shape", message, "scale")
+        values = scale.values
+        if values is None:
+            return
+        if (
+            not np.isfinite(values).all()
+            or not values.all()
+            or ((values < 0).any() and not self._context.allow_negative_scale)
+        ):
+            message = "holds a scale that is not above 0; allow_negative_scale=True admits negative ones"
+            raise call.error("scale", message, "scale")
+
+    # build (8.9.4)
+
+    def build(self, outputs: Mapping[str, MLOperand]) -> Any:
+        """Compile the graph of these outputs; returns an MLGraph. A builder builds once.
+
+        Raises `MLTypeError` for outputs that the specification does not allow, `NotSupportedError` for a graph that
+        would need arithmetic on floats or integers that are not proven to fit.
+        """
+        self.require_open("build")
+        if not isinstance(outputs, Mapping) or not outputs:
+            raise type_error("build", "outputs", "outputs must be a dictionary that is not empty")
+        for name, operand in outputs.items():
+            if not isinstance(name, str) or not name:
+                raise type_error("build", "name", "the name of an output must be a string that is not empty")
+            if not isinstance(operand, MLOperand) or operand.builder is not self:
+                raise type_error("build", "operand", "is no operand of this builder", operand=name)
+            if operand.node is None:
+                message = "is an input or a constant; give its identity()"
+                raise type_error("build", "operand", message, operand=name)
+        self._has_built = True
+        return self._context.compile(dict(outputs), dict(self._inputs))
+
+    async def build_async(self, outputs: Mapping[str, MLOperand]) -> Any:
+        """`build` for programs that await it."""
+        return self.build(outputs)
+
+
+_MACHINE = 2**31 - 1
+
+
+def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:
+    if is_float(described.data_type):
+        if wish is not None:
+            raise type_error("input", "value_range", "a range is a promise of integers", operand=name)
+        return None
+    lo, hi = bounds(described.data_type)
+    if wish is None:
+        return max(lo, -_MACHINE), min(hi, _MACHINE)
+    low, high = wish
+    if not lo <= low <= high <= hi:
+        raise type_error("input", "value_range", f"{wish} is no interval within {described.data_type}", operand=name)
+    if low < -_MACHINE or high > _MACHINE:
+        message = f"input: {name!r}: integers of {wish} are beyond +-(2^31 - 1), which the machine has not"
+        raise NotSupportedError("webnn.input.range", message, Location(tensor=name, op="input"))
+    return int(low), int(high)
+
+
+def _contents(described: MLOperandDescriptor, value: Any) -> npt.NDArray[Any]:
+    """The elements of a buffer, whose type and length must be those of the descriptor."""
+    dtype = np.dtype(described.data_type)
+    if isinstance(value, bytes | bytearray | memoryview):
+        if len(bytes(value)) != math.prod(described.shape) * dtype.itemsize:
+            raise type_error("constant", "length", f"the buffer has {len(bytes(value))} bytes, which is not the length")
+        return np.frombuffer(bytes(value), dtype.newbyteorder("<")).astype(dtype).reshape(described.shape)
+    values = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else _listed(value, dtype)
+    if values.dtype == _UNSIGNED_BITS and described.data_type == "float16":
+        values = values.view(np.float16)
+    if values.dtype != dtype:
+        raise type_error("constant", "buffer", f"the buffer is of {values.dtype}, not {described.data_type}")
+    if values.size != math.prod(described.shape):
+        raise type_error("constant", "length", f"the buffer has {values.size} elements, which is not the length")
+    return values.reshape(described.shape)
+
+
+def _listed(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    try:
+        return np.array(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type_error("constant", "buffer", f"no elements of {dtype}: {error}") from None

@@ -1,0 +1,210 @@
+"""Element-wise operators of the builder (WebNN 8.9.7, 8.9.8, 8.9.13 to 8.9.19, activations, 8.9.56)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cvm.frontends.webnn.operand import MLOperand, bounds, data_type_of, is_float
+from cvm.frontends.webnn.recorder import Call, Recorder
+
+__all__ = ["Elementwise", "cast_number"]
+
+
+def cast_number(value: Any, data_type: str) -> int | float:
+    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
+    if is_float(data_type):
+        with np.errstate(over="ignore"):
+            nearest: float = np.array(value, data_type).item()
+            return nearest
+    lo, hi = bounds(data_type)
+    if isinstance(value, float | np.floating):
+        if math.isnan(value):
+            return 0
+        if math.isinf(value):
+            return hi if value > 0 else lo
+    whole: int = round(value)
+    return min(max(whole, lo), hi)
+
+
+class Elementwise(Recorder):
+    """Operators whose results stand element by element; every method takes ``label``."""
+
+    def _unary(self, op: str, input: Any, label: str, **attributes: Any) -> MLOperand:
+        call = Call(self, op, label, {"input": input})
+        operand = call.operands["input"]
+        numbers = {name: call.number(name, value) for name, value in attributes.items()}
+        return call.result(operand.data_type, operand.shape, **numbers)
+
+    def _binary(self, op: str, a: Any, b: Any, label: str, result: str | None = None) -> MLOperand:
+        call = Call(self, op, label, {"a": a, "b": b})
+        call.same_type("a", "b")
+        return call.result(result or call.operands["a"].data_type, call.broadcast("a", "b"))
+
+    # Arithmetic (8.9.13)
+
+    def add(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """A + b."""
+        return self._binary("add", a, b, label)
+
+    def sub(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """A - b."""
+        return self._binary("sub", a, b, label)
+
+    def mul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """A * b."""
+        return self._binary("mul", a, b, label)
+
+    def div(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """A / b; of integers truncated toward zero."""
+        return self._binary("div", a, b, label)
+
+    def max(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """The greater."""
+        return self._binary("max", a, b, label)
+
+    def min(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """The lesser."""
+        return self._binary("min", a, b, label)
+
+    def pow(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """A to the power b."""
+        return self._binary("pow", a, b, label)
+
+    # Comparison and logic (8.9.14)
+
+    def equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a = b, as uint8."""
+        return self._binary("equal", a, b, label, "uint8")
+
+    def not_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a differs from b, as uint8."""
+        return self._binary("notEqual", a, b, label, "uint8")
+
+    def greater(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a > b, as uint8."""
+        return self._binary("greater", a, b, label, "uint8")
+
+    def greater_or_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a >= b, as uint8."""
+        return self._binary("greaterOrEqual", a, b, label, "uint8")
+
+    def lesser(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a < b, as uint8."""
+        return self._binary("lesser", a, b, label, "uint8")
+
+    def lesser_or_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a <= b, as uint8."""
+        return self._binary("lesserOrEqual", a, b, label, "uint8")
+
+    def logical_and(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether both are not 0."""
+        return self._binary("logicalAnd", a, b, label)
+
+    def logical_or(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether one is not 0."""
+        return self._binary("logicalOr", a, b, label)
+
+    def logical_xor(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether exactly one is not 0."""
+        return self._binary("logicalXor", a, b, label)
+
+    def logical_not(self, a: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a is 0."""
+        call = Call(self, "logicalNot", label, {"a": a})
+        return call.result("uint8", call.operands["a"].shape)
+
+    def is_nan(self, a: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a is NaN, as uint8."""
+        call = Call(self, "isNaN", label, {"a": a})
+        return call.result("uint8", call.operands["a"].shape)
+
+    def is_infinite(self, a: MLOperand, *, label: str = "") -> MLOperand:
+        """Whether a is infinite, as uint8."""
+        call = Call(self, "isInfinite", label, {"a": a})
+        return call.result("uint8", call.operands["a"].shape)
+
+    # With attributes
+
+    def cast(self, input: MLOperand, data_type: str, *, label: str = "") -> MLOperand:
+        """Another data type; from integer to integer the low bits."""
+        call = Call(self, "cast", label, {"input": input})
+        return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
+
+    def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
+        """Cut to [min_value, max_value]; None is no bound."""
+        call = Call(self, "clamp", label, {"input": input})
+        operand = call.operands["input"]
+        limits = []
+        for name, value in (("minValue", min_value), ("maxValue", max_value)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | np.number)):
+                raise call.error(name, f"{name} must be a number, found {value!r}")
+            limits.append(None if value is None else cast_number(value, operand.data_type))
+        low, high = limits
+        if low is not None and high is not None and low > high:
+            raise call.error("minValue", f"minValue {low} is above maxValue {high}")
+        return call.result(operand.data_type, operand.shape, min_value=low, max_value=high)
+
+    def prelu(self, input: MLOperand, slope: MLOperand, *, label: str = "") -> MLOperand:
+        """Input where it is not negative, else slope * input."""
+        call = Call(self, "prelu", label, {"input": input, "slope": slope})
+        call.same_type("input", "slope")
+        return call.result(call.operands["input"].data_type, call.broadcast("input", "slope"))
+
+    def where(
+        self, condition: MLOperand, true_value: MLOperand, false_value: MLOperand, *, label: str = ""
+    ) -> MLOperand:
+        """true_value where the condition is not 0, else false_value."""
+        operands = {"condition": condition, "trueValue": true_value, "falseValue": false_value}
+        call = Call(self, "where", label, operands)
+        call.same_type("trueValue", "falseValue")
+        shape = call.broadcast("condition", "trueValue", "falseValue")
+        return call.result(call.operands["trueValue"].data_type, shape)
+
+    where_ = where
+
+    def linear(self, input: MLOperand, *, alpha: Any = 1, beta: Any = 0, label: str = "") -> MLOperand:
+        """Alpha * x + beta."""
+        return self._unary("linear", input, label, alpha=alpha, beta=beta)
+
+    def elu(self, input: MLOperand, *, alpha: Any = 1, label: str = "") -> MLOperand:
+        """X where positive, else alpha * (e^x - 1)."""
+        return self._unary("elu", input, label, alpha=alpha)
+
+    def leaky_relu(self, input: MLOperand, *, alpha: Any = 0.01, label: str = "") -> MLOperand:
+        """X where positive, else alpha * x."""
+        return self._unary("leakyRelu", input, label, alpha=alpha)
+
+    def hard_sigmoid(self, input: MLOperand, *, alpha: Any = 0.2, beta: Any = 0.5, label: str = "") -> MLOperand:
+        """max(0, min(1, alpha * x + beta))."""
+        return self._unary("hardSigmoid", input, label, alpha=alpha, beta=beta)
+
+
+def _enter() -> None:
+    """The operators of one operand without attributes are alike."""
+    names = {
+        "abs": "|x|.", "neg": "-x.", "sign": "-1, 0 or 1.", "identity": "X itself.", "relu": "max(x, 0).",
+        "ceil": "The least integer not below x.", "cos": "The cosine.", "exp": "e^x.", "erf": "The error function.",
+        "floor": "The greatest integer not above x.", "log": "The natural logarithm.", "reciprocal": "1 / x.",
+        "roundEven": "The nearest integer, ties to the even one.", "sin": "The sine.", "sqrt": "The square root.",
+        "tan": "The tangent.", "gelu": "X * (1 + erf(x / sqrt(2))) / 2.", "hardSwish": "X * max(0, min(6, x + 3)) / 6.",
+        "sigmoid": "1 / (1 + e^-x).", "softplus": "ln(1 + e^x).", "softsign": "X / (1 + |x|).",
+        "tanh": "The hyperbolic tangent.",
+    }  # fmt: skip
+
+    def enter(op: str, text: str) -> None:
+        def method(self: Elementwise, input: MLOperand, *, label: str = "") -> MLOperand:
+            return self._unary(op, input, label)
+
+        method.__name__ = {"roundEven": "round_even", "hardSwish": "hard_swish"}.get(op, op)
+        method.__qualname__ = f"Elementwise.{method.__name__}"
+        method.__doc__ = text
+        setattr(Elementwise, method.__name__, method)
+
+    for op, text in names.items():
+        enter(op, text)
+
+
+_enter()

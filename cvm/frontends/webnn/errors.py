@@ -1,0 +1,40 @@
+"""The exceptions of the builder: the specification's names, each an error of cvm with a code and a location.
+
+What JavaScript throws as TypeError is `MLTypeError`, which Python code may catch as TypeError or as ValueError.
+"""
+
+from __future__ import annotations
+
+from cvm.errors import Invalid, Location, Unsupported
+
+__all__ = ["InvalidStateError", "MLError", "MLTypeError", "NotSupportedError", "OperationError", "type_error"]
+
+
+class MLError(RuntimeError):
+    """Base of the errors that are no TypeError in the specification."""
+
+
+class MLTypeError(Invalid, TypeError):
+    """An argument breaks a rule of the specification: wrong type, data type, rank, shape or value."""
+
+
+class InvalidStateError(Invalid, MLError):
+    """The object was used up or destroyed: a builder that has built, a graph or tensor that was destroyed."""
+
+
+class NotSupportedError(Unsupported, MLError):
+    """A valid graph that the integer machine does not run; the message says what to do instead."""
+
+
+class OperationError(Unsupported, MLError):
+    """A valid graph that could not be built."""
+
+
+def type_error(op: str, rule: str, message: str, label: str = "", operand: str | None = None) -> MLTypeError:
+    """The breach of a rule: ``[label] op: operand: message (WebNN section)``; ``rule`` ends its code."""
+    from cvm.frontends.webnn.declarations import section
+
+    place = f"[{label}] " if label else ""
+    what = f"{operand}: " if operand else ""
+    text = f"{place}{op}: {what}{message} (WebNN {section(op)})"
+    return MLTypeError(f"webnn.{op}.{rule}", text, Location(tensor=operand, op=op))

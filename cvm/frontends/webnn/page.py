@@ -1,0 +1,82 @@
+"""The page ``docs/webnn.md``: what the builder runs, its rulings, and a table per operator from the declarations."""
+
+from __future__ import annotations
+
+from cvm.frontends.webnn.declarations import DATA_TYPES, OPERATORS, Operator, Tensor
+
+__all__ = ["markdown"]
+
+_INTRODUCTION = """\
+# WebNN graphs
+
+Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_webnn_page.py`; do not edit.
+
+`cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
+integers and for quantised graphs. It is no WebNN implementation: that must also run graphs of floats, which an integer
+machine does not.
+
+```python
+import numpy as np
+from cvm import webnn
+
+context = webnn.ML().create_context()
+builder = webnn.MLGraphBuilder(context)
+x = builder.input("x", ("int8", [1, 4]))
+scale, zero_point = builder.constant(np.full((1, 1), 0.5, np.float32)), builder.constant(np.zeros((1, 1), np.int8))
+real = builder.relu(builder.dequantize_linear(x, scale, zero_point), label="act")
+graph = builder.build({"y": builder.quantize_linear(real, scale, zero_point)})
+context.compute(graph, {"x": np.array([[-3, 5, 100, -128]], np.int8)})["y"]  # [[0, 5, 100, 0]]
+graph.program.save("graph.cvm")  # an ordinary program
+print(graph.explain())  # what each call became
+```
+
+Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
+specification throws as TypeError is `MLTypeError`, a TypeError and a ValueError, whose message names label, operand,
+rule and section. A valid graph that the machine does not run is a `NotSupportedError` at `build`, which says what to do
+instead.
+
+## Meaning
+
+* A quantised graph means the exact real-number graph, rounded half to even once at every `quantizeLinear`. Scales and
+  other float constants are the exact rationals that they are. Between `dequantizeLinear` and `quantizeLinear` any
+  number of operators may stand; a float value that no `quantizeLinear` ends is refused at build.
+* A float input is read through `quantizeLinear`, a float output given through `dequantizeLinear`: both run on the host,
+  exactly, outside of the program, whose inputs and outputs are the integers.
+* 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may. Integers of 32 and
+  64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
+  promises a range, which every run checks.
+* x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
+  first index. An index of a gather that is out of range is clamped, one of a scatter refused; of equal places a scatter
+  keeps the last in row-major order.
+* Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
+  lower ranks, aligned at the last axis, `allow_negative_scale=True` negative scales. The zero point may be left out.
+* A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
+
+## Operators
+
+*integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
+*refused*: validated, but refused at build; the remark says what to do instead. The operators `gru`, `gruCell`, `lstm`
+and `lstmCell` are not in the builder: nothing quantises their internal states; write them out with `gemm`, `sigmoid`
+and `tanh`. ANY stands for all of {everything}. The largest rank is 8.
+
+| operator | section | kind | operands | result | remark |
+|---|---|---|---|---|---|
+"""
+
+
+def markdown() -> str:
+    """The page."""
+    rows = (_row(name, operator) for name, operator in OPERATORS.items())
+    return _INTRODUCTION.replace("{everything}", ", ".join(DATA_TYPES)) + "".join(rows)
+
+
+def _row(name: str, operator: Operator) -> str:
+    operands = "; ".join(f"`{key}` {_tensor(tensor)}" for key, tensor in operator.operands.items())
+    cells = (f"`{name}`", operator.section, operator.kind, operands, _tensor(operator.output), operator.note)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _tensor(tensor: Tensor) -> str:
+    types = "ANY" if tensor.data_types == DATA_TYPES else ", ".join(tensor.data_types)
+    ranks = str(tensor.least) if tensor.least == tensor.most else f"{tensor.least}..{tensor.most}"
+    return f"{types}, rank {ranks}"

@@ -1,0 +1,66 @@
+"""quantizeLinear and dequantizeLinear (WebNN 8.9.16, 8.9.17), and cast."""
+
+from __future__ import annotations
+
+from cvm.frontends.webnn.operand import Node, bounds, is_float
+from cvm.frontends.webnn.rules.registry import rule
+from cvm.frontends.webnn.scales import grid_of
+from cvm.frontends.webnn.translation import Translation, refusal, unit
+
+__all__: list[str] = []
+
+
+@rule("quantizeLinear")
+def quantize_linear(translation: Translation, node: Node) -> str:
+    """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
+    output, source = node.outputs[0], node.operands["input"]
+    made = translation.done(output)
+    if made is not None:  # of an input: rounded on the host
+        return made
+    grid, shape, name = grid_of(node), output.shape, translation.name(source)
+    quantizer = grid.quantizer()
+    if quantizer is not None:
+        if not translation.is_quantised(source):
+            name = translation.emit("copy", {"x": name}, shape, quantizer=quantizer)
+            translation.saturates(name, output)
+        return translation.codes(name, output, grid)
+    lo, hi = bounds(grid.data_type)
+    zeros = grid.zero_point
+    wide = unit(lo - int(zeros.max()), hi - int(zeros.min()))
+    scale = translation.numbers(grid.scale, shape)
+    steps = translation.emit("div", {"x": name, "y": scale}, shape, quantizer=wide)
+    translation.saturates(steps, output)
+    zero = translation.numbers(zeros, shape)
+    name = translation.emit("add", {"x": steps, "y": zero}, shape, quantizer=unit(lo, hi))
+    translation.saturates(name, output)
+    return name
+
+
+@rule("dequantizeLinear")
+def dequantize_linear(translation: Translation, node: Node) -> str:
+    """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
+    source, grid = node.operands["input"], grid_of(node)
+    shape = node.outputs[0].shape
+    if source.values is not None:
+        stored = grid.stored(source.rank or 1)
+        if stored is not None:
+            return translation.constant(source.values, shape, stored)
+    centred = {"x": translation.name(source), "y": translation.numbers(grid.zero_point, shape)}
+    steps = translation.emit("sub", centred, shape)
+    return translation.emit("mul", {"x": steps, "y": translation.numbers(grid.scale, shape)}, shape)
+
+
+@rule("cast")
+def cast(translation: Translation, node: Node) -> str:
+    """From integer to integer the low bits; an integer of 8 bits, or a truth value, as a real number."""
+    source, output = node.operands["input"], node.outputs[0]
+    name = translation.name(source)
+    if is_float(output.data_type):
+        if is_float(source.data_type) or source.data_type in ("int8", "uint8"):
+            return name
+        message = f"a cast of {source.data_type} to {output.data_type} would round"
+        raise refusal(output, message, "use dequantizeLinear with scale 1")
+    if is_float(source.data_type):
+        message = "a cast of a float to integers is undefined out of range"
+        raise refusal(output, message, "use quantizeLinear, which saturates")
+    return translation.integers(name, node)

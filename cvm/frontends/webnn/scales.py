@@ -1,0 +1,147 @@
+"""Scales and zero points: the grid of numbers that integers stand for, and float arrays on the host, exactly.
+
+An integer q stands for (q - zero point) * scale; a number x gets clamp(round_half_even(x / scale) + zero point). The
+float scales are the exact rationals that they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Location
+from cvm.frontends.webnn.errors import NotSupportedError
+from cvm.frontends.webnn.operand import Node, Shape, bounds
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import quantize
+
+__all__ = ["Grid", "grid_of"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Grid:
+    """Scale and zero point of every block of a tensor; both arrays have one shape, which broadcasts to it by blocks."""
+
+    scale: npt.NDArray[Any]
+    zero_point: npt.NDArray[np.int64]
+    data_type: str
+    """Of the integers."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether there is one scale and one zero point."""
+        return bool((self.scale == self.scale.flat[0]).all() and (self.zero_point == self.zero_point.flat[0]).all())
+
+    def same(self, other: Grid) -> bool:
+        """Whether both are uniform and stand for the same numbers."""
+        return (
+            self.uniform
+            and other.uniform
+            and self.data_type == other.data_type
+            and self.scale.flat[0] == other.scale.flat[0]
+            and self.zero_point.flat[0] == other.zero_point.flat[0]
+        )
+
+    def quantizer(self) -> LinearQuantizer | None:
+        """Codes that stand for the same numbers and round alike; None where one quantiser cannot say it.
+
+        Ties go to the even multiple of the scale: the code is q where the zero point is even, else q - zero point.
+        """
+        scale = Fraction(self.scale.flat[0].item())
+        if not self.uniform or scale <= 0:
+            return None
+        zero, (lo, hi) = int(self.zero_point.flat[0]), bounds(self.data_type)
+        if zero % 2:
+            lo, hi, zero = lo - zero, hi - zero, 0
+        lo, hi = max(lo, -(2**31 - 1)), min(hi, 2**31 - 1)
+        return LinearQuantizer((scale,), (-scale * zero,), lo, hi, rounding="half_even")
+
+    def stored(self, axes: int) -> LinearQuantizer | None:
+        """The quantiser of stored integers of rank ``axes``, per tensor or along one axis; None for any other."""
+        if (self.scale <= 0).any():
+            return None
+        lo, hi = bounds(self.data_type)
+        shape = (1,) * (axes - self.scale.ndim) + self.scale.shape
+        varying = [axis for axis, extent in enumerate(shape) if extent > 1]
+        if len(varying) > 1:
+            return None
+        scales = tuple(Fraction(item) for item in self.scale.ravel().tolist())
+        offsets = tuple(-s * z for s, z in zip(scales, self.zero_point.ravel().tolist(), strict=True))
+        return LinearQuantizer(scales, offsets, lo, hi, varying[0] if varying else None)
+
+    def spread(self, items: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
+        """Scales or zero points at full extent."""
+        items = items.reshape((1,) * (len(shape) - items.ndim) + items.shape)
+        for axis, extent in enumerate(shape):
+            items = np.repeat(items, extent // items.shape[axis], axis)
+        return items
+
+    def codes(self, values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
+        """The integers of an array of floats, exactly. Raises `Invalid` for what is no number."""
+        if not np.isfinite(values).all():
+            raise Invalid("webnn.input.nan", "an item is NaN or infinite: not a real number", Location(tensor=name))
+        lo, hi = bounds(self.data_type)
+        scales, zeros = (self.spread(items, values.shape) for items in (self.scale, self.zero_point))
+        found = np.empty(values.shape, np.int64)
+        for scale in np.unique(scales):
+            where = scales == scale
+            size = LinearQuantizer(
+                (abs(Fraction(scale.item())),), (Fraction(0),), -(2**40), 2**40, rounding="half_even"
+            )
+            found[where] = quantize(values[where], size) * (1 if scale > 0 else -1)
+        clamped: npt.NDArray[np.int64] = np.clip(found + zeros, lo, hi)
+        return clamped
+
+    def reals(self, codes: npt.NDArray[Any], data_type: str) -> npt.NDArray[Any]:
+        """The floats nearest to the numbers that integers stand for."""
+        scales, zeros = (self.spread(items, codes.shape) for items in (self.scale, self.zero_point))
+        # A difference below 2^33 times a float of 24 bits is no float64 that is rounded twice only by luck: decide it
+        # in rationals where the product has more than 53 bits.
+        differences = codes.astype(np.int64) - zeros
+        if int(abs(differences).max(initial=0)) < 2**29:
+            return np.asarray((differences.astype(np.float64) * scales.astype(np.float64)).astype(data_type))
+        exact = [
+            nearest(int(d) * Fraction(s.item()), data_type)
+            for d, s in zip(differences.ravel(), scales.ravel(), strict=True)
+        ]
+        return np.array(exact, data_type).reshape(codes.shape)
+
+
+def nearest(number: Fraction, data_type: str) -> Any:
+    """The float of a data type that is nearest to a rational, ties to the even one."""
+    kind = np.dtype(data_type).type
+    guess = kind(float(number))
+    if not np.isfinite(guess):
+        return guess
+    around = [np.nextafter(guess, kind(-np.inf)), guess, np.nextafter(guess, kind(np.inf))]
+    finite = [item for item in around if np.isfinite(item)]
+
+    def rank(item: Any) -> tuple[Fraction, int]:
+        bits = int(np.asarray(item).view(np.dtype(f"u{np.dtype(data_type).itemsize}")))
+        return abs(Fraction(item.item()) - number), bits % 2
+
+    return min(finite, key=rank)
+
+
+def grid_of(node: Node) -> Grid:
+    """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` where it is not constant."""
+    integers = node.outputs[0] if node.op == "quantizeLinear" else node.operands["input"]
+    parts: list[npt.NDArray[Any]] = []
+    for name in ("scale", "zeroPoint"):
+        operand = node.operands.get(name)
+        if operand is None:
+            parts.append(np.zeros(parts[0].shape, np.int64))
+            continue
+        if operand.values is None:
+            place = f"[{node.label}] " if node.label else ""
+            message = (
+                f"{place}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
+            )
+            raise NotSupportedError(f"webnn.{node.op}.scale", message, Location(tensor=operand.name, op=node.op))
+        parts.append(operand.values)
+    scale = parts[0].astype(np.float32) if parts[0].dtype == np.float16 else parts[0]
+    return Grid(scale, parts[1].astype(np.int64), integers.data_type)

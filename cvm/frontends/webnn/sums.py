@@ -1,0 +1,201 @@
+"""Operators of the builder that add up: matrix products, reductions, normalisations (WebNN 8.9.5 to 8.9.39)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cvm.frontends.webnn.operand import MLOperand
+from cvm.frontends.webnn.recorder import Call, Recorder, broadcast
+
+__all__ = ["REDUCTIONS", "Sums"]
+
+Axes = Sequence[int] | None
+REDUCTIONS = {
+    "reduceL1": "reduce_l1", "reduceL2": "reduce_l2", "reduceLogSum": "reduce_log_sum",
+    "reduceLogSumExp": "reduce_log_sum_exp", "reduceMax": "reduce_max", "reduceMean": "reduce_mean",
+    "reduceMin": "reduce_min", "reduceProduct": "reduce_product", "reduceSum": "reduce_sum",
+    "reduceSumSquare": "reduce_sum_square",
+}  # fmt: skip
+"""The reductions of section 8.9.39 and their methods."""
+
+
+class Sums(Recorder):
+    """Products of matrices, reductions and normalisations; every method takes ``label``."""
+
+    def gemm(
+        self,
+        a: MLOperand,
+        b: MLOperand,
+        *,
+        c: MLOperand | None = None,
+        alpha: Any = 1,
+        beta: Any = 1,
+        a_transpose: bool = False,
+        b_transpose: bool = False,
+        label: str = "",
+    ) -> MLOperand:
+        """Alpha * A * B + beta * C."""
+        call = Call(self, "gemm", label, {"a": a, "b": b, "c": c})
+        call.same_type("a", "b", "c")
+        left = a.shape[::-1] if call.flag("aTranspose", a_transpose) else a.shape
+        right = b.shape[::-1] if call.flag("bTranspose", b_transpose) else b.shape
+        if left[1] != right[0]:
+            raise call.error("shape", f"{left[1]} columns of a meet {right[0]} rows of b")
+        shape = (left[0], right[1])
+        if c is not None:
+            try:
+                fits = broadcast(c.shape, shape) == shape
+            except ValueError:
+                fits = False
+            if not fits:
+                raise call.error("shape", f"{list(c.shape)} does not broadcast to {list(shape)}", "c")
+        return call.result(a.data_type, shape, alpha=call.number("alpha", alpha), beta=call.number("beta", beta),
+                           a_transpose=bool(a_transpose), b_transpose=bool(b_transpose))  # fmt: skip
+
+    def matmul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        """The product of the last two axes, in batches that broadcast."""
+        call = Call(self, "matmul", label, {"a": a, "b": b})
+        call.same_type("a", "b")
+        if a.shape[-1] != b.shape[-2]:
+            raise call.error("shape", f"{a.shape[-1]} columns of a meet {b.shape[-2]} rows of b")
+        try:
+            batches = broadcast(a.shape[:-2], b.shape[:-2])
+        except ValueError:
+            message = f"the batches do not broadcast: {list(a.shape)} and {list(b.shape)}"
+            raise call.error("broadcast", message) from None
+        return call.result(a.data_type, (*batches, a.shape[-2], b.shape[-1]))
+
+    # Reductions
+
+    def _reduce(self, op: str, input: MLOperand, axes: Axes, keep_dimensions: bool, label: str) -> MLOperand:
+        call = Call(self, op, label, {"input": input})
+        where = call.axes("axes", axes, input.rank)
+        keep = call.flag("keepDimensions", keep_dimensions)
+        shape = [1 if i in where else n for i, n in enumerate(input.shape) if keep or i not in where]
+        return call.result(input.data_type, shape, axes=where)
+
+    def arg_max(
+        self,
+        input: MLOperand,
+        axis: int,
+        *,
+        keep_dimensions: bool = False,
+        output_data_type: str = "int32",
+        label: str = "",
+    ) -> MLOperand:
+        """The index of the greatest along an axis, the first of equal ones."""
+        return self._position("argMax", input, axis, keep_dimensions, output_data_type, label)
+
+    def arg_min(
+        self,
+        input: MLOperand,
+        axis: int,
+        *,
+        keep_dimensions: bool = False,
+        output_data_type: str = "int32",
+        label: str = "",
+    ) -> MLOperand:
+        """The index of the least along an axis, the first of equal ones."""
+        return self._position("argMin", input, axis, keep_dimensions, output_data_type, label)
+
+    def _position(
+        self, op: str, input: MLOperand, axis: int, keep_dimensions: bool, data_type: str, label: str
+    ) -> MLOperand:
+        call = Call(self, op, label, {"input": input})
+        axis = call.unsigned("axis", axis, below=input.rank)
+        data_type = call.word("outputDataType", data_type, "int32", "int64")
+        keep = call.flag("keepDimensions", keep_dimensions)
+        shape = (*input.shape[:axis], *((1,) if keep else ()), *input.shape[axis + 1 :])
+        return call.result(data_type, shape, axis=axis)
+
+    def cumulative_sum(
+        self, input: MLOperand, axis: int, *, exclusive: bool = False, reversed: bool = False, label: str = ""
+    ) -> MLOperand:
+        """The sum of all elements up to each one along an axis."""
+        call = Call(self, "cumulativeSum", label, {"input": input})
+        axis = call.unsigned("axis", axis, below=input.rank)
+        flags = {"exclusive": call.flag("exclusive", exclusive), "reversed": call.flag("reversed", reversed)}
+        return call.result(input.data_type, input.shape, axis=axis, **flags)
+
+    def softmax(self, input: MLOperand, axis: int, *, label: str = "") -> MLOperand:
+        """E^x over the sum of such along an axis."""
+        call = Call(self, "softmax", label, {"input": input})
+        return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))
+
+    # Normalisations
+
+    def batch_normalization(
+        self,
+        input: MLOperand,
+        mean: MLOperand,
+        variance: MLOperand,
+        *,
+        scale: MLOperand | None = None,
+        bias: MLOperand | None = None,
+        axis: int = 1,
+        epsilon: Any = 1e-5,
+        label: str = "",
+    ) -> MLOperand:
+        """(x - mean) / sqrt(variance + epsilon) * scale + bias along an axis."""
+        operands = {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias}
+        call = Call(self, "batchNormalization", label, operands)
+        call.same_type(*operands)
+        axis = call.unsigned("axis", axis, below=input.rank)
+        for name in ("mean", "variance", "scale", "bias"):
+            call.shaped(name, (input.shape[axis],))
+        return call.result(input.data_type, input.shape, axis=axis, epsilon=call.number("epsilon", epsilon))
+
+    def instance_normalization(
+        self,
+        input: MLOperand,
+        *,
+        scale: MLOperand | None = None,
+        bias: MLOperand | None = None,
+        epsilon: Any = 1e-5,
+        layout: str = "nchw",
+        label: str = "",
+    ) -> MLOperand:
+        """Normalisation of every channel of every image by its own mean and variance."""
+        call = Call(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call.same_type("input", "scale", "bias")
+        layout = call.word("layout", layout, "nchw", "nhwc")
+        for name in ("scale", "bias"):
+            call.shaped(name, (input.shape[layout.index("c")],))
+        return call.result(input.data_type, input.shape, layout=layout, epsilon=call.number("epsilon", epsilon))
+
+    def layer_normalization(
+        self,
+        input: MLOperand,
+        *,
+        scale: MLOperand | None = None,
+        bias: MLOperand | None = None,
+        axes: Axes = None,
+        epsilon: Any = 1e-5,
+        label: str = "",
+    ) -> MLOperand:
+        """Normalisation over axes, all but the first by default."""
+        call = Call(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call.same_type("input", "scale", "bias")
+        where = call.axes("axes", range(1, input.rank) if axes is None else axes, input.rank)
+        for name in ("scale", "bias"):
+            call.shaped(name, [input.shape[axis] for axis in where])
+        return call.result(input.data_type, input.shape, axes=where, epsilon=call.number("epsilon", epsilon))
+
+
+def _enter() -> None:
+    def enter(op: str, name: str) -> None:
+        def method(
+            self: Sums, input: MLOperand, *, axes: Axes = None, keep_dimensions: bool = False, label: str = ""
+        ) -> MLOperand:
+            return self._reduce(op, input, axes, keep_dimensions, label)
+
+        method.__name__, method.__qualname__ = name, f"Sums.{name}"
+        method.__doc__ = f"The reduction {op} over axes, all of them for None."
+        setattr(Sums, name, method)
+
+    for op, name in REDUCTIONS.items():
+        enter(op, name)
+
+
+_enter()

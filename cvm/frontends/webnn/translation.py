@@ -1,0 +1,355 @@
+"""From recorded calls to a `QuantizedGraph`: the graph, its boundaries, and what became of each call.
+
+Every operand is a tensor of real numbers there; those of integer operands are integers. quantizeLinear is the only
+place of rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+Its integers are then a sum, x / scale + zero point, which lowering merges with what comes before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location
+from cvm.frontends.webnn.declarations import OPERATORS
+from cvm.frontends.webnn.errors import NotSupportedError
+from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
+from cvm.frontends.webnn.scales import Grid, grid_of
+from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Boundary", "Step", "Translated", "Translation", "refusal", "unit"]
+
+MACHINE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """An input or output of the graph and the value of the program that carries it; ``grid`` if it is real there."""
+
+    name: str
+    value: str
+    data_type: str
+    shape: Shape
+    grid: Grid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a call became: the operations of the graph."""
+
+    operand: str
+    op: str
+    label: str
+    operations: tuple[str, ...]
+    rounded: bool
+
+
+@dataclass(slots=True)
+class Translated:
+    """The graph, how its inputs and outputs stand for those of the builder, and the calls in order."""
+
+    graph: QuantizedGraph
+    inputs: list[Boundary]
+    outputs: list[Boundary]
+    steps: list[Step]
+    operands: dict[str, MLOperand] = field(default_factory=dict)
+    """The operand that each tensor of the graph serves."""
+    saturated: dict[str, MLOperand] = field(default_factory=dict)
+    """The tensors that quantizeLinear rounds to 32 bits."""
+
+
+def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedError:
+    """The refusal of a valid graph: label, operator, operand, reason, and what to do instead."""
+    node = operand.node
+    op = node.op if node else "input"
+    place = f"[{node.label}] " if node and node.label else ""
+    text = f"{place}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
+    location = Location(tensor=operand.name, op=op)
+    return NotSupportedError(f"webnn.{op}.unsupported", text + (f"; {advice}" if advice else ""), location)
+
+
+def unit(lo: int, hi: int) -> LinearQuantizer:
+    """The quantiser of integers that stand for themselves, of those that the machine has."""
+    return LinearQuantizer((Fraction(1),), (Fraction(0),), max(lo, -MACHINE), min(hi, MACHINE), rounding="half_even")
+
+
+class Translation:
+    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+
+    def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
+        self._outputs = outputs
+        self._overflow = overflow
+        self._tensors: dict[str, GraphTensor] = {}
+        self._operations: list[GraphOperation] = []
+        self._names: dict[MLOperand, str] = {}
+        self._inputs: list[Boundary] = []
+        self._steps: list[Step] = []
+        self._serves: dict[str, MLOperand] = {}
+        self._nodes = _reachable(outputs.values())
+        self._readers: dict[MLOperand, list[Node]] = {}
+        for node in self._nodes:
+            for operand in node.operands.values():
+                self._readers.setdefault(operand, []).append(node)
+        self._quantised: set[MLOperand] = set()
+        self._saturated: dict[str, MLOperand] = {}
+        self._node: Node | None = None
+        self._graph_inputs: list[str] = []
+
+    # Running
+
+    def run(self, inputs: Mapping[str, MLOperand]) -> Translated:
+        """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
+        from cvm.frontends.webnn.rules import RULES
+
+        for operand in inputs.values():
+            self._introduce(operand)
+        for node in self._nodes:
+            for operand in node.operands.values():
+                _require_in_machine(node, operand)
+                if operand.node is None and operand not in self._names and operand.values is not None:
+                    self._names[operand] = self.constant(operand.values, operand.shape)
+        for node in self._nodes:
+            self._node = node
+            if OPERATORS[node.op].kind == "refused":
+                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
+            before = len(self._operations)
+            names = RULES[node.op](self, node)
+            made = self._operations[before:]
+            for output, name in zip(node.outputs, [names] if isinstance(names, str) else names, strict=True):
+                self._names[output] = name
+                self._attach(output, name, made)
+            rounded = any(self._tensors[o].quantizer is not None for item in made for o in item.outputs)
+            self._steps.append(
+                Step(node.outputs[0].name, node.op, node.label, tuple(item.name for item in made), rounded)
+            )
+        self._node = None
+        found = [self._output(name, operand) for name, operand in self._outputs.items()]
+        graph = QuantizedGraph(
+            "webnn",
+            tuple(self._graph_inputs),
+            tuple(boundary.value for boundary in found),
+            dict(self._tensors),
+            tuple(self._operations),
+        )
+        return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
+
+    def _introduce(self, operand: MLOperand) -> None:
+        """An input: integers as they are; real numbers as the codes of each quantizeLinear that reads them."""
+        readers = self._readers.get(operand, [])
+        if not is_float(operand.data_type):
+            assert operand.interval is not None
+            lo, hi = operand.interval
+            name = self._external(operand.name, operand, unit(lo, hi if hi > lo else lo + 1))
+            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape))
+            self._names[operand] = name
+            return
+        for i, node in enumerate(readers):
+            if node.op != "quantizeLinear" or node.operands["input"] is not operand:
+                if node.op in ("quantizeLinear", "dequantizeLinear"):
+                    grid_of(node)  # says that a scale must be constant
+                message = f"a float value would enter the graph: {node.op} reads it"
+                raise refusal(operand, message, "read it through quantizeLinear and dequantizeLinear")
+            grid = grid_of(node)
+            wish = operand.name if i == 0 else f"{operand.name}.{node.outputs[0].name}"
+            lo, hi = bounds(grid.data_type)
+            name = self._external(wish, operand, grid.quantizer() or unit(lo, hi))
+            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, grid))
+            codes = name
+            if grid.quantizer() is not None:
+                codes = self.codes(name, operand, grid)
+            self._names[node.outputs[0]] = codes
+
+    def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
+        name = self._fresh(wish)
+        self._tensors[name] = GraphTensor(name, operand.shape or (1,), "external", quantizer=quantizer)
+        self._serves[name] = operand
+        self._graph_inputs.append(name)
+        return name
+
+    def _output(self, name: str, operand: MLOperand) -> Boundary:
+        """An output: integers as they are; real numbers as the codes that dequantizeLinear stands for."""
+        source, grid = self._names[operand], None
+        if is_float(operand.data_type):
+            grid = output_grid(operand)
+            if grid is None:
+                message = f"a float value would leave the graph as the output {name!r}"
+                raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
+            source = self.codes(source, operand, grid)
+        lo, hi = bounds(grid.data_type if grid else operand.data_type)
+        self._node = operand.node
+        value = self.emit("copy", {"x": source}, operand.shape, quantizer=unit(lo, hi), wish=name)
+        return Boundary(name, value, operand.data_type, operand.shape, grid)
+
+    def codes(self, name: str, operand: MLOperand, grid: Grid) -> str:
+        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
+        shape = operand.shape
+        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
+        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
+
+    # What rules read
+
+    def name(self, operand: MLOperand) -> str:
+        """The tensor of the graph that an operand became."""
+        return self._names[operand]
+
+    def done(self, operand: MLOperand) -> str | None:
+        """The tensor of an operand that was made with the inputs."""
+        return self._names.get(operand)
+
+    def aligned(self, operand: MLOperand, rank: int) -> str:
+        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
+        name = self._names[operand]
+        rank = max(rank, 1)
+        if max(operand.rank, 1) == rank:
+            return name
+        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
+
+    def is_quantised(self, operand: MLOperand) -> bool:
+        """Whether an operand got the quantiser of its reader when it was made."""
+        return operand in self._quantised
+
+    def _attach(self, operand: MLOperand, name: str, made: Sequence[GraphOperation]) -> None:
+        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it.
+
+        What only moves elements after that is passed by: one quantiser for the whole tensor rounds alike before it.
+        """
+        readers = self._readers.get(operand, [])
+        if not is_float(operand.data_type) or any(item is operand for item in self._outputs.values()):
+            return
+        if len(readers) != 1 or readers[0].op != "quantizeLinear":
+            return
+        quantizer, sources = grid_of(readers[0]).quantizer(), {item.outputs[0]: item for item in made}
+        if quantizer is None or name not in sources:
+            return
+        while sources[name].name in ("reshape", "transpose") and sources[name].inputs["input"] in sources:
+            name = str(sources[name].inputs["input"])
+        if len(sources[name].outputs) > 1:
+            return
+        self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
+        self._quantised.add(operand)
+        self.saturates(name, readers[0].outputs[0])
+
+    def saturates(self, name: str, operand: MLOperand) -> None:
+        """Note a tensor that quantizeLinear rounds to the integers of an operand."""
+        if operand.data_type in ("int32", "uint32"):
+            self._saturated[name] = operand
+
+    @property
+    def overflow(self) -> str:
+        """What happens to 8-bit results that do not fit: "wrap" or "error"."""
+        return self._overflow
+
+    # What rules write
+
+    def emit(
+        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], *, quantizer: LinearQuantizer | None = None,
+        dtype: Literal["scalar", "integer", "logical"] = "scalar", wish: str = "", **attributes: Attribute,
+    ) -> str:  # fmt: skip
+        """Add an operation with one result of ``shape``; returns its name."""
+        return self.emit_many(op, inputs, [shape], quantizer=quantizer, dtype=dtype, wish=wish, **attributes)[0]
+
+    def emit_many(
+        self, op: str, inputs: Mapping[str, Operand], shapes: Sequence[Sequence[int]], *,
+        quantizer: LinearQuantizer | None = None, dtype: Literal["scalar", "integer", "logical"] = "scalar",
+        wish: str = "", **attributes: Attribute,
+    ) -> list[str]:  # fmt: skip
+        """As `emit`, with several results."""
+        node = self._node
+        names = []
+        for shape in shapes:
+            name = self._fresh(wish or (node.outputs[0].name if node else op))
+            self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "computed", dtype, quantizer)
+            if node:
+                self._serves[name] = node.outputs[0]
+            names.append(name)
+        location = Location(op=node.op if node else op)
+        self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), tuple(names), location))
+        return names
+
+    def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None) -> str:
+        """A constant tensor: numbers as they are, or codes."""
+        name = self._fresh("constant")
+        shape = tuple(shape) or (1,)
+        items = np.asarray(values).reshape(shape)
+        if items.dtype == np.float16:
+            items = items.astype(np.float32)
+        self._tensors[name] = GraphTensor(name, shape, "constant", data=TensorData(items, quantizer))
+        return name
+
+    def numbers(self, values: npt.NDArray[Any], shape: Sequence[int]) -> Operand:
+        """Scales or zero points for a tensor of ``shape``: a literal, or a constant whose blocks are spread."""
+        flat = values.ravel()
+        if (flat == flat[0]).all():
+            return Fraction(flat[0].item())
+        items = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
+        for axis, (extent, blocks) in enumerate(zip(shape, items.shape, strict=True)):
+            if blocks not in (1, extent):
+                items = np.repeat(items, extent // blocks, axis)
+        return self.constant(items, items.shape)
+
+    def integers(self, name: str, node: Node, output: MLOperand | None = None) -> str:
+        """The integers of a result wrapped to its data type, as a tensor of integers."""
+        result = output or node.outputs[0]
+        lo, hi = bounds(result.data_type)
+        if hi > MACHINE or lo < -MACHINE:  # the machine has fewer: they must fit it
+            lo, hi = max(lo, -MACHINE), min(hi, MACHINE)
+        return self.emit("wrap", {"x": name}, result.shape, quantizer=unit(lo, hi), lo=lo, hi=hi,
+                         overflow=self._overflow)  # fmt: skip
+
+    def _fresh(self, wish: str) -> str:
+        if wish not in self._tensors:
+            return wish
+        number = 2
+        while f"{wish}.{number}" in self._tensors:
+            number += 1
+        return f"{wish}.{number}"
+
+
+_AGNOSTIC = {"identity", "reshape", "transpose", "slice", "reverse", "expand", "tile", "split", "gather", "concat"}
+"""Operators that only move: their results are of the grid of what they read."""
+
+
+def output_grid(operand: MLOperand) -> Grid | None:
+    """The grid that a real operand is exactly of: that of the dequantizeLinear that it was moved from."""
+    node = operand.node
+    if node is None or not is_float(operand.data_type):
+        return None
+    if node.op == "dequantizeLinear":
+        return grid_of(node)
+    if node.op not in _AGNOSTIC:
+        return None
+    parts = [part for name, part in node.operands.items() if name != "indices"]
+    grids = [output_grid(part) for part in parts]
+    first = grids[0]
+    if first is None or not first.uniform:
+        return None
+    return first if all(grid is not None and grid.same(first) for grid in grids) else None
+
+
+def _require_in_machine(node: Node, operand: MLOperand) -> None:
+    """Raise `NotSupportedError` for an integer constant that the machine has not; quantised ones are real numbers."""
+    values = operand.values
+    if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
+        return
+    if int(values.min()) < -MACHINE or int(values.max()) > MACHINE:
+        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
+        raise refusal(node.outputs[0], message, "use smaller integers")
+
+
+def _reachable(outputs: Any) -> list[Node]:
+    """The calls that the outputs need, each after those that it reads, in the order in which they were made."""
+    found: dict[int, Node] = {}
+    pending = [operand.node for operand in outputs]
+    while pending:
+        node = pending.pop()
+        if node is None or id(node) in found:
+            continue
+        found[id(node)] = node
+        pending.extend(operand.node for operand in node.operands.values())
+    return sorted(found.values(), key=lambda node: node.number)

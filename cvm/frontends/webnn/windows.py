@@ -1,0 +1,211 @@
+"""Operators of the builder with sliding windows (WebNN 8.9.10, 8.9.11, 8.9.37, 8.9.41)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cvm.frontends.webnn.operand import MLOperand
+from cvm.frontends.webnn.recorder import Call, Recorder
+
+__all__ = ["FILTERS", "Windows", "spatial"]
+
+Sizes = Sequence[int] | None
+FILTERS = {"conv2d": ("oihw", "hwio", "ohwi", "ihwo"), "convTranspose2d": ("iohw", "hwoi", "ohwi")}
+"""The filter layouts of both convolutions; i are the channels of the input (of a group, for conv2d)."""
+
+
+def spatial(layout: str) -> tuple[int, int]:
+    """The axes of height and width."""
+    return layout.index("h"), layout.index("w")
+
+
+def _shaped(layout: str, batches: int, channels: int, height: int, width: int) -> tuple[int, ...]:
+    extents = {"n": batches, "c": channels, "h": height, "w": width}
+    return tuple(extents[letter] for letter in layout)
+
+
+class Windows(Recorder):
+    """Convolution, pooling and resampling; every method takes ``label``."""
+
+    def conv2d(
+        self,
+        input: MLOperand,
+        filter: MLOperand,
+        *,
+        padding: Sizes = None,
+        strides: Sizes = None,
+        dilations: Sizes = None,
+        groups: int = 1,
+        input_layout: str = "nchw",
+        filter_layout: str = "oihw",
+        bias: MLOperand | None = None,
+        label: str = "",
+    ) -> MLOperand:
+        """2-D convolution with zero padding (top, bottom, left, right), by groups of channels."""
+        call = Call(self, "conv2d", label, {"input": input, "filter": filter, "bias": bias})
+        call.same_type("input", "filter", "bias")
+        pads, steps, gaps = _geometry(call, padding, strides, dilations)
+        groups = call.unsigned("groups", groups, least=1)
+        layout = call.word("inputLayout", input_layout, "nchw", "nhwc")
+        order = call.word("filterLayout", filter_layout, *FILTERS["conv2d"])
+        channels, outputs, inner = (
+            input.shape[layout.index("c")], filter.shape[order.index("o")], filter.shape[order.index("i")],
+        )  # fmt: skip
+        if channels % groups or channels // groups != inner:
+            message = f"has {inner} input channels, but the input has {channels} in {groups} groups"
+            raise call.error("channels", message, "filter")
+        if outputs % groups:
+            raise call.error("groups", f"{outputs} output channels cannot be cut into {groups} groups")
+        call.shaped("bias", (outputs,))
+        kernel = [filter.shape[axis] for axis in spatial(order)]
+        sizes = []
+        for i, axis in enumerate(spatial(layout)):
+            free = input.shape[axis] + sum(pads[2 * i : 2 * i + 2]) - ((kernel[i] - 1) * gaps[i] + 1)
+            if free < 0:
+                raise call.error("filter", f"the window of {['height', 'width'][i]} is larger than the padded input")
+            sizes.append(free // steps[i] + 1)
+        shape = _shaped(layout, input.shape[0], outputs, *sizes)
+        return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=groups,
+                           input_layout=layout, filter_layout=order)  # fmt: skip
+
+    def conv_transpose2d(
+        self,
+        input: MLOperand,
+        filter: MLOperand,
+        *,
+        padding: Sizes = None,
+        strides: Sizes = None,
+        dilations: Sizes = None,
+        output_padding: Sizes = None,
+        output_sizes: Sizes = None,
+        groups: int = 1,
+        input_layout: str = "nchw",
+        filter_layout: str = "iohw",
+        bias: MLOperand | None = None,
+        label: str = "",
+    ) -> MLOperand:
+        """The transpose of a 2-D convolution; output_sizes, where given, count instead of output_padding."""
+        call = Call(self, "convTranspose2d", label, {"input": input, "filter": filter, "bias": bias})
+        call.same_type("input", "filter", "bias")
+        pads, steps, gaps = _geometry(call, padding, strides, dilations)
+        groups = call.unsigned("groups", groups, least=1)
+        layout = call.word("inputLayout", input_layout, "nchw", "nhwc")
+        order = call.word("filterLayout", filter_layout, *FILTERS["convTranspose2d"])
+        channels = input.shape[layout.index("c")]
+        if channels != filter.shape[order.index("i")]:
+            raise call.error(
+                "channels", f"has {filter.shape[order.index('i')]} input channels, not {channels}", "filter"
+            )
+        outputs = filter.shape[order.index("o")] * groups
+        call.shaped("bias", (outputs,))
+        extra = call.integers("outputPadding", (0, 0) if output_padding is None else output_padding, 2)
+        if output_sizes is None and any(item >= step for item, step in zip(extra, steps, strict=True)):
+            raise call.error("outputPadding", f"{list(extra)} must be below the strides {list(steps)}")
+        wished = None if output_sizes is None else call.integers("outputSizes", output_sizes, 2)
+        kernel = [filter.shape[axis] for axis in spatial(order)]
+        sizes = []
+        for i, axis in enumerate(spatial(layout)):
+            least = (input.shape[axis] - 1) * steps[i] + (kernel[i] - 1) * gaps[i] + 1 - sum(pads[2 * i : 2 * i + 2])
+            size = least + extra[i] if wished is None else wished[i]
+            if not least <= size < least + steps[i] or size < 1:
+                raise call.error("outputSizes", f"the size {size} is not in {max(least, 1)}..{least + steps[i] - 1}")
+            sizes.append(size)
+        shape = _shaped(layout, input.shape[0], outputs, *sizes)
+        return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=groups,
+                           input_layout=layout, filter_layout=order, sizes=tuple(sizes))  # fmt: skip
+
+    def average_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
+        """The mean of each window, over its cells that are no padding. Options as for `max_pool2d`."""
+        return self._pool("averagePool2d", input, label, **options)
+
+    def l2_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
+        """The root of the sum of squares of each window. Options as for `max_pool2d`."""
+        return self._pool("l2Pool2d", input, label, **options)
+
+    def max_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
+        """The greatest of each window; padding never wins.
+
+        Options: window_dimensions (the whole plane by default), padding, strides, dilations, layout ("nchw"),
+        output_shape_rounding ("floor" or "ceil"; rounding_type in older graphs), output_sizes.
+        """
+        return self._pool("maxPool2d", input, label, **options)
+
+    def _pool(
+        self,
+        op: str,
+        input: MLOperand,
+        label: str,
+        *,
+        window_dimensions: Sizes = None,
+        padding: Sizes = None,
+        strides: Sizes = None,
+        dilations: Sizes = None,
+        layout: str = "nchw",
+        output_shape_rounding: str = "floor",
+        rounding_type: str | None = None,
+        output_sizes: Sizes = None,
+    ) -> MLOperand:
+        call = Call(self, op, label, {"input": input})
+        output_shape_rounding = output_shape_rounding if rounding_type is None else rounding_type
+        layout = call.word("layout", layout, "nchw", "nhwc")
+        rounding = call.word("outputShapeRounding", output_shape_rounding, "floor", "ceil")
+        plane = [input.shape[axis] for axis in spatial(layout)]
+        window = call.integers(
+            "windowDimensions", plane if window_dimensions is None else window_dimensions, 2, least=1
+        )
+        pads, steps, gaps = _geometry(call, padding, strides, dilations)
+        floors, ceilings = [], []
+        for i, extent in enumerate(plane):
+            free = extent + sum(pads[2 * i : 2 * i + 2]) - ((window[i] - 1) * gaps[i] + 1)
+            if free < 0:
+                message = f"the window of {['height', 'width'][i]} is larger than the padded input"
+                raise call.error("windowDimensions", message)
+            floors.append(free // steps[i] + 1)
+            ceilings.append(-(-free // steps[i]) + 1)
+        sizes = floors if rounding == "floor" else ceilings
+        if output_sizes is not None:
+            sizes = list(call.integers("outputSizes", output_sizes, 2, least=1))
+            if sizes not in (floors, ceilings):
+                raise call.error("outputSizes", f"{sizes} is neither {floors} nor {ceilings}")
+        shape = _shaped(layout, input.shape[0], input.shape[layout.index("c")], *sizes)
+        return call.result(input.data_type, shape, window=window, padding=pads, strides=steps, dilations=gaps,
+                           layout=layout, sizes=tuple(sizes))  # fmt: skip
+
+    def resample2d(
+        self,
+        input: MLOperand,
+        *,
+        mode: str = "nearest-neighbor",
+        scales: Sequence[Any] | None = None,
+        sizes: Sizes = None,
+        axes: Sizes = None,
+        label: str = "",
+    ) -> MLOperand:
+        """The input at another resolution along two axes; sizes, where given, count instead of scales."""
+        call = Call(self, "resample2d", label, {"input": input})
+        mode = call.word("mode", mode, "nearest-neighbor", "linear")
+        factors = [1, 1] if scales is None else list(scales)
+        if len(factors) != 2:
+            raise call.error("scales", f"scales must have 2 items, found {len(factors)}")
+        numbers = [call.number("scales", factor) for factor in factors]
+        if any(number <= 0 for number in numbers):
+            raise call.error("scales", f"scales must be above 0, found {factors}")
+        wished = None if sizes is None else call.integers("sizes", sizes, 2, least=1)
+        where = call.axes("axes", (2, 3) if axes is None else axes, 4)
+        if len(where) != 2:
+            raise call.error("axes", f"axes must have 2 items, found {len(where)}")
+        shape = list(input.shape)
+        for i, axis in enumerate(where):
+            shape[axis] = numbers[i] * input.shape[axis] // 1 if wished is None else wished[i]
+        return call.result(input.data_type, shape, mode=mode, axes=where)
+
+
+def _geometry(
+    call: Call, padding: Sizes, strides: Sizes, dilations: Sizes
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return (
+        call.integers("padding", (0, 0, 0, 0) if padding is None else padding, 4),
+        call.integers("strides", (1, 1) if strides is None else strides, 2, least=1),
+        call.integers("dilations", (1, 1) if dilations is None else dilations, 2, least=1),
+    )

@@ -1,0 +1,92 @@
+"""Ties: numbers half-way between two codes, which a quantiser with ``half_even`` gives the even one.
+
+A row of a sum (`cvm.quantization.fixed_point`) takes ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
+the half of rounding is in R. A tie is where D divides the sum exactly, and it matters where the quotient is odd.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.program.build import ProgramBuilder
+from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fits_int64
+
+__all__ = ["by_shift", "even_of", "has_odd_tie"]
+
+_MOST_SOLUTIONS = 4096
+"""Places of ties that are looked at one by one; more are taken to hold an odd one."""
+_MOST_SHIFT = 62
+_INT32_MAX = 2**31 - 1
+
+
+def has_odd_tie(row: Row, below: Row) -> bool:
+    """Whether a tie may occur whose code is odd when taken upward; ``below`` is the row that takes ties downward.
+
+    Where the answer is no, rounding half up, half to even and half down are the same function.
+    """
+    if isinstance(row, SurdRow):
+        return _surd_tie(row)
+    assert isinstance(below, LinearRow)
+    if row.constant == below.constant:  # R is no integer: no sum of integers is a tie
+        return False
+    least, greatest = (extreme // row.denominator for extreme in row.extremes())
+    if greatest <= row.lo or least > row.hi:  # every code is that of a bound
+        return False
+    divisor = math.gcd(row.denominator, *row.factors)
+    if row.constant % divisor:
+        return False
+    return _single_tie(row) if len(row.factors) == 1 and row.factors[0] else True
+
+
+def _single_tie(row: LinearRow) -> bool:
+    """The x with P * x + R = 0 (mod D) are those of one residue: D' = D / gcd(P, D)."""
+    (factor,), ((lo, hi),) = row.factors, row.bounds
+    divisor = math.gcd(factor, row.denominator)
+    period = row.denominator // divisor
+    inverse = pow(factor // divisor, -1, period) if period > 1 else 0
+    first = -(row.constant // divisor) * inverse % period
+    first += -((first - lo) // period) * period
+    if (hi - first) // period >= _MOST_SOLUTIONS:
+        return True
+    codes = ((factor * x + row.constant) // row.denominator for x in range(first, hi + 1, period))
+    return any(code % 2 and row.lo < code <= row.hi for code in codes)
+
+
+def _surd_tie(row: SurdRow) -> bool:
+    """A rational plus a rational over an irrational root is an integer only where the second is zero."""
+    root = Fraction(math.isqrt(row.radicand.numerator), math.isqrt(row.radicand.denominator))
+    return root * root == row.radicand or row.height.denominator == 1
+
+
+def by_shift(row: Row, below: Row) -> FixedPoint | None:
+    """The row as a ``requantize`` with the rounding half_even: a power of two divides; None where none does.
+
+    A row without ties gets one more bit, so that what was cut off of R keeps the sum from a tie.
+    """
+    if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
+        return None
+    factors, constant, denominator = row.factors, row.constant, row.denominator
+    if row.constant == below.constant or denominator == 1:
+        tie = row.constant != below.constant
+        factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + (not tie), 2 * denominator
+    form = FixedPoint(factors, constant, denominator.bit_length() - 1)
+    wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
+    return None if wide or not fits_int64(row, form) else form
+
+
+def even_of(builder: ProgramBuilder, up: str, down: str, name: str) -> str:
+    """max(2 * floor(u / 2), d): the codes with ties to the even one, of those with ties up and those with ties down."""
+    one = np.ones((1,) * len(builder.shape(up)), dtype=np.int64)
+    value = up
+    for factor, offset, shift, what in ((1, -1, 1, "half"), (2, 0, 0, "even")):
+        parameters = [
+            builder.parameter(one * item, name=f"{name}.{what}.{label}")
+            for item, label in ((factor, "m"), (offset, "c"), (shift, "s"))
+        ]
+        limits = {"rounding": "half_up", "lo": -_INT32_MAX, "hi": _INT32_MAX}
+        (value,) = builder.add("requantize", (value, *parameters), limits, name=f"{name}.{what}")
+    (value,) = builder.add("broadcast_max", (value, down), name=name)
+    return value

@@ -1,0 +1,218 @@
+"""`ML` and `MLContext`: where tensors live and graphs run (WebNN 8.2, 8.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.frontends.webnn.declarations import MAX_RANK, OPERATORS, Tensor
+from cvm.frontends.webnn.errors import type_error
+from cvm.frontends.webnn.operand import Descriptor, MLOperand, MLOperandDescriptor, describe
+from cvm.limits import DEFAULT
+from cvm.webnn.graph import MLGraph, compile_graph
+from cvm.webnn.tensor import MLTensor, state_error
+
+__all__ = ["ML", "MLContext"]
+
+_METHODS = (
+    "createTensor", "createConstantTensor", "readTensor", "writeTensor", "opSupportLimits", "createContext"
+)  # fmt: skip
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower()
+
+
+class _CamelCase:
+    """The specification's names of methods besides the Python ones."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _METHODS or _snake_case(name) not in dir(type(self)):
+            raise AttributeError(f"{type(self).__name__} has no member {name!r}")
+        method = getattr(self, _snake_case(name))
+
+        def with_options(*arguments: Any, **options: Any) -> Any:
+            return method(*arguments, **{_snake_case(key): value for key, value in options.items()})
+
+        return with_options
+
+
+class ML(_CamelCase):
+    """The entry to the interface (WebNN 8.2)."""
+
+    def create_context(
+        self,
+        *,
+        strict_scale_rank: bool = True,
+        allow_negative_scale: bool = False,
+        integer_overflow: Literal["wrap", "error"] = "wrap",
+        executor: str | None = None,
+    ) -> MLContext:
+        """A context. There is no choice of a device: the result is the same everywhere.
+
+        ``strict_scale_rank=False`` admits scales and zero points of a lower rank than what they scale, as older graphs
+        have them; they are aligned at the last axis. ``allow_negative_scale`` admits scales below 0.
+        ``integer_overflow="error"`` refuses a graph whose 8-bit results are not proven to fit, which wrap otherwise.
+        ``executor`` is one of cvm's, the default for None.
+        """
+        if integer_overflow not in ("wrap", "error"):
+            raise type_error("createContext", "options", f"integer_overflow is {integer_overflow!r}, not wrap or error")
+        return MLContext(strict_scale_rank, allow_negative_scale, integer_overflow, executor)
+
+
+class MLContext(_CamelCase):
+    """Owns tensors and runs graphs (WebNN 8.3). Made by `ML.create_context`."""
+
+    def __init__(
+        self,
+        strict_scale_rank: bool,
+        allow_negative_scale: bool,
+        integer_overflow: Literal["wrap", "error"],
+        executor: str | None,
+    ) -> None:
+        self.strict_scale_rank = strict_scale_rank
+        self.allow_negative_scale = allow_negative_scale
+        self.integer_overflow: Literal["wrap", "error"] = integer_overflow
+        self.executor = executor
+        self._destroyed = False
+
+    # Tensors (8.3.2 to 8.3.6)
+
+    def create_tensor(self, descriptor: Descriptor, *, readable: bool = False, writable: bool = False) -> MLTensor:
+        """A tensor of zeros."""
+        self._require_alive("createTensor")
+        return MLTensor(self, describe(descriptor), readable, writable, constant=False)
+
+    def create_constant_tensor(self, descriptor: Descriptor, data: npt.NDArray[Any]) -> MLTensor:
+        """A constant tensor, which `MLGraphBuilder.constant` takes."""
+        self._require_alive("createConstantTensor")
+        tensor = MLTensor(self, describe(descriptor), readable=False, writable=False, constant=True)
+        tensor.store(np.asarray(data), "createConstantTensor")
+        return tensor
+
+    def read_tensor(self, tensor: MLTensor) -> npt.NDArray[Any]:
+        """A copy of the elements of a readable tensor."""
+        self._owned(tensor, "readTensor")
+        if not tensor.readable:
+            raise type_error("readTensor", "readable", "the tensor was not created as readable")
+        return tensor.contents("readTensor").copy()
+
+    def write_tensor(self, tensor: MLTensor, data: npt.NDArray[Any]) -> None:
+        """Replace the elements of a writable tensor by an array of its data type and shape."""
+        self._owned(tensor, "writeTensor")
+        if not tensor.writable:
+            raise type_error("writeTensor", "writable", "the tensor was not created as writable")
+        tensor.store(np.asarray(data), "writeTensor")
+
+    def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
+        """Descriptor and elements of a constant tensor, for a builder; None for what is no tensor."""
+        if not isinstance(tensor, MLTensor):
+            return None
+        self._owned(tensor, "constant")
+        if not tensor.constant:
+            raise type_error("constant", "constant", "the tensor is not constant")
+        return tensor.descriptor, tensor.contents("constant")
+
+    # Graphs
+
+    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
+        """The graph of these operands, for `MLGraphBuilder.build`."""
+        self._require_alive("build")
+        return compile_graph(self, outputs, inputs)
+
+    def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
+        """Run a graph from tensors into tensors (8.3.1).
+
+        Raises `MLTypeError` for tensors that do not fit the graph, are used twice, destroyed or of another context,
+        `InvalidStateError` for a destroyed graph.
+        """
+        self._require_graph(graph)
+        tensors = [*inputs.values(), *outputs.values()]
+        for tensor in tensors:
+            self._owned(tensor, "dispatch")
+            if tensor.constant:
+                raise type_error("dispatch", "constant", "a constant tensor cannot be dispatched")
+        if len({id(tensor) for tensor in tensors}) != len(tensors):
+            raise type_error("dispatch", "twice", "a tensor is given twice")
+        _require_names(inputs, graph.inputs, "inputs")
+        _require_names(outputs, graph.outputs, "outputs")
+        result = graph.run({name: tensor.contents("dispatch") for name, tensor in inputs.items()})
+        for name, tensor in outputs.items():
+            tensor.store(result[name], "dispatch")
+
+    def compute(self, graph: MLGraph, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
+        """Run a graph on arrays of its inputs' data types and shapes: a NumPy convenience."""
+        self._require_graph(graph)
+        arrays = {name: np.asarray(values) for name, values in inputs.items()}
+        described = graph.inputs
+        if arrays.keys() != described.keys():
+            raise type_error("dispatch", "names", f"inputs are {sorted(described)}, found {sorted(arrays)}")
+        for name, values in arrays.items():
+            wanted = described[name]
+            if values.dtype != np.dtype(wanted.data_type) or values.shape != wanted.shape:
+                message = f"{values.dtype}{list(values.shape)} is not {wanted.data_type}{list(wanted.shape)}"
+                raise type_error("dispatch", "descriptor", message, operand=name)
+        return graph.run(arrays)
+
+    def destroy(self) -> None:
+        """Nothing can be done with the context any more."""
+        self._destroyed = True
+
+    # Limits (8.3.7)
+
+    def op_support_limits(self) -> dict[str, Any]:
+        """What every operator takes, as the specification's dictionary with members in its spelling.
+
+        Float data types are listed where an operator runs on real numbers between dequantizeLinear and quantizeLinear;
+        operators that are refused at build are not listed.
+        """
+        anything = _limits(Tensor())
+        found: dict[str, Any] = {
+            "preferredInputLayout": "nchw",
+            "maxTensorByteLength": 4 * DEFAULT.elements,
+            "input": anything,
+            "constant": anything,
+            "output": anything,
+        }
+        for name, operator in OPERATORS.items():
+            if operator.kind == "refused":
+                continue
+            members = {operand: _limits(tensor) for operand, tensor in operator.operands.items()}
+            found[name] = {**members, operator.results: _limits(operator.output)}
+        return found
+
+    # Checks
+
+    def _require_alive(self, op: str) -> None:
+        if self._destroyed:
+            raise state_error(op, "the context was destroyed")
+
+    def _require_graph(self, graph: MLGraph) -> None:
+        self._require_alive("dispatch")
+        if not isinstance(graph, MLGraph) or graph.context is not self:
+            raise type_error("dispatch", "graph", "no graph of this context")
+
+    def _owned(self, tensor: Any, op: str) -> None:
+        self._require_alive(op)
+        if not isinstance(tensor, MLTensor) or tensor.context is not self:
+            raise type_error(op, "tensor", "no tensor of this context")
+        tensor.contents(op)
+
+
+def _limits(tensor: Tensor) -> dict[str, Any]:
+    ranks = {"min": tensor.least, "max": min(tensor.most, MAX_RANK)}
+    return {"dataTypes": list(tensor.data_types), "rankRange": ranks}
+
+
+def _require_names(tensors: Mapping[str, MLTensor], described: Mapping[str, MLOperandDescriptor], what: str) -> None:
+    if tensors.keys() != described.keys():
+        raise type_error("dispatch", "names", f"{what} are {sorted(described)}, found {sorted(tensors)}")
+    for name, tensor in tensors.items():
+        if tensor.descriptor != described[name]:
+            wanted, found = described[name], tensor.descriptor
+            message = f"{found.data_type}{list(found.shape)} is not {wanted.data_type}{list(wanted.shape)}"
+            raise type_error("dispatch", "descriptor", message, operand=name)

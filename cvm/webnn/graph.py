@@ -1,0 +1,184 @@
+"""A compiled graph: an ordinary program, and how arrays of the builder's data types become its codes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError, Invalid, Location
+from cvm.frontends.webnn.errors import NotSupportedError
+from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
+from cvm.frontends.webnn.translation import Boundary, Translated, Translation, refusal
+from cvm.lowering import lower
+from cvm.program.model import Program
+from cvm.quantization import LinearQuantizer
+from cvm.session import Session
+from cvm.webnn.tensor import state_error
+
+if TYPE_CHECKING:
+    from cvm.webnn.context import MLContext
+
+__all__ = ["MLGraph", "compile_graph"]
+
+_MACHINE = 2**31 - 1
+
+
+class MLGraph:
+    """A graph that `MLGraphBuilder.build` compiled (WebNN 8.4)."""
+
+    def __init__(
+        self, context: MLContext, program: Program, translated: Translated, inputs: Mapping[str, MLOperand],
+        executor: str | None,
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._program = program
+        self._translated = translated
+        self._operands = dict(inputs)
+        self._session: Session | None = Session(program, executor=executor)
+        self._outputs = {item.name: MLOperandDescriptor(item.data_type, item.shape) for item in translated.outputs}
+
+    @property
+    def program(self) -> Program:
+        """The integer program: it can be saved, run, checked and receipted like any other.
+
+        Its inputs and outputs are integers as they are; for a float input they are those of the quantizeLinear that
+        reads it, for a float output those of the dequantizeLinear that gives it.
+        """
+        return self._program
+
+    @property
+    def context(self) -> MLContext:
+        """The context that it runs in."""
+        return self._context
+
+    @property
+    def inputs(self) -> dict[str, MLOperandDescriptor]:
+        """Data type and shape of every input."""
+        return {name: MLOperandDescriptor(item.data_type, item.shape) for name, item in self._operands.items()}
+
+    @property
+    def outputs(self) -> dict[str, MLOperandDescriptor]:
+        """Data type and shape of every output."""
+        return dict(self._outputs)
+
+    def destroy(self) -> None:
+        """Free what running needs; the graph cannot be dispatched any more."""
+        self._session = None
+
+    def explain(self) -> str:
+        """One line per call: what it became, and what is known of the tensor that it rounds.
+
+        ``merged`` says that a call is part of what the next rounded tensor computes: it costs nothing by itself.
+        """
+        found = {item.tensor: item for item in self._program.provenance.exactness}
+        nodes: dict[str, list[str]] = {}
+        for node in self._program.nodes:
+            nodes.setdefault(node.outputs[0].name.split(".")[0], []).append(node.op)
+        lines = []
+        for item in self._translated.inputs:
+            how = "quantised on the host" if item.grid else "integers"
+            lines.append(f"input {item.name} ({item.data_type}): {how}, value {item.value!r} of the program")
+        for step in self._translated.steps:
+            label = f" [{step.label}]" if step.label else ""
+            ops = ", ".join(nodes.get(step.operand, ())) or "merged"
+            exactness = found.get(step.operand)
+            note = f" ({exactness.note})" if exactness and exactness.note else ""
+            note += f", off by at most {exactness.bound}" if exactness and exactness.bound else ""
+            lines.append(f"{step.op}{label} {step.operand}: {' '.join(step.operations) or 'nothing'} -> {ops}{note}")
+        for item in self._translated.outputs:
+            how = "dequantised on the host" if item.grid else "integers"
+            lines.append(f"output {item.name} ({item.data_type}): {how}")
+        return "\n".join(lines)
+
+    def run(self, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """All outputs for arrays of the inputs' data types and shapes. Raises `Invalid` for values out of range."""
+        if self._session is None:
+            raise state_error("dispatch", "the graph was destroyed")
+        feeds = {item.value: self._fed(item, arrays[item.name]) for item in self._translated.inputs}
+        result = self._session.run(feeds)
+        return {item.name: _given(item, result[item.value]) for item in self._translated.outputs}
+
+    def _fed(self, boundary: Boundary, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        shape = boundary.shape or (1,)
+        if boundary.grid is not None:
+            codes = boundary.grid.codes(values, boundary.name) - _shift(boundary)
+            lo, hi = bounds(boundary.grid.data_type)
+        else:
+            codes = values
+            operand = self._operands[boundary.name]
+            assert operand.interval is not None
+            lo, hi = operand.interval
+        least, most = int(codes.min()), int(codes.max())
+        if boundary.grid is None and (least < lo or most > hi):
+            message = f"input {boundary.name!r} holds {least if least < lo else most}, which is not in [{lo}, {hi}]"
+            raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
+        if least < -_MACHINE or most > _MACHINE:
+            message = f"input {boundary.name!r} has an integer beyond +-(2^31 - 1), which the machine has not"
+            raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
+        return codes.astype(np.int64).reshape(shape)
+
+
+def _shift(boundary: Boundary) -> int:
+    """What the integers of quantizeLinear are more than the codes of the program's input."""
+    assert boundary.grid is not None
+    quantizer = boundary.grid.quantizer()
+    if quantizer is None:
+        return 0
+    return int(boundary.grid.zero_point.flat[0]) + int(quantizer.offset[0] / Fraction(quantizer.scale[0]))
+
+
+def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    shaped = codes.reshape(boundary.shape)
+    if boundary.grid is not None:
+        return boundary.grid.reals(shaped, boundary.data_type)
+    return shaped.astype(boundary.data_type)
+
+
+def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
+    """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
+    translation = Translation(outputs, context.integer_overflow)
+    translated = translation.run(inputs)
+    try:
+        program = lower(translated.graph)
+    except CvmError as error:
+        raise _explained(error, translated) from error
+    _require_no_cut(program, translated)
+    return MLGraph(context, program, translated, inputs, context.executor)
+
+
+_ADVICE = {
+    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear after it",
+    "lowering.overflow": "promise a value_range for the inputs, or cast to a wider data type first",
+    "lowering.range": "quantise its operands to fewer bits, or promise a value_range for the inputs",
+    "lowering.unprovable": "quantise its operands",
+    "lowering.rounding": "quantise its operands",
+}
+
+
+def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
+    """The error of lowering in the words of the builder."""
+    operand = translated.operands.get(error.location.tensor or "")
+    message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
+    advice = _ADVICE.get(error.code, "")
+    if operand is None:
+        found = NotSupportedError(error.code, f"{message}; {advice}" if advice else message, error.location)
+    else:
+        found = refusal(operand, message, advice)
+    return found
+
+
+def _require_no_cut(program: Program, translated: Translated) -> None:
+    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, which it is cut at."""
+    ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
+    values = {item.tensor: item.value for item in program.provenance.exactness}
+    for tensor, operand in translated.saturated.items():
+        quantizer = translated.graph.tensors[tensor].quantizer
+        low, high = ranges.get(values.get(tensor, ""), (0, 0))
+        assert isinstance(quantizer, LinearQuantizer)
+        if low <= -_MACHINE == quantizer.lo or high >= _MACHINE == quantizer.hi:
+            message = f"it may saturate before or at an end of {operand.data_type}, at +-(2^31 - 1)"
+            raise refusal(operand, message, "choose a larger scale")
