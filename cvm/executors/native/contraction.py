@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
+from cvm.executors.native.cover import Grid, cover
 from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula
@@ -132,19 +133,6 @@ class Contraction:
         """Parts that may run at the same time."""
         return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
 
-    def shape(self, tile: int) -> tuple[int, int]:
-        """Rows and columns of a tile of at most so many pixels; the last ones overlap their neighbours."""
-        best = (1, 1)
-        cost = math.inf
-        for rows in range(1, min(tile, self.rows) + 1):
-            columns = min(tile // rows, self.columns)
-            columns = -(-self.columns // -(-self.columns // columns))
-            tiles = -(-self.rows // rows) * -(-self.columns // columns)
-            found = tiles * (rows * columns + 1.5)
-            if found < cost:
-                best, cost = (rows, columns), found
-        return best
-
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
     """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
@@ -219,27 +207,33 @@ class _Emitter:
             for first, last in pairwise(len(pixels) * k // count for k in range(count + 1)):
                 self.tile(image, channel, 0, 0, pixels[first:last])
             return
-        rows, columns = kernel.shape(tile)
-        offsets = [(y, x) for y in range(rows) for x in range(columns)]
+        for grid in cover(kernel.rows, kernel.columns, tile):
+            self.grid(image, channel, grid, units)
+
+    def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar]) -> None:
+        """The tiles of a grid, or those that begin among the units where threads share rows or columns."""
+        code, shared = self.code, self.kernel.shared
+        offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
 
         def row(index: Scalar) -> None:
-            y = tile_start(code, index, rows, kernel.rows)
+            y = code.add(tile_start(code, index, grid.rows, grid.down), grid.y)
 
             def column(index: Scalar) -> None:
-                self.tile(image, channel, y, tile_start(code, index, columns, kernel.columns), offsets)
+                x = code.add(tile_start(code, index, grid.columns, grid.across), grid.x)
+                self.tile(image, channel, y, x, offsets)
 
-            code.each(*self._tiles(units, "columns", columns, kernel.columns), column)
+            code.each(*self._tiles(units if shared == "columns" else None, grid.x, grid.columns, grid.across), column)
 
-        code.each(*self._tiles(units, "rows", rows, kernel.rows), row)
+        code.each(*self._tiles(units if shared == "rows" else None, grid.y, grid.rows, grid.down), row)
 
-    def _tiles(self, units: tuple[Scalar, Scalar], what: str, size: int, extent: int) -> tuple[Scalar, Scalar]:
-        """The tiles that begin among the units, where threads share these; else all of them."""
-        if self.kernel.shared != what:
-            return 0, -(-extent // size)
+    def _tiles(self, units: tuple[Scalar, Scalar] | None, before: int, size: int, extent: int) -> tuple[Scalar, Scalar]:
+        """The tiles of an extent that begin among the units, of which ``before`` lie before it; else all of them."""
+        code, count = self.code, -(-extent // size)
+        if units is None:
+            return 0, count
         first, end = (
-            self.code.binary("udiv", self.code.binary("add", bound, size - 1), size)
+            code.smaller(code.quotient(code.add(code.larger(code.minus(bound, before), 0), size - 1), size), count)
             for bound in units
-            if isinstance(bound, V)
         )
         return first, end
 
