@@ -97,11 +97,11 @@ def plan_contraction(planner: Planner, root: Node) -> None:
             sums = _sums(planner.machine, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
             built = build(planner, root, sums)
             operands = [_operand(planner, read, target, node.op) for read in built.reads]
-            depthwise.plan_depthwise(planner, root, node, map_, weights, sums.start, built, operands, target)
+            depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
     sums = _sums(planner.machine, node, home.format, weights.reshape(weights.shape[0], -1), bias)
-    _calls(planner, root, node, home, geometry, sums.start, build(planner, root, sums), target)
+    _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
 
 
 def _sums(machine: Machine, node: Node, format_: Format, weights: Integers, bias: Integers) -> Sums:
@@ -112,10 +112,13 @@ def _sums(machine: Machine, node: Node, format_: Format, weights: Integers, bias
     """
     per = _per(format_, weights)
     stored = (format_.bias if per > 1 else 0) - (128 if machine.turned and per == 4 else 0)
+    unsigned = per == 4 and not format_.signed and not machine.turned
     largest = 255 if format_.bits == 8 and not format_.signed else 2 ** (format_.bits - 1)
     total = weights.sum(axis=1, dtype=np.int64)
-    magnitude = total - 2 * np.minimum(weights, 0).sum(axis=1, dtype=np.int64)  # abs() of the least integer is itself
-    return Sums(node, bias - stored * total, int(magnitude.max()) * largest)
+    below = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
+    above = total - below
+    least, most = (below, above) if unsigned else (below - above, above - below)
+    return Sums(node, bias - stored * total, least * largest, most * largest)
 
 
 def _wanted(planner: Planner, name: str) -> Format:
@@ -201,7 +204,6 @@ def _calls(
     node: Node,
     home: Home,
     geometry: Geometry,
-    start: Integers,
     built: Build,
     target: Home,
 ) -> None:
@@ -217,7 +219,7 @@ def _calls(
     kernel = Contraction(
         geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
         home.format, geometry.source, Output(target.format, pixels, built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.starts,
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
     )  # fmt: skip
     kernel = _flat(kernel)
     packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
@@ -234,7 +236,6 @@ def _calls(
         function = planner.kernel(
             ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
         )
-    start = ((start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
     blocks = " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
     note = f"{machine.name} {how}, tiles of {blocks}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
@@ -246,7 +247,8 @@ def _calls(
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
         arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights]
-        if built.starts:
+        if built.start is not None:
+            start = ((built.start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
             arguments.append(planner.constants.add(packed_channels(start[part], kernel.segments, INT32)))
         for format_, where, what in operands:
             if isinstance(what, Home):

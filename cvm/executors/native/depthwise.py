@@ -115,7 +115,6 @@ def plan_depthwise(
     node: Node,
     home: Home,
     weights: Integers,
-    start: Integers,
     built: Build,
     operands: Sequence[tuple[Format, Pixels | None, Home | npt.NDArray[Any]]],
     target: Home,
@@ -134,7 +133,7 @@ def plan_depthwise(
         a.stride[1], a.dilation[1], len(parts),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(places[0], places[2], places[3], places[1]), built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.starts,
+        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
         segments(channels, machine),
     )  # fmt: skip
     function = planner.kernel(
@@ -145,8 +144,8 @@ def plan_depthwise(
         home.at(moved),
         planner.constants.add(packed_taps(parts, kernel.segments)),
     ]
-    if built.starts:
-        arguments.append(planner.constants.add(packed_channels(start, kernel.segments, INT32)))
+    if built.start is not None:
+        arguments.append(planner.constants.add(packed_channels(built.start, kernel.segments, INT32)))
     for format_, _, what in operands:
         arguments.append(
             what.at()

@@ -53,6 +53,8 @@ class Machine:
     """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
     packs: bool = False
     """Whether there are x86's instructions that narrow lanes within 128 bits."""
+    fuses: bool = False
+    """Whether there are multiply-adds of 52 bits."""
 
 
 def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
@@ -124,10 +126,15 @@ _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
 
+_IFMA = _AVX512 | {"avx512ifma"}
+
 MACHINES: tuple[Machine, ...] = (
     Machine(
-        "amx", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512 | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
-        tiles=True, packs=True,
+        "amx", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
+        tiles=True, packs=True, fuses=True,
+    ),
+    Machine(
+        "ifma512", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA, narrower=(8, 4), pause=_PAUSE, packs=True, fuses=True,
     ),
     Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Static, Step
-from cvm.executors.native.requantize import Terms, biased, terms
+from cvm.executors.native.fused import ROOM, fused_parameters
+from cvm.executors.native.requantize import Requantization, Terms, biased, terms
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
 from cvm.program.model import Node
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Build", "Read", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,30 +49,36 @@ class Build:
     """A formula and what it reads, after the sums of a contraction if there is one (value 0).
 
     With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be cut to it.
-    ``starts``: the sums are to begin with what they were said to begin with; else with zero.
+    ``start``: what the sums of each channel are to begin with; None: zero.
     """
 
     formula: Formula
     reads: tuple[Read, ...]
     note: str
     clamp: tuple[int, int] | None = None
-    starts: bool = True
+    start: Integers | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A contraction: what the sums of each channel begin with, and the bound of what is added to it."""
+    """A contraction: what the sums of each channel begin with, and the bounds of what is added to it."""
 
     node: Node
-    start: npt.NDArray[np.int64]
-    magnitude: int
+    start: Integers
+    least: Integers
+    most: Integers
+
+    @property
+    def magnitude(self) -> int:
+        """The bound of what is added to any channel, on either side."""
+        return int(np.maximum(-self.least, self.most).max())
 
 
 def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
     """The formula of a group with a contraction, or without one. With one, a last requantize leaves its cut to stores,
     and the first one takes over what the sums begin with, if it can.
     """
-    builder = _Builder(planner, sums, root if sums else None)
+    builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
     builder.node(root)
     first = 1 if sums is not None else 0
     count = first + len(builder.reads)
@@ -84,7 +92,7 @@ def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
     if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
         steps = (*steps, Step("same", (last,)))
     note = " + ".join(builder.ops) or "sums"
-    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.starts)
+    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.start)
 
 
 Reference: TypeAlias = "tuple[str, int]"
@@ -96,7 +104,7 @@ class _Builder:
     sums: Sums | None
     last: Node | None
     clamp: tuple[int, int] | None = None
-    starts: bool = True
+    start: Integers | None = None
     reads: list[Read] = field(default_factory=list)
     steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
@@ -219,7 +227,9 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     if begun is not None and builder.sums is not None:
         magnitudes = [builder.sums.magnitude]
         chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
-        builder.starts = False
+        builder.start = None
+        if builder.planner.machine.fuses and rounding == "half_up":
+            chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
     if node is builder.last:
         chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
@@ -230,9 +240,28 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
 
 
-def _begun(
-    builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array
-) -> npt.NDArray[np.int64] | None:
+def _fused(
+    builder: _Builder, sums: Sums, multiplier: Array, offset: Array, shift: Array, bounds: tuple[int, int]
+) -> Terms | None:
+    """The fused form, if there is one: the sums begin such that none is negative, which c takes back."""
+    shape = offset.shape
+    least, most = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
+    bound = int(np.abs(multiplier).max()) * int(np.abs(sums.least).max()) + int(np.abs(offset).max())
+    if int(shift.max()) > 52 or bound > ROOM // 2:
+        return None
+    half = np.left_shift(np.int64(1), np.maximum(shift.astype(np.int64) - 1, 0))
+    moved = offset + multiplier.astype(np.int64) * least + half
+    m, c, s, span = (np.broadcast_to(array, shape).reshape(-1) for array in (multiplier, moved, shift, most - least))
+    found = fused_parameters(m, c, s, span, *bounds)
+    if found is None:
+        return None
+    builder.start = -sums.least
+    rule = Requantization("fused", 1, "half_up", *bounds)
+    wide, addend = (array.reshape(shape) for array in found)
+    return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
+
+
+def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Integers | None:
     """The offset with what the sums begin with: m (x + start) + c = m x + (m start + c). None if x is not the sums, or
     somebody else needs them, or 64 bits might not do.
     """
@@ -245,9 +274,14 @@ def _begun(
     bound = int(np.abs(multipliers[0]).max()) * largest + int(np.abs(offset).max()) + 2 ** max(int(shift.max()) - 1, 0)
     if name not in builder.planner.groups.joined or uses != 1 or sums.magnitude >= 2**31 or bound >= 2**63:
         return None
-    start = sums.start.reshape(1, -1, *(1,) * (len(builder.planner.shape(name)) - 2))
-    begun: npt.NDArray[np.int64] = multipliers[0].astype(np.int64) * start + offset
+    start = _by_channel(sums.start, len(builder.planner.shape(name)))
+    begun: Integers = multipliers[0].astype(np.int64) * start + offset
     return begun
+
+
+def _by_channel(array: Integers, rank: int) -> Integers:
+    """One element for each channel, axis 1, as it is broadcast to a result of so many axes."""
+    return array.reshape(1, -1, *(1,) * (rank - 2))
 
 
 def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:

@@ -1,9 +1,10 @@
-"""`requantize` in machine integers, in one of three arithmetics chosen by proof.
+"""`requantize` in machine integers, in one of four arithmetics chosen by proof.
 
 * ``narrow``: everything fits in 32 bits.
 * ``high``: all shifts are 32 or more (smaller ones are made so by scaling m and c). The products of the even and of the
   odd lanes are 64-bit vectors; their upper halves are the result, up to a 32-bit shift: floor(floor(v / 2^32) / 2^k) =
   floor(v / 2^(32 + k)).
+* ``fused``: sums of less than 2^20, see `fused`.
 * ``wide``: 64-bit lanes, for everything else.
 """
 
@@ -18,6 +19,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.fused import fused_product
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 
 __all__ = ["Parameter", "Requantization", "Terms", "biased", "requantized", "terms"]
@@ -31,10 +33,10 @@ class Requantization:
     """What is known of a requantization beforehand: arithmetic, number of terms, rounding and bounds.
 
     The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high`` s counts from 32.
-    Without ``cuts`` the result is not cut to [lo, hi], which is left to whoever stores it.
+    ``fused`` has no s. Without ``cuts`` the result is not cut to [lo, hi], which is left to whoever stores it.
     """
 
-    arithmetic: Literal["narrow", "high", "wide"]
+    arithmetic: Literal["narrow", "high", "fused", "wide"]
     terms: int
     rounding: str
     lo: int
@@ -200,6 +202,9 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
     """
     if chosen.rule.arithmetic == "wide":
         return None
+    if chosen.rule.arithmetic == "fused":
+        moved = chosen.offset + np.left_shift(np.int64(bias), 32)
+        return Terms(replace(chosen.rule, cuts=False), chosen.multipliers, moved, chosen.shift)
     high = chosen.rule.arithmetic == "high"
     offset = chosen.offset + np.left_shift(np.int64(bias), np.minimum(chosen.shift + (32 if high else 0), 54))
     if int(chosen.shift.max()) + (32 if high else 0) > 54:
@@ -224,6 +229,10 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         return rule.cut(code, code.binary("ashr", total, s))
     if count % 2:
         return _single(code, rule, xs, parameters)
+    if rule.arithmetic == "fused":
+        multiplier, addend, _ = parameters
+        even, odd = fused_product(code, xs[0], multiplier.halves(), addend.halves())
+        return rule.cut(code, _merged(code, even, odd, 1))
     even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
         return rule.cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
