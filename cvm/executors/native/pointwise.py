@@ -244,7 +244,7 @@ def _fused(
     builder: _Builder, sums: Sums, multiplier: Array, offset: Array, shift: Array, bounds: tuple[int, int]
 ) -> Terms | None:
     """The fused form, if there is one: the sums begin such that none is negative, which c takes back."""
-    shape = offset.shape
+    shape = np.broadcast_shapes(offset.shape, shift.shape)
     least, most = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
     bound = int(np.abs(multiplier).max()) * int(np.abs(sums.least).max()) + int(np.abs(offset).max())
     if int(shift.max()) > 52 or bound > ROOM // 2:
