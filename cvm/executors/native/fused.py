@@ -41,14 +41,15 @@ def fused_parameters(
     Results below ``lo`` and above ``hi`` may come out as any number there: they are cut.
     """
     m, c, s, most = (array.astype(np.int64).reshape(-1, 1) for array in (multiplier, offset, shift, largest))
+    if int(most.min()) < 0 or int(most.max()) >= SUMS or int(s.min()) < 1 or int(s.max()) > 52:
+        return None
+    if int(m.min()) < 1 or (m >= np.left_shift(1, s)).any() or int(np.abs(c).max()) > ROOM:
+        return None
+    # Results that are reached, or would be next, and are not cut.
+    lo, hi = max(lo, int((c >> s).min()) - 1), min(hi, int(((m * most + c) >> s).max()) + 1)
+    if not 0 < hi - lo <= RESULTS or (max(abs(lo), abs(hi)) + 1) << int(s.max()) > ROOM:
+        return None
     results = np.arange(lo + 1, hi + 1, dtype=np.int64).reshape(1, -1)
-    edge = max(abs(lo), abs(hi)) + 1
-    if not 0 < results.size <= RESULTS or int(most.min()) < 0 or int(most.max()) >= SUMS:
-        return None
-    if int(s.min()) < 1 or int(s.max()) > 52 or int(m.min()) < 1 or (m >= np.left_shift(1, s)).any():
-        return None
-    if edge << int(s.max()) > ROOM or int(np.abs(c).max()) > ROOM:
-        return None
     # The first x with at least each result: from 0 up to one more than there is.
     first = np.clip(-((c - (results << s)) // m), 0, most + 1)
     exact, beside = np.left_shift(m, 52 - s), int(most.max())

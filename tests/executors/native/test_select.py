@@ -11,7 +11,18 @@ import pytest
 
 import cvm.executors
 from cvm.errors import Invalid, Unsupported
-from cvm.executors.native import NativeExecutor, cache, epilogue, requantize, residual, select, tiles, trial
+from cvm.executors.native import (
+    NativeExecutor,
+    cache,
+    epilogue,
+    fused,
+    pointwise,
+    requantize,
+    residual,
+    select,
+    tiles,
+    trial,
+)
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.machine import MACHINES, Dot, Machine
 from cvm.program import verify
@@ -119,19 +130,25 @@ def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 
-BROKEN: list[tuple[object, str, Any, str]] = [
-    (epilogue.Epilogue, "_packed", _swapped_vectors, "8-bit convolution"),
+def _one_more(*given: Any) -> Any:
+    found = fused.fused_parameters(*given)
+    return found and (found[0], found[1] + 2**31)
+
+
+BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
+    (epilogue.Epilogue, "_packed", _swapped_vectors, ("8-bit convolution", "convolution of many channels")),
     (requantize, "_merged", _halves_swapped, "8-bit convolution"),
     (residual, "_digits", lambda multiplier: (multiplier >> 14, 0), "residual sum"),
+    (pointwise, "fused_parameters", _one_more, ("depthwise", "8-bit convolution")),
     (tiles.Walk, "places", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
 ]
 
 
 @pytest.mark.parametrize(("module", "name", "wrong", "what"), BROKEN, ids=[name for _, name, _, _ in BROKEN])
 def test_a_wrong_pack_fails_by_its_class(
-    module: object, name: str, wrong: Any, what: str, monkeypatch: pytest.MonkeyPatch
+    module: object, name: str, wrong: Any, what: str | tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needed = {requantize: "dot4", tiles.Walk: "tiles"}.get(module, "packs")  # type: ignore[call-overload]
+    needed = {requantize: "dot4", pointwise: "fuses", tiles.Walk: "tiles"}.get(module, "packs")  # type: ignore[call-overload]
     machines = [machine for machine in select.available() if getattr(machine, needed)]
     if not machines:
         pytest.skip(f"no machine here has {needed}")
