@@ -14,7 +14,7 @@ from cvm.errors import CvmError, Malformed
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.codec import decode
 from cvm.program.model import Program
-from cvm.program.verifier import VerifiedProgram, verify
+from cvm.program.verifier import VerifiedProgram, remember, verify
 
 __all__ = ["load", "load_verified", "read_bytes", "write_atomically"]
 
@@ -74,4 +74,6 @@ def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> Verifi
 
 def load(path: str | PathLike[str], limits: Limits = DEFAULT) -> Program:
     """Read, decode and verify a program file. Raises `CvmError` (with the file in its location) or OSError."""
-    return load_verified(path, limits).program
+    verified = load_verified(path, limits)
+    remember(verified)
+    return verified.program

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 from cvm.errors import Invalid, Location
 from cvm.limits import PROFILES, Limits, require
 from cvm.ops import Call, Range
 from cvm.program.checks import check_constants_fit, check_interval, interval_text, same_attributes
-from cvm.program.model import OP_SET, Node, Program, Shape, Value
+from cvm.program.model import OP_SET, AttributeValue, Node, Program, Shape, Value
 from cvm.program.scope import Scope
 
-__all__ = ["VerifiedProgram", "verify"]
+__all__ = ["VerifiedProgram", "remember", "verify"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,12 +39,37 @@ class VerifiedProgram:
     """The metered cost of one run."""
 
 
+_Proven = tuple[Mapping[str, Shape], Mapping[str, Range], tuple[Call, ...], Limits, int]
+_REMEMBERED: WeakKeyDictionary[Program, tuple[_Proven, list[dict[str, AttributeValue]]]] = WeakKeyDictionary()
+"""What was proven of programs, and their nodes' attributes at that time, the one part of them that can be changed."""
+
+
+def remember(verified: VerifiedProgram) -> None:
+    """Keep what was proven for as long as the program lives, so that it need not be proven again.
+
+    The program must come from its bytes: one that was put together by hand may be of lists, which can be changed.
+    """
+    proven = (verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas)
+    _REMEMBERED[verified.program] = proven, [dict(node.attributes) for node in verified.program.nodes]
+
+
+def _remembered(program: Program, limits: Limits) -> VerifiedProgram | None:
+    """What was proven of this very program within the same limits, if nothing of it has changed."""
+    if program not in _REMEMBERED:
+        return None
+    proven, attributes = _REMEMBERED[program]
+    same = all(map(same_attributes, (node.attributes for node in program.nodes), attributes))
+    return VerifiedProgram(program, *proven) if same and proven[3] == limits else None
+
+
 def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
     """Verify ``program`` against its own limits profile and, where given, the caller's ``limits`` as well.
 
     Raises `Invalid` or `LimitExceeded`; the location names the tensor and the op.
     """
     effective = _effective(program, limits)
+    if (known := _remembered(program, effective)) is not None:
+        return known
     for what in ("inputs", "constants", "state", "nodes", "outputs"):
         require("nodes", len(getattr(program, what)), effective.nodes, f"number of {what}")
     check_constants_fit(program.constants, effective)

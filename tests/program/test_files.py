@@ -9,7 +9,7 @@ import pytest
 
 from cvm.errors import Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT
-from cvm.program import load, load_verified, write_atomically
+from cvm.program import Output, ProgramBuilder, load, load_verified, verify, write_atomically
 from tests.program.examples import example
 
 
@@ -95,3 +95,22 @@ def test_a_missing_file_is_an_oserror(tmp_path):
 def test_a_path_without_a_name_is_an_operating_system_error(path: str) -> None:
     with pytest.raises(IsADirectoryError):
         write_atomically(path, b"")
+
+
+def test_what_was_proven_of_a_loaded_program_is_kept(tmp_path):
+    builder = ProgramBuilder()
+    (y,) = builder.add("clip", [builder.input("x", (2,), -9, 9)], {"a_min": -3, "a_max": 3})
+    builder.build([Output("y", y)]).save(tmp_path / "a.cvm")
+    program = load(tmp_path / "a.cvm")
+    assert verify(program).ranges is verify(program).ranges
+    assert verify(program).limits == DEFAULT
+    assert verify(program, replace(DEFAULT, name="mine", nodes=7)).limits.name == "mine"
+    attributes = program.nodes[0].attributes
+    assert isinstance(attributes, dict)
+    attributes["a_max"] = 4  # its interval is wrong now
+    with pytest.raises(Invalid):
+        verify(program)
+    attributes["a_max"] = 3
+    assert verify(program).gas > 0
+    with pytest.raises(LimitExceeded):
+        verify(program, replace(DEFAULT, name="mine", nodes=0))
