@@ -256,8 +256,8 @@ def _fused(
     if found is None:
         return None
     builder.start = -sums.least
-    rule = Requantization("fused", 1, "half_up", *bounds)
-    wide, addend = (array.reshape(shape) for array in found)
+    wide, addend = (array.reshape(shape) for array in found[:2])
+    rule = Requantization("fused", 1, "half_up", *bounds, bits=found[2])
     return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
 
 

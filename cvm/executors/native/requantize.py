@@ -4,7 +4,7 @@
 * ``high``: all shifts are 32 or more (smaller ones are made so by scaling m and c). The products of the even and of the
   odd lanes are 64-bit vectors; their upper halves are the result, up to a 32-bit shift: floor(floor(v / 2^32) / 2^k) =
   floor(v / 2^(32 + k)).
-* ``fused``: sums of less than 2^20, see `fused`.
+* ``fused``: sums of at most 23 bits, see `fused`.
 * ``wide``: 64-bit lanes, for everything else.
 """
 
@@ -44,6 +44,8 @@ class Requantization:
     cuts: bool = True
     short: bool = False
     """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
+    bits: int = 0
+    """Of ``fused``: those of the sums, none of which is negative."""
 
     def cut(self, code: Code, value: V) -> V:
         """A result within the bounds, if that is asked for."""
@@ -231,7 +233,7 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         return _single(code, rule, xs, parameters)
     if rule.arithmetic == "fused":
         multiplier, addend, _ = parameters
-        even, odd = fused_product(code, xs[0], multiplier.halves(), addend.halves())
+        even, odd = fused_product(code, xs[0], rule.bits, multiplier.halves(), addend.halves())
         return rule.cut(code, _merged(code, even, odd, 1))
     even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.fused import SUMS, fused_parameters
+from cvm.executors.native.fused import LEAST, MOST, fused_parameters
 from cvm.executors.native.select import available
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
@@ -19,9 +19,8 @@ def exact(m: int, c: int, s: int, x: int, lo: int, hi: int) -> int:
     return min(max((m * x + c) >> s, lo), hi)
 
 
-def fused(wide: int, addend: int, x: int, beside: int, lo: int, hi: int) -> int:
-    """What the instruction gives for x in the upper half of a lane, and what is in the lower half, every bit of it."""
-    lane = x << 32 | beside
+def fused(wide: int, addend: int, lane: int, lo: int, hi: int) -> int:
+    """What the instructions give for a lane, which holds a sum in the upper of its lowest 52 bits."""
     assert 0 <= lane < 2**52
     assert 0 <= wide < 2**52
     total = addend + (lane * wide >> 52)
@@ -32,7 +31,7 @@ def fused(wide: int, addend: int, x: int, beside: int, lo: int, hi: int) -> int:
 @st.composite
 def parameters(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
     """m, c and s such that the results 0 .. 255 are reached somewhere, the largest sum, and bounds."""
-    largest = draw(st.integers(1, 2 ** draw(st.integers(1, 20)) - 1))
+    largest = draw(st.integers(1, 2 ** draw(st.integers(1, MOST)) - 1))
     s = draw(st.integers(1, 52))
     steps = draw(st.integers(1, 2**12))  # results from end to end
     m = max(1, min(steps * 2**s // largest + draw(st.integers(-3, 3)), 2**31 - 1, 2**s - 1))
@@ -48,13 +47,16 @@ def test_every_sum_has_its_result(case: tuple[int, int, int, int, int, int], dat
     found = fused_parameters(*(np.array([value]) for value in (m, c, s, largest)), lo, hi)
     if found is None:
         return
-    wide, addend = int(found[0][0]), int(found[1][0])
+    wide, addend, bits = int(found[0][0]), int(found[1][0]), found[2]
     firsts = {-((c - (k << s)) // m) for k in data.draw(st.lists(st.integers(lo, hi), min_size=1, max_size=8))}
     sums = {0, largest, *data.draw(st.lists(st.integers(0, largest), max_size=8))}
     sums |= {first + near for first in firsts for near in (-1, 0, 1)}
     for x in sums & set(range(largest + 1)):
         for beside in {0, largest, data.draw(st.integers(0, largest))}:
-            assert fused(wide, addend, x, beside, lo, hi) == exact(m, c, s, x, lo, hi)
+            right = exact(m, c, s, x, lo, hi)
+            odd, even = (x << 32 | beside) >> (bits - LEAST), (beside << 32 | x) << (52 - bits)
+            assert fused(wide, addend, odd, lo, hi) == right
+            assert fused(wide, addend, even % 2**52, lo, hi) == right
 
 
 def test_usual_multipliers_have_the_form() -> None:
@@ -70,7 +72,7 @@ def test_usual_multipliers_have_the_form() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"largest": SUMS},
+        {"largest": 2**MOST},
         {"multiplier": 0},
         {"multiplier": -5},
         {"multiplier": 2**20, "shift": 20},

@@ -132,7 +132,7 @@ def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
 
 def _one_more(*given: Any) -> Any:
     found = fused.fused_parameters(*given)
-    return found and (found[0], found[1] + 2**31)
+    return found and (found[0], found[1] + 2**31, found[2])
 
 
 BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
