@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ def command(as_json: Json = False) -> int:
     executor fails it.
     """
     from cvm.executors import EXECUTORS
+    from cvm.executors.base import cores
     from cvm.selftest import run_selftest
     from cvm.session import choose_executor
 
@@ -38,7 +38,7 @@ def command(as_json: Json = False) -> int:
             "system": f"{platform.system()} {platform.release()}",
             "architecture": platform.machine(),
             "cpu": _cpu(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "cores": cores(),
             "blas": _blas(),
         },
         "executors": [

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-import numpy as np
-import numpy.typing as npt
-
-from tests.lowering.documents import Document
+from tests.lowering.draws.regions import Regions
 from tests.lowering.properties import Cases, check, drawn, exhaustively
-
-
-class Regions(Document):
-    """A document whose input ``rois`` holds regions inside of the feature map."""
-
-    extents: tuple[int, ...] = ()
-    rois: str = ""
-
-    def feeds(self, count: int = 3) -> list[dict[str, npt.NDArray[np.int32]]]:
-        found = super().feeds(count)
-        for feed in found:
-            for row in feed[self.rois]:
-                for axis, extent in enumerate(self.extents):
-                    start = self.random.randint(0, extent - 1)
-                    row[axis] = 4 * start + self.random.randint(-1, 1) * (start > 0)
-                    row[axis + len(self.extents)] = 4 * self.random.randint(start + 1, extent)
-        return found
 
 
 def regions(random: Random, call: str) -> None:
