@@ -28,7 +28,7 @@ __all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments
 UNROLLED = 2
 """Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
 stack."""
-SHORT = 16
+SHORT = 64
 """Steps of a sum up to which the epilogue is written out for every pixel: there it is most of the work."""
 
 
