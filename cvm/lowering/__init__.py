@@ -13,6 +13,7 @@ import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
 import cvm.lowering.integers
+import cvm.lowering.layer_normalization
 import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima

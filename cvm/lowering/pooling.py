@@ -142,7 +142,7 @@ def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Re
         return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
     name, location = operation.outputs[0], lowering.location(operation)
     value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
-    return Coded(value, note=f"root of a mean: {note}")
+    return Coded(value, note=f"root of a mean: {note}", any_rounding=True)
 
 
 def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:

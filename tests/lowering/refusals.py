@@ -134,11 +134,9 @@ GENERAL = [
     general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
             rounding="toward_zero"),
     general("rms_pool", "lowering.rounding", ROOT,
-            {"x": Q, "y": Q}, rounding="half_even"),
+            {"x": Q, "y": Q}, rounding="toward_zero"),
     general("l1_normalization", "lowering.rounding", "x = external(shape = [4]); "
             "y = l1_normalization(x, axes = [0], bias = 1.0);", {"x": Q, "y": Q}, rounding="half_even"),
-    general("batch_normalization", "lowering.rounding", "x = external(shape = [1, 2]); "
-            "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.0);", {"x": Q, "y": Q}, rounding="half_even"),
     general("wrap", "lowering.overflow", "x = external<integer>(shape = [2]); s = cast<scalar>(x); y = neg(s);",
             {"y": Q}, becomes={"neg": ("wrap", {"lo": 0, "hi": 2**20, "overflow": "wrap"})}),
     general("rms_pool", "lowering.bits", ROOT,

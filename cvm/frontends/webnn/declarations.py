@@ -96,11 +96,8 @@ _enter("isNaN isInfinite", "8.9.14", Tensor(_TRUTH), "refused",
 _enter("abs neg", "8.9.15", Tensor(_SIGNED), "integer", "of the least int8 it is itself", input=Tensor(_SIGNED))
 _enter("sign", "8.9.15", Tensor(_SIGNED), input=Tensor(_SIGNED))
 _enter("identity", "8.9.15", _ANY, input=_ANY)
-_enter("ceil cos exp floor log reciprocal roundEven sin sqrt tan", "8.9.15", _REAL, "real",
+_enter("ceil cos erf exp floor log reciprocal roundEven sin sqrt tan", "8.9.15", _REAL, "real",
        "a table over 8-bit codes", input=_REAL)  # fmt: skip
-_enter(
-    "erf", "8.9.15", _REAL, "refused", "use gelu's parts by a table of your own: gather from a constant", input=_REAL
-)
 _CODE = Tensor(_CODES)
 _enter("dequantizeLinear", "8.9.16", _REAL, "boundary", input=_CODE, scale=_REAL, zeroPoint=_CODE)
 _enter(
@@ -135,14 +132,15 @@ _enter(
     input=_RANK1,
     indices=Tensor(_INDEX, 1),
 )
-_enter("gelu", "8.9.23", _REAL, "refused", "gather from a constant table of 256 codes", input=_REAL)
+_enter("gelu", "8.9.23", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _MATRIX = Tensor(_FLOAT, 2, 2)
 _enter("gemm", "8.9.24", _MATRIX, "real", a=_MATRIX, b=_MATRIX, c=Tensor(_FLOAT, 0, 2))
 _enter("hardSigmoid", "8.9.27", _REAL, "real", input=_REAL)
 _enter("hardSwish", "8.9.28", _REAL, "real", "a table over 8-bit codes", input=_REAL)
-_enter("instanceNormalization", "8.9.29", _IMAGE, "refused", "fold constant statistics into batchNormalization",
+_NORM = "constant scale and bias, epsilon above 0; quantise the result"
+_enter("instanceNormalization", "8.9.29", _IMAGE, "real", _NORM,
        input=_IMAGE, scale=_VECTOR, bias=_VECTOR)  # fmt: skip
-_enter("layerNormalization", "8.9.30", _REAL, "refused", "fold constant statistics into batchNormalization",
+_enter("layerNormalization", "8.9.30", _REAL, "real", _NORM,
        input=_REAL, scale=_REAL, bias=_REAL)  # fmt: skip
 _enter("leakyRelu", "8.9.31", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("linear", "8.9.32", _REAL, "real", input=_REAL)
