@@ -37,7 +37,7 @@ class Case:
     rounding: str = "half_up"
     data: bool = True
     becomes: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Operations that NNEF has not, and their attributes, by the operation that stands for them in ``body``."""
+    """Operations that NNEF has not, and further attributes, by the operation that stands for them in ``body``."""
 
     def graph(self, folder: Path) -> QuantizedGraph:
         """The document as the front end reads it; inputs are those that ``body`` introduces."""
@@ -53,7 +53,11 @@ class Case:
         graph = nnef.load(folder)
         if self.becomes:
             operations = [
-                replace(item, name=self.becomes[item.name][0], attributes=self.becomes[item.name][1])
+                replace(
+                    item,
+                    name=self.becomes[item.name][0],
+                    attributes={**item.attributes, **self.becomes[item.name][1]},
+                )
                 if item.name in self.becomes
                 else item
                 for item in graph.operations

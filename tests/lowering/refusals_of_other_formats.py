@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from cvm.lowering import claims
-from tests.lowering.refusals import Case, Q, per, quantised
+from tests.lowering.refusals import IMAGE, Case, Q, per, quantised
 
 __all__ = ["CASES"]
 
@@ -32,4 +32,27 @@ def normalisations() -> Iterator[Case]:
     yield normalised(conditions["scale"], computed, quantised("x s y"))
 
 
-CASES: list[Case] = list(normalisations())
+def sums() -> Iterator[Case]:
+    """Functions of sums, for which a sum or a root of a mean stands."""
+
+    def reduced(operation: str, why: str, body: str, quantisers: dict[str, str], **more: Any) -> Case:
+        return Case(operation, why, body, quantisers, becomes={"sum_reduce": (operation, {})}, **more)
+
+    scattered = "a = external(shape = [2, 1]); b = external(shape = [2, 3]); t = concat([a, b], axis = 1); "
+    for operation in ("l2_reduce", "log_sum_reduce"):
+        quantisers = {"a": per(2), "b": Q, "y": Q}
+        body = f"{scattered} y = sum_reduce(t, axes = [1]);"
+        yield reduced(operation, claims.SCATTERED, body, quantisers, code="lowering.unquantized")
+    over = "size = [1, 18, 1, 1], padding = [(0, 0), (0, 0), (0, 0), (0, 0)]"
+    body, channels = f"{IMAGE.replace('6', '18')} y = rms_pool(x, {over});", per(18).replace("bits = 8", "bits = 16")
+    yield Case("l2_pool", claims.NO_RATIO, body, {"x": channels, "y": Q}, becomes={"rms_pool": ("l2_pool", {})})
+    line = "x = external(shape = [4]); y = sum_reduce(x, axes = [0]);"
+    negative = claims.CLAIMS["log_sum_reduce"].refuses[-1]
+    yield reduced("log_sum_reduce", negative, line, quantised("x y"))
+    unquantised, wide = claims.CLAIMS["log_sum_exp_reduce"].refuses
+    yield reduced("log_sum_exp_reduce", unquantised, f"{line} z = copy(y);", quantised("x z"))
+    large = "linear_quantize(min = -9999.0, max = 9999.0, bits = 8)"
+    yield reduced("log_sum_exp_reduce", wide, line, {"x": large, "y": large})
+
+
+CASES: list[Case] = [*normalisations(), *sums()]

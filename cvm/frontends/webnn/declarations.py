@@ -148,7 +148,7 @@ _MATRICES = Tensor(_FLOAT, 2)
 _enter("matmul", "8.9.35", _MATRICES, "real", a=_MATRICES, b=_MATRICES)
 _enter("pad", "8.9.36", _ANY, input=_ANY)
 _enter("averagePool2d", "8.9.37.1", _IMAGE, "real", "the mean of the cells that are no padding", input=_IMAGE)
-_enter("l2Pool2d", "8.9.37.2", _IMAGE, "refused", "use averagePool2d of the squares", input=_IMAGE)
+_enter("l2Pool2d", "8.9.37.2", _IMAGE, "real", input=_IMAGE)
 _enter("maxPool2d", "8.9.37.3", Tensor(least=4, most=4), "integer", "padding never wins", input=Tensor(least=4, most=4))
 _enter(
     "prelu", "8.9.38", Tensor(_SIGNED), "integer", "8-bit results wrap", input=Tensor(_SIGNED), slope=Tensor(_SIGNED)
@@ -157,11 +157,22 @@ _enter("reduceMax reduceMin", "8.9.39", _ANY, input=_ANY)
 _SUMS = Tensor(_SUMMED)
 _enter("reduceL1 reduceProduct reduceSum reduceSumSquare", "8.9.39", _SUMS, "integer", _FEWER, input=_SUMS)
 _enter("reduceMean", "8.9.39", _REAL, "real", input=_REAL)
-_enter("reduceL2 reduceLogSum reduceLogSumExp", "8.9.39", _REAL, "refused",
-       "quantise the sum, then take a table of its codes: gather from a constant", input=_REAL)  # fmt: skip
+_enter("reduceL2", "8.9.39", _REAL, "real", input=_REAL)
+_enter(
+    "reduceLogSum", "8.9.39", _REAL, "real", "the sum must be proven to be at least 0: clamp its operand", input=_REAL
+)
+_enter("reduceLogSumExp", "8.9.39", _REAL, "real",
+       "of 8-bit codes; of more than four items within the bound that explain() gives", input=_REAL)  # fmt: skip
 _enter("relu", "8.9.40", Tensor(_SIGNED), input=Tensor(_SIGNED))
 _SAMPLES = Tensor(_SAMPLED, 4, 4)
-_enter("resample2d", "8.9.41", _SAMPLES, "integer", "nearest on integers; linear on real numbers", input=_SAMPLES)
+_enter(
+    "resample2d",
+    "8.9.41",
+    _SAMPLES,
+    "integer",
+    "linear interpolation of integers is rounded half to even",
+    input=_SAMPLES,
+)
 _enter("reshape", "8.9.42", _ANY, input=_ANY)
 _enter("reverse", "8.9.43", _ANY, input=_ANY)
 _enter("scatterElements", "8.9.44", _RANK1, "integer", "constant indices; the last of equal ones stays",

@@ -132,6 +132,19 @@ def reduction(translation: Translation, node: Node) -> str:
     return name if exact else translation.integers(name, node)
 
 
+@rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
+def function_of_sum(translation: Translation, node: Node) -> str:
+    """A root or a logarithm; of no axes that of every item."""
+    op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
+    source = node.operands["input"]
+    name = translation.name(source)
+    if node.attributes["axes"]:
+        return _reduced(translation, node, op, name, source)
+    if node.op == "reduceLogSumExp":
+        return name
+    return translation.emit({"reduceL2": "abs", "reduceLogSum": "log"}[node.op], {"x": name}, source.shape)
+
+
 @rule("reduceL1", "reduceSumSquare")
 def sums_of(translation: Translation, node: Node) -> str:
     """The sum of magnitudes or squares."""
