@@ -25,6 +25,7 @@ from cvm.frontends.webnn.operand import (
     is_float,
 )
 from cvm.frontends.webnn.recorder import Call
+from cvm.frontends.webnn.recurrent import Recurrent
 from cvm.frontends.webnn.sums import Sums
 from cvm.frontends.webnn.windows import Windows
 
@@ -54,7 +55,7 @@ class Context(Protocol):
         """The graph."""
 
 
-class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
+class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
 
     Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.

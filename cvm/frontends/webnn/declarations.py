@@ -135,6 +135,15 @@ _enter(
 _enter("gelu", "8.9.23", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _MATRIX = Tensor(_FLOAT, 2, 2)
 _enter("gemm", "8.9.24", _MATRIX, "real", a=_MATRIX, b=_MATRIX, c=Tensor(_FLOAT, 0, 2))
+_DECOMPOSE = (
+    "nothing quantises its states between the steps: write the steps out with gemm, sigmoid and tanh, "
+    "and put quantizeLinear and dequantizeLinear after each state"
+)
+_THIRD = Tensor(_FLOAT, 3, 3)
+_enter("gru", "8.9.25", Tensor(_FLOAT, 3, 4), "refused", _DECOMPOSE, input=_THIRD, weight=_THIRD,
+       recurrentWeight=_THIRD, bias=_MATRIX, recurrentBias=_MATRIX, initialHiddenState=_THIRD)  # fmt: skip
+_enter("gruCell", "8.9.26", _MATRIX, "refused", _DECOMPOSE, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
+       hiddenState=_MATRIX, bias=_VECTOR, recurrentBias=_VECTOR)  # fmt: skip
 _enter("hardSigmoid", "8.9.27", _REAL, "real", input=_REAL)
 _enter("hardSwish", "8.9.28", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _NORM = "constant scale and bias, epsilon above 0; quantise the result"
@@ -144,6 +153,11 @@ _enter("layerNormalization", "8.9.30", _REAL, "real", _NORM,
        input=_REAL, scale=_REAL, bias=_REAL)  # fmt: skip
 _enter("leakyRelu", "8.9.31", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("linear", "8.9.32", _REAL, "real", input=_REAL)
+_enter("lstm", "8.9.33", Tensor(_FLOAT, 3, 4), "refused", _DECOMPOSE, input=_THIRD, weight=_THIRD,
+       recurrentWeight=_THIRD, bias=_MATRIX, recurrentBias=_MATRIX, peepholeWeight=_MATRIX, initialHiddenState=_THIRD,
+       initialCellState=_THIRD)  # fmt: skip
+_enter("lstmCell", "8.9.34", _MATRIX, "refused", _DECOMPOSE, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
+       hiddenState=_MATRIX, cellState=_MATRIX, bias=_VECTOR, recurrentBias=_VECTOR, peepholeWeight=_VECTOR)  # fmt: skip
 _MATRICES = Tensor(_FLOAT, 2)
 _enter("matmul", "8.9.35", _MATRICES, "real", a=_MATRICES, b=_MATRICES)
 _enter("pad", "8.9.36", _ANY, input=_ANY)
@@ -204,10 +218,6 @@ _ELSEWHERE = {
     "input": "8.9.2",
     "constant": "8.9.3",
     "build": "8.9.4",
-    "gru": "8.9.25",
-    "gruCell": "8.9.26",
-    "lstm": "8.9.33",
-    "lstmCell": "8.9.34",
 }
 
 

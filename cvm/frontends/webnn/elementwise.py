@@ -143,6 +143,8 @@ class Elementwise(Recorder):
                 raise call.error(name, f"{name} must be a number, found {value!r}")
             limits.append(None if value is None else cast_number(value, operand.data_type))
         low, high = limits
+        if min_value is not None and min_value == -math.inf:
+            raise call.error("minValue", "minValue is -Infinity: leave it out for no bound")
         if low is not None and high is not None and low > high:
             raise call.error("minValue", f"minValue {low} is above maxValue {high}")
         return call.result(operand.data_type, operand.shape, min_value=low, max_value=high)

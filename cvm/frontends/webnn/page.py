@@ -55,9 +55,8 @@ instead.
 ## Operators
 
 *integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
-*refused*: validated, but refused at build; the remark says what to do instead. The operators `gru`, `gruCell`, `lstm`
-and `lstmCell` are not in the builder: nothing quantises their internal states; write them out with `gemm`, `sigmoid`
-and `tanh`. ANY stands for all of {everything}. The largest rank is 8.
+*refused*: validated, but refused at build; the remark says what to do instead. ANY stands for all of {everything}.
+The largest rank is 8.
 
 | operator | section | kind | operands | result | remark |
 |---|---|---|---|---|---|
