@@ -107,6 +107,9 @@ class Translation:
         """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
         from cvm.frontends.webnn.rules import RULES
 
+        for node in self._nodes:
+            if OPERATORS[node.op].kind == "refused":
+                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
         for operand in inputs.values():
             self._introduce(operand)
         for node in self._nodes:
@@ -116,8 +119,6 @@ class Translation:
                     self._names[operand] = self.constant(operand.values, operand.shape)
         for node in self._nodes:
             self._node = node
-            if OPERATORS[node.op].kind == "refused":
-                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
             before = len(self._operations)
             names = RULES[node.op](self, node)
             made = self._operations[before:]
