@@ -119,7 +119,7 @@ _enter(
     "8.9.21",
     _RANK1,
     "integer",
-    "constant indices; one out of range is clamped",
+    _CLAMPED,
     input=_RANK1,
     indices=Tensor(_INDEX, 1),
 )
@@ -128,7 +128,7 @@ _enter(
     "8.9.22",
     _ANY,
     "integer",
-    "constant indices; one out of range is clamped",
+    _CLAMPED,
     input=_RANK1,
     indices=Tensor(_INDEX, 1),
 )
@@ -189,9 +189,10 @@ _enter(
 )
 _enter("reshape", "8.9.42", _ANY, input=_ANY)
 _enter("reverse", "8.9.43", _ANY, input=_ANY)
-_enter("scatterElements", "8.9.44", _RANK1, "integer", "constant indices; the last of equal ones stays",
+_LAST = "the last of equal indices stays; one out of range is refused if constant, clamped if computed"
+_enter("scatterElements", "8.9.44", _RANK1, "integer", _LAST,
        input=_RANK1, indices=Tensor(_INDEX, 1), updates=_RANK1)  # fmt: skip
-_enter("scatterND", "8.9.45", _RANK1, "integer", "constant indices; the last of equal ones stays",
+_enter("scatterND", "8.9.45", _RANK1, "integer", _LAST,
        input=_RANK1, indices=Tensor(_INDEX, 1), updates=_ANY)  # fmt: skip
 _enter("sigmoid", "8.9.46", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("slice", "8.9.47", _ANY, input=_ANY)

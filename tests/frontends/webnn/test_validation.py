@@ -10,7 +10,7 @@ import pytest
 
 from cvm import webnn
 from cvm.frontends.webnn.builder import snake_case
-from tests.frontends.webnn import replay
+from tools import webnn_conformance as replay
 
 ARRAYS = {"Uint16Array": "uint16", "BigInt64Array": "int64", "BigUint64Array": "uint64"}
 
