@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location
-from cvm.frontends.webnn.declarations import OPERATORS
+from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
@@ -65,13 +65,14 @@ class Translated:
 
 
 def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedError:
-    """The refusal of a valid graph: label, operator, operand, reason, and what to do instead."""
+    """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
     node = operand.node
     op = node.op if node else "input"
     place = f"[{node.label}] " if node and node.label else ""
     text = f"{place}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
     location = Location(tensor=operand.name, op=op)
-    return NotSupportedError(f"webnn.{op}.unsupported", text + (f"; {advice}" if advice else ""), location)
+    text += f"; {advice}" if advice else ""
+    return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
 
 
 def unit(lo: int, hi: int) -> LinearQuantizer:

@@ -10,6 +10,7 @@ import pytest
 
 from cvm import webnn
 from cvm.frontends.webnn.builder import snake_case
+from cvm.frontends.webnn.declarations import section
 from tools import webnn_conformance as replay
 
 ARRAYS = {"Uint16Array": "uint16", "BigInt64Array": "int64", "BigUint64Array": "uint64"}
@@ -25,6 +26,21 @@ EXPECTED = {
 
 def builder(**options: Any) -> webnn.MLGraphBuilder:
     return webnn.MLGraphBuilder(webnn.ML().create_context(**options))
+
+
+def assert_explained(error: webnn.MLTypeError, call: replay.Case) -> None:
+    """The message has the label, the operator and the section, the code and the location the operator and the rule."""
+    op = call["op"]
+    last = call["args"][-1] if call["args"] else None
+    label = last.get("label") if isinstance(last, dict) else None
+    message, code = error.message, error.code.split(".")
+    assert error.location.op == op or code[1] == "MLOperandDescriptor"
+    assert code[:2] in (["webnn", op], ["webnn", "MLOperandDescriptor"])
+    assert len(code) == 3
+    assert f"(WebNN {section(code[1])})" in message
+    assert not label or f"[{label}] {op}: " in message
+    if error.location.tensor is not None:
+        assert f"{op}: {error.location.tensor}: " in message
 
 
 def verdict(call: replay.Case, **options_of_context: Any) -> tuple[str, list[webnn.MLOperand]]:
@@ -61,7 +77,12 @@ def verdict(call: replay.Case, **options_of_context: Any) -> tuple[str, list[web
             found = getattr(own, call["op"])(*arguments, **options)
     except webnn.InvalidStateError:
         return "InvalidStateError", []
-    except TypeError:
+    except webnn.MLTypeError as error:
+        assert_explained(error, call)
+        return "TypeError", []
+    except TypeError as error:  # Python's own, for an argument that is left out
+        if "required positional argument" not in str(error):
+            raise
         return "TypeError", []
     return "ok", found if isinstance(found, list) else [found]
 
