@@ -1,23 +1,29 @@
-"""Write docs/webnn.md from the declarations of the builder; with --check, fail when it is stale."""
+"""Write docs/webnn.md from the declarations of the builder and the record of tools/webnn_conformance.py.
+
+With --check, fail when it is stale.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from cvm.frontends.webnn.page import markdown
 
-PAGE = Path(__file__).parents[1] / "docs" / "webnn.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, RECORD = DOCS / "webnn.md", DOCS / "webnn-conformance.json"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare only")
+    page = markdown(json.loads(RECORD.read_text(encoding="utf-8")))
     if not parser.parse_args().check:
-        PAGE.write_text(markdown(), encoding="utf-8")
+        PAGE.write_text(page, encoding="utf-8")
         return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == markdown():
+    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page:
         return 0
     print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
     return 1

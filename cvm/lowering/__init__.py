@@ -12,7 +12,9 @@ from fractions import Fraction
 import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
+import cvm.lowering.functions_of_sums
 import cvm.lowering.integers
+import cvm.lowering.layer_normalization
 import cvm.lowering.linear
 import cvm.lowering.logic
 import cvm.lowering.maxima

@@ -1,18 +1,19 @@
-"""Activation functions of the Khronos dialect that chapter 4 does not have, as their tools define them.
-
-gelu is x * sigmoid(1.702 * x) there, not the one of the error function.
+"""Activation functions that chapter 4 does not have: those of the Khronos dialect, as their tools define them, and gelu
+as other formats define it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.operands import function
-from cvm.quantization.reals import FUNCTIONS, Real, exp, power, rational
+from cvm.quantization.reals import Real, exp, gelu_sigmoid, gelu_tanh, power, rational
+from cvm.quantization.reals import gelu as gelu_by_erf
 
 __all__: list[str] = []
 
@@ -21,8 +22,9 @@ def _attribute(operation: GraphOperation, name: str, default: str) -> Real:
     return rational(Fraction(operation.attributes.get(name, Fraction(default))))  # type: ignore[arg-type]
 
 
-def _gelu(x: Real) -> Real:
-    return x * FUNCTIONS["sigmoid"](x * rational(Fraction("1.702")))
+_GELU: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
+    {"sigmoid": gelu_sigmoid, "none": gelu_by_erf, "tanh": gelu_tanh}
+)
 
 
 def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
@@ -31,8 +33,15 @@ def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
 
 @rule("gelu", claim=exact("a table over the codes, correctly rounded"))
 def gelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """X * sigmoid(1.702 * x)."""
-    return [function(lowering, operation, ["x"], _gelu)]
+    """The function that the attribute ``approximate`` names; without it "sigmoid", which is NNEF's.
+
+    "none": x * (1 + erf(x / sqrt(2))) / 2. "tanh": x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2. "sigmoid":
+    x * sigmoid(1.702 * x), as the Khronos tools define it. The operand is ``x``.
+    """
+    kind = operation.attributes.get("approximate", "sigmoid")
+    if not isinstance(kind, str) or kind not in _GELU:
+        raise lowering.unsupported(operation, f"approximate is {kind!r}, not one of {', '.join(_GELU)}")
+    return [function(lowering, operation, ["x"], _GELU[kind])]
 
 
 @rule("elu", claim=exact("a table over the codes, correctly rounded"))

@@ -31,6 +31,7 @@ from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded, sigmoid
 from cvm.quantization.steps import Step, step
+from cvm.quantization.surds import least_integer
 
 __all__ = ["softmax_of_few", "softmax_of_two"]
 
@@ -85,16 +86,16 @@ def softmax_of_few(
     form = LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))
 
     def reached(at: Step, scale: Fraction, constants: Sequence[Fraction]) -> int | None:
-        """-sum >= -2^W / T, in units: the sum is at least 2^W, so that y is below 1."""
+        """-sum >= -2^W / T, in units, or above it: the sum is above 2^W, so that y is between 0 and 1."""
         if at.sign <= 0:
             return None
         if at.square >= 1:
             return math.floor(-one / scale) + 1
-        return math.ceil(-math.isqrt(math.floor(one * one / at.square)) / scale)
+        return least_integer(Fraction(0), [(-1, one * one / (at.square * scale * scale))], at.strict)
 
     name = operation.outputs[0]
     found, note = staircase_codes(lowering.builder, form, quantizer, name, lowering.location(operation), reached)
-    return Coded(found, note=f"softmax of {count} items: {note}, {bits} bits")
+    return Coded(found, note=f"softmax of {count} items: {note}, {bits} bits", any_rounding=True)
 
 
 def _inverses(quantizer: Quantizer) -> list[float] | None:

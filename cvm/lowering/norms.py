@@ -39,7 +39,7 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import step
 from cvm.quantization.surds import least_integer
 
-__all__: list[str] = []
+__all__ = ["single_integer"]
 
 Array = npt.NDArray[Any]
 
@@ -190,7 +190,7 @@ def local_variance_normalization(lowering: Lowering, operation: GraphOperation) 
     """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
     form, quantizer = _operand(lowering, operation)
     if operation.name == "local_contrast_normalization":
-        form = _single_integer(lowering, operation, centred(lowering, operation, form))
+        form = single_integer(lowering, operation, centred(lowering, operation, form))
     sigma = _mean_of_squares(lowering, operation, form)
     least = _least_magnitude(lowering, form) ** 2 / window_volume(operation)
     return [_over_root(lowering, operation, form, sigma, least, quantizer)]
@@ -231,7 +231,7 @@ def _mean_of_squares(lowering: Lowering, operation: GraphOperation, form: Linear
     return scaled(sums, lambda factor: factor * Rationals.scalar(Fraction(1, count), form.rank))
 
 
-def _single_integer(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+def single_integer(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
     """A form without a constant as one integer times its unit, where that fits; else the form."""
     found, _, unit = summands(form.terms, form.constant)
     if not form.constant.is_zero() or any(item.coefficients.size > 1 for item in found):

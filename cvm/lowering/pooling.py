@@ -27,7 +27,7 @@ from cvm.quantization.reals import FUNCTIONS, Real, rational
 from cvm.quantization.steps import Step
 from cvm.quantization.surds import least_integer
 
-__all__ = ["boxed", "window_total", "window_volume"]
+__all__ = ["boxed", "root_of_sum", "window_total", "window_volume"]
 
 _FEW = 2**12
 """Numbers of which a table is made rather than a search among thresholds."""
@@ -125,7 +125,7 @@ def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     squares = squared(lowering, operation, form, window_volume(operation))
     axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
     mean = boxed(lowering, operation, squares, axes, True)
-    return [_root(lowering, operation, mean)]
+    return [root_of_sum(lowering, operation, mean)]
 
 
 def _root_of_mean(mean: Real) -> Real:
@@ -133,7 +133,8 @@ def _root_of_mean(mean: Real) -> Real:
     return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
 
 
-def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
+def root_of_sum(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
+    """The root of a sum or mean of squares; its codes where the result has a quantiser."""
     quantizer = lowering.quantizer(operation)
     if not mean.terms:
         return folded(lowering, operation, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
@@ -142,7 +143,7 @@ def _root(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Re
         return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
     name, location = operation.outputs[0], lowering.location(operation)
     value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
-    return Coded(value, note=f"root of a mean: {note}")
+    return Coded(value, note=f"root of a sum: {note}", any_rounding=True)
 
 
 def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:

@@ -32,6 +32,7 @@ __all__ = [
     "at_least",
     "bounded_below",
     "floor_of_form",
+    "from_least",
     "least_value",
     "quotient_codes",
     "quotient_of_forms",
@@ -118,7 +119,7 @@ def ratio_codes(
         found = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
     except TooWide:
         raise lowering.unsupported(operation, "the quotient does not fit 64 bits: quantise its operands") from None
-    return _from_least(lowering, operation, found, quantizer)
+    return from_least(lowering, operation, found, quantizer)
 
 
 def quotient_codes(
@@ -177,7 +178,7 @@ def root_codes(
         count = count_reached(lowering.builder, shape, len(steps), reached, name, most=len(steps))
     except TooWide:
         raise lowering.unsupported(operation, "the root does not fit 64 bits: use fewer bits") from None
-    return _from_least(lowering, operation, count, quantizer)
+    return from_least(lowering, operation, count, quantizer)
 
 
 _STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
@@ -187,7 +188,8 @@ def _table(lowering: Lowering, operation: GraphOperation, items: npt.NDArray[Any
     return lowering.tensor_constant(operation, items, "steps")
 
 
-def _from_least(lowering: Lowering, operation: GraphOperation, count: str, quantizer: Quantizer) -> str:
+def from_least(lowering: Lowering, operation: GraphOperation, count: str, quantizer: Quantizer) -> str:
+    """The codes of a count of steps that were reached."""
     if not quantizer.lo:
         return count
     least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "lo")

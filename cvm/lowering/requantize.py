@@ -68,7 +68,7 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
     if quantizer.rounding == "half_even":
         below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
         if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
-            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, location)
+            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, quantizer, location)
     codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
     # Without a tie that matters all roundings to the nearest are the same.
     return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
@@ -107,6 +107,7 @@ def _half_even(
     parts: tuple[list[str], list[Row], list[Row], Array],
     bounds: tuple[int, int],
     name: str,
+    quantizer: LinearQuantizer,
     location: Location,
 ) -> str:
     """Codes rounded to the nearest, ties to the even one, where ties occur.
@@ -114,6 +115,7 @@ def _half_even(
     A ``requantize`` that rounds so where all denominators are powers of two. Else the code u with ties upward and the
     code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Cutting u
     and d to the bounds first does not change that: a bound that is odd is the code of a tie beside it only if d is.
+    Where these do not fit, the thresholds are counted.
     """
     values, rows, below, where = parts
     exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
@@ -129,7 +131,7 @@ def _half_even(
     )
     del lowering.report[reported:]
     if up is None or down is None:
-        raise Unsupported("lowering.rounding", f"no exact form of the ties of {name!r} fits 64 bits", location)
+        return _by_staircase(lowering, form, quantizer, name, location)
     value = even_of(lowering.builder, up, down, name)
     lowering.report.append(Exactness(name, value, Fraction(0), note="rounded up and down, the even one of a tie"))
     return value

@@ -56,8 +56,7 @@ def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if count == 2:
         return [softmax_of_two(lowering, operation, value, scale, axes)]
     quantizer = lowering.quantizer(operation)
-    proven = quantizer is not None and getattr(quantizer, "rounding", "half_up") == "half_up"
-    exact = softmax_of_few(lowering, operation, value, scale, axes, quantizer) if quantizer and proven else None
+    exact = softmax_of_few(lowering, operation, value, scale, axes, quantizer) if quantizer else None
     if exact is not None:
         return [exact]
     quantizer = lowering.linear_quantizer(operation)

@@ -92,7 +92,7 @@ def staircase_codes(
         if bits > _MOST_BITS:
             message = f"the codes of {name!r} have {bits} bits, too many thresholds: at most {_MOST_BITS} are lowered"
             raise Unsupported("lowering.bits", message, location)
-        if quantizer.rounding != "half_up":
+        if quantizer.rounding == "toward_zero":
             raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
     if isinstance(form, SurdForm):
         factors: list[Rationals] = [term.factor for term in form.terms]

@@ -129,3 +129,46 @@ class Arithmetic:
             k += 1
         rest = max(abs(power[0]), abs(power[1]))
         return self.add(total, (rest.copy_negate(), rest))
+
+    def pi(self) -> Interval:
+        """The circle's circumference over its diameter: 4 arctan 1."""
+        return _pi(self)
+
+    def erf(self, x: Interval) -> Interval:
+        """The error function, which grows: the ends' enclosures enclose it."""
+        return self._erf(x[0])[0], self._erf(x[1])[1]
+
+    def _erf(self, x: Decimal) -> Interval:
+        """2 / sqrt(pi) * e^-x^2 * (x + 2 x^3 / 3 + 4 x^5 / 15 + ..), odd; 1 - erf x < e^-x^2 for x > 0."""
+        if x < 0:
+            return self.neg(self._erf(x.copy_negate()))
+        point: Interval = (x, x)
+        square = self.mul(point, point)
+        decay = self.exp(self.neg(square))
+        if decay[1] < Decimal((0, (1,), -self.digits)):
+            return self.down.subtract(_ONE, decay[1]), _ONE
+        root = self.sqrt(self.pi())
+        factor = None if root is None else self.div(self.mul((Decimal(2), Decimal(2)), decay), root)
+        assert factor is not None, "pi is positive"
+        low, high = self.mul(factor, self._erf_series(point, self.add(square, square)))
+        return max(low, _ZERO), min(high, _ONE)
+
+    def _erf_series(self, x: Interval, ratio: Interval) -> Interval:
+        """The sum of x * r^n / (3 * 5 * .. (2n + 1)) for r = 2 x^2: no term is negative, nothing cancels."""
+        total: Interval = (_ZERO, _ZERO)
+        term, n = x, 0
+        while True:
+            total = self.add(total, term)
+            n += 1
+            divisor = Decimal(2 * n + 1)
+            term = self.mul(term, ratio)
+            term = self.down.divide(term[0], divisor), self.up.divide(term[1], divisor)
+            # Once each term is at most half of the one before, the rest is at most twice the next one.
+            if 2 * ratio[1] <= divisor and term[1] <= self.up.scaleb(total[1], -self.digits):
+                return self.add(total, (_ZERO, self.up.add(term[1], term[1])))
+
+
+@lru_cache(maxsize=64)
+def _pi(arithmetic: Arithmetic) -> Interval:
+    four = Decimal(4)
+    return arithmetic.mul((four, four), arithmetic.atan((_ONE, _ONE)))

@@ -19,7 +19,22 @@ from cvm.quantization.enclosures import Arithmetic, Interval
 from cvm.quantization.exact import code as exact_code
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 
-__all__ = ["FUNCTIONS", "Real", "Undecided", "Undefined", "code", "exp", "floor", "power", "rational", "rounded"]
+__all__ = [
+    "FUNCTIONS",
+    "Real",
+    "Undecided",
+    "Undefined",
+    "code",
+    "exp",
+    "floor",
+    "gelu",
+    "gelu_sigmoid",
+    "gelu_tanh",
+    "log",
+    "power",
+    "rational",
+    "rounded",
+]
 
 START_DIGITS = 25
 MOST_DIGITS = 3_200
@@ -311,6 +326,32 @@ def atan(x: Real) -> Real:
     return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.atan(v), x)
 
 
+def erf(x: Real) -> Real:
+    """The error function, 2 / sqrt(pi) times the integral of e^-t^2 from 0 to x; rational at 0, and at no point that
+    is known besides: a comparison that stays open is refused like that of any composed function.
+    """
+    return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.erf(v), x)
+
+
+def gelu(x: Real) -> Real:
+    """X * (1 + erf(x / sqrt(2))) / 2: x times the distribution function of the normal distribution."""
+    return x * (rational(1) + erf(x * power(rational(2), -_HALF))) * rational(_HALF)
+
+
+def gelu_tanh(x: Real) -> Real:
+    """X * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, the usual approximation of `gelu`."""
+    if x.exact == 0:
+        return x
+    pi = _function(lambda arithmetic, v: arithmetic.mul(v, arithmetic.pi()), rational(1))
+    inner = x * (rational(1) + rational(Fraction("0.044715")) * x * x)
+    return x * (rational(1) + tanh(power(rational(2) / pi, _HALF) * inner)) * rational(_HALF)
+
+
+def softsign(x: Real) -> Real:
+    """X / (1 + |x|)."""
+    return x / (rational(1) + _absolute(x))
+
+
 def _one_minus_square(x: Real) -> Real:
     """1 - x^2, for the functions that are defined from -1 to 1."""
     rest = rational(1) - x * x
@@ -369,8 +410,8 @@ def _absolute(x: Real) -> Real:
     return x if x.sign >= 0 else -x
 
 
-def _gelu(x: Real) -> Real:
-    """X * sigmoid(1.702 x), as the Khronos tools define it."""
+def gelu_sigmoid(x: Real) -> Real:
+    """X * sigmoid(1.702 x), as the Khronos tools define gelu."""
     return x * sigmoid(rational(Fraction("1.702")) * x)
 
 
@@ -406,7 +447,9 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "softplus": softplus,
         "elu": _elu,
         "relu": lambda x: x if x.sign > 0 else rational(0),
-        "gelu": _gelu,
+        "gelu": gelu_sigmoid,
+        "erf": erf,
+        "softsign": softsign,
         "silu": lambda x: x * sigmoid(x),
         "sin": sin,
         "cos": cos,
@@ -421,4 +464,4 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "atanh": atanh,
     }
 )
-"""The functions of one number, by the names that they have as operations of NNEF and of the Khronos dialect."""
+"""The functions of one number, by the names that they have as operations of graphs."""

@@ -7,7 +7,7 @@ sign and its square, and whatever is compared with it is squared too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -40,13 +40,15 @@ class Step:
 
 
 def step(quantizer: Quantizer, code: int, index: int = 0) -> Step:
-    """Where the codes from ``code`` on begin, lo < code <= hi, for channel number ``index``; rounding half up.
+    """Where the codes from ``code`` on begin, lo < code <= hi, for channel number ``index``; rounding to the nearest.
 
+    Rounding half to even takes a tie to an even code, so that an odd one begins behind it; else a tie goes up.
     A logarithmic code c > 1 begins at 2^(e - 1/2), e the exponent of c. Rounding takes what lies there up, so that a
     negative number at -2^(e - 1/2) has the code -c, and -c + 1 begins behind it. Zero has a code of its own.
     """
     if isinstance(quantizer, LinearQuantizer):
-        return Step.at(quantizer.offset[index] + (code - _HALF) * quantizer.scale[index])
+        at = Step.at(quantizer.offset[index] + (code - _HALF) * quantizer.scale[index])
+        return replace(at, strict=quantizer.rounding == "half_even" and code % 2 == 1)
     if code in (0, 1):
         return Step(0, Fraction(0), strict=code == 1)
     if code < 0:

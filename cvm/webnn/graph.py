@@ -45,8 +45,9 @@ class MLGraph:
     def program(self) -> Program:
         """The integer program: it can be saved, run, checked and receipted like any other.
 
-        Its inputs and outputs are integers as they are; for a float input they are those of the quantizeLinear that
-        reads it, for a float output those of the dequantizeLinear that gives it.
+        Its inputs and outputs are integers as they are, unsigned outputs of more than 8 bits modulo 2^N; for a float
+        input they are those of the quantizeLinear that reads it, for a float output those of the dequantizeLinear that
+        gives it.
         """
         return self._program
 
@@ -116,7 +117,9 @@ class MLGraph:
         if boundary.grid is None and (least < lo or most > hi):
             message = f"input {boundary.name!r} holds {least if least < lo else most}, which is not in [{lo}, {hi}]"
             raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
-        if least < -_MACHINE or most > _MACHINE:
+        if boundary.grid is None:  # whoever reads it gives the same for the nearest integer of the machine
+            codes = np.clip(codes, max(lo, -_MACHINE), min(hi, _MACHINE))
+        elif least < -_MACHINE or most > _MACHINE:
             message = f"input {boundary.name!r} has an integer beyond +-(2^31 - 1), which the machine has not"
             raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
         return codes.astype(np.int64).reshape(shape)

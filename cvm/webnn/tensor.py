@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cvm.errors import Location
 from cvm.frontends.webnn.errors import InvalidStateError, type_error
-from cvm.frontends.webnn.operand import MLOperandDescriptor, Shape
+from cvm.frontends.webnn.operand import Described, MLOperandDescriptor
 
 if TYPE_CHECKING:
     from cvm.webnn.context import MLContext
@@ -17,31 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["MLTensor"]
 
 
-class MLTensor:
+class MLTensor(Described):
     """A tensor of a context, made by `MLContext.create_tensor` or `create_constant_tensor`; zeros at first."""
 
     def __init__(
         self, context: MLContext, descriptor: MLOperandDescriptor, readable: bool, writable: bool, constant: bool
     ) -> None:
+        super().__init__(descriptor)
         self._context = context
-        self._descriptor = descriptor
         self._readable, self._writable, self._constant = readable, writable, constant
         self._values: npt.NDArray[Any] | None = np.zeros(descriptor.shape, descriptor.data_type)
-
-    @property
-    def data_type(self) -> str:
-        """The MLOperandDataType."""
-        return self._descriptor.data_type
-
-    @property
-    def shape(self) -> Shape:
-        """The extents."""
-        return self._descriptor.shape
-
-    @property
-    def descriptor(self) -> MLOperandDescriptor:
-        """Data type and shape."""
-        return self._descriptor
 
     @property
     def readable(self) -> bool:

@@ -37,7 +37,7 @@ class Case:
     rounding: str = "half_up"
     data: bool = True
     becomes: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Operations that NNEF has not, and their attributes, by the operation that stands for them in ``body``."""
+    """Operations that NNEF has not, and further attributes, by the operation that stands for them in ``body``."""
 
     def graph(self, folder: Path) -> QuantizedGraph:
         """The document as the front end reads it; inputs are those that ``body`` introduces."""
@@ -53,7 +53,11 @@ class Case:
         graph = nnef.load(folder)
         if self.becomes:
             operations = [
-                replace(item, name=self.becomes[item.name][0], attributes=self.becomes[item.name][1])
+                replace(
+                    item,
+                    name=self.becomes[item.name][0],
+                    attributes={**item.attributes, **self.becomes[item.name][1]},
+                )
                 if item.name in self.becomes
                 else item
                 for item in graph.operations
@@ -134,11 +138,9 @@ GENERAL = [
     general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
             rounding="toward_zero"),
     general("rms_pool", "lowering.rounding", ROOT,
-            {"x": Q, "y": Q}, rounding="half_even"),
+            {"x": Q, "y": Q}, rounding="toward_zero"),
     general("l1_normalization", "lowering.rounding", "x = external(shape = [4]); "
             "y = l1_normalization(x, axes = [0], bias = 1.0);", {"x": Q, "y": Q}, rounding="half_even"),
-    general("batch_normalization", "lowering.rounding", "x = external(shape = [1, 2]); "
-            "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.0);", {"x": Q, "y": Q}, rounding="half_even"),
     general("wrap", "lowering.overflow", "x = external<integer>(shape = [2]); s = cast<scalar>(x); y = neg(s);",
             {"y": Q}, becomes={"neg": ("wrap", {"lo": 0, "hi": 2**20, "overflow": "wrap"})}),
     general("rms_pool", "lowering.bits", ROOT,

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from functools import partial
 from random import Random
 
+import numpy as np
+import pytest
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.lowering import lower
+from cvm.quantization import LinearQuantizer
+from cvm.session import Session
 from tests.lowering.documents import Document
 from tests.lowering.properties import Cases, check, drawn, exhaustively
 
@@ -46,3 +56,29 @@ CASES: Cases = {name: partial(activation, call) for name, call in CALLS.items()}
 
 test_a_few_documents = drawn(CASES, 8)
 test_many_documents = exhaustively(CASES)
+
+
+@pytest.mark.parametrize(("kind", "half"), [("none", "0.345731230631"), ("tanh", "0.345714012594"), (None, None)])
+def test_gelu_is_the_function_that_is_named(kind: str | None, half: str | None) -> None:
+    """At 1/2, to 12 digits; without an attribute that of the Khronos tools."""
+    fine = LinearQuantizer((Fraction(1, 10**4),), (Fraction(0),), 0, 2**16 - 1)
+    codes = LinearQuantizer((Fraction(1, 2),), (Fraction(0),), 0, 1)
+    tensors = {
+        "x": GraphTensor("x", (2,), "external", quantizer=codes),
+        "y": GraphTensor("y", (2,), "computed", quantizer=fine),
+    }
+    attributes = {} if kind is None else {"approximate": kind}
+    graph = QuantizedGraph("g", ("x",), ("y",), tensors, (GraphOperation("gelu", {"x": "x"}, attributes, ("y",)),))
+    found = Session(lower(graph), executor="numpy").run({"x": np.array([0, 1])})["y"]
+    expected = round(float(half or 0.5 / (1 + math.exp(-0.851))) * 10**4)
+    assert found.tolist() == [0, expected]
+
+
+def test_a_gelu_that_nobody_knows_is_refused() -> None:
+    codes = LinearQuantizer((Fraction(1, 2),), (Fraction(0),), 0, 1)
+    tensors = {
+        name: GraphTensor(name, (2,), kind, quantizer=codes) for name, kind in (("x", "external"), ("y", "computed"))
+    }
+    operation = GraphOperation("gelu", {"x": "x"}, {"approximate": "cubic"}, ("y",))
+    with pytest.raises(Unsupported, match="approximate is 'cubic'"):
+        lower(QuantizedGraph("g", ("x",), ("y",), tensors, (operation,)))

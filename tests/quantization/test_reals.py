@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.enclosures import Arithmetic
-from cvm.quantization.reals import FUNCTIONS, Undecided, Undefined, code, exp, floor, power, rational, rounded
+from cvm.quantization.reals import (
+    FUNCTIONS,
+    Undecided,
+    Undefined,
+    code,
+    exp,
+    floor,
+    gelu,
+    gelu_sigmoid,
+    gelu_tanh,
+    power,
+    rational,
+    rounded,
+)
 
 SMALL = st.fractions(-9, 9, max_denominator=10**6)
 HALF = Fraction(1, 2)
@@ -32,7 +45,10 @@ def test_scaled_exponentials_are_correctly_rounded(x: Fraction, bits: int) -> No
     assert 2**bits / above < entry + HALF
 
 
-@given(SMALL, st.sampled_from(["sigmoid", "tanh", "softplus", "silu", "elu", "exp", "gelu", "sin", "cos"]))
+@given(
+    SMALL,
+    st.sampled_from(["sigmoid", "tanh", "softplus", "silu", "elu", "exp", "gelu", "sin", "cos", "erf", "softsign"]),
+)
 def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name: str) -> None:
     v = float(x)
     near = {
@@ -43,6 +59,8 @@ def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name
         "elu": lambda: v if v >= 0 else math.expm1(v),
         "exp": lambda: math.exp(v),
         "gelu": lambda: v / (1 + math.exp(-1.702 * v)),
+        "erf": lambda: math.erf(v),
+        "softsign": lambda: v / (1 + abs(v)),
         "sin": lambda: math.sin(v),
         "cos": lambda: math.cos(v),
     }[name]()
@@ -58,6 +76,44 @@ def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name
             assert bounds[0] <= previous[1]
             assert bounds[1] - bounds[0] <= Fraction(1, 10**30)
         previous = bounds
+
+
+@given(st.fractions(-4, 4, max_denominator=10**4))
+def test_the_error_function_lies_between_partial_sums_of_its_alternating_series(x: Fraction) -> None:
+    total, term, n = Fraction(0), x, 0
+    while n < x * x or abs(term) > Fraction(1, 10**20):
+        total += term / (2 * n + 1)
+        n += 1
+        term = -term * x * x / n
+    rest = abs(term)
+    bounds = FUNCTIONS["erf"](rational(x)).bounds(Arithmetic.of(30))
+    assert bounds is not None
+    root = Fraction(math.isqrt(int(Fraction(2**200) * 4 / Fraction(355, 113))), 2**100)  # 2 / sqrt(pi), to 3e-7
+    middle = root * total
+    assert abs(Fraction(bounds[0]) - middle) <= root * rest + Fraction(1, 10**6)
+    # Without pi: erf x / erf 1 is the quotient of the series.
+    unit = FUNCTIONS["erf"](rational(1)).bounds(Arithmetic.of(30))
+    series = sum(Fraction((-1) ** k, math.factorial(k) * (2 * k + 1)) for k in range(30))
+    assert unit is not None
+    quotient = Fraction(bounds[0]) / Fraction(unit[0])
+    assert abs(quotient - total / series) < Fraction(1, 10**18)
+
+
+@given(st.fractions(-9, 9, max_denominator=10**4))
+def test_three_functions_that_are_called_gelu(x: Fraction) -> None:
+    v = float(x)
+    near = {
+        gelu: v * (1 + math.erf(v / math.sqrt(2))) / 2,
+        gelu_tanh: v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) / 2,
+        gelu_sigmoid: v / (1 + math.exp(-1.702 * v)),
+    }
+    for function, value in near.items():
+        number = function(rational(x))
+        bounds = number.bounds(Arithmetic.of(40))
+        assert bounds is not None
+        assert abs(float(bounds[0]) - value) < 1e-12
+        assert bounds[1] - bounds[0] < Fraction(1, 10**30)
+    assert gelu(rational(0)).exact == gelu_tanh(rational(0)).exact == 0
 
 
 @given(SMALL)

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
-from cvm.frontends.webnn.errors import NotSupportedError, type_error
+from cvm.frontends.webnn.errors import type_error
 from cvm.frontends.webnn.movement import Movement
 from cvm.frontends.webnn.operand import (
     Descriptor,
@@ -25,6 +24,7 @@ from cvm.frontends.webnn.operand import (
     is_float,
 )
 from cvm.frontends.webnn.recorder import Call
+from cvm.frontends.webnn.recurrent import Recurrent
 from cvm.frontends.webnn.sums import Sums
 from cvm.frontends.webnn.windows import Windows
 
@@ -54,7 +54,7 @@ class Context(Protocol):
         """The graph."""
 
 
-class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
+class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
 
     Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.
@@ -84,7 +84,8 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums):
 
         ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
         prove that results fit. Without one all integers of the data type are allowed that are above -2^31 and below
-        2^31, which are those of the machine.
+        2^31, which are those of the machine. A promise beyond these is kept where the calls that read the input give
+        the same for the nearest integer of the machine, as sign does.
         """
         self.require_open("input")
         if not isinstance(name, str) or not name:
@@ -201,9 +202,6 @@ def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] |
     low, high = wish
     if not lo <= low <= high <= hi:
         raise type_error("input", "value_range", f"{wish} is no interval within {described.data_type}", operand=name)
-    if low < -_MACHINE or high > _MACHINE:
-        message = f"input: {name!r}: integers of {wish} are beyond +-(2^31 - 1), which the machine has not"
-        raise NotSupportedError("webnn.input.range", message, Location(tensor=name, op="input"))
     return int(low), int(high)
 
 

@@ -134,15 +134,18 @@ class Elementwise(Recorder):
         return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
 
     def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
-        """Cut to [min_value, max_value]; None is no bound."""
+        """Cut to [min_value, max_value]; None is no bound, and of real numbers NaN is none either."""
         call = Call(self, "clamp", label, {"input": input})
         operand = call.operands["input"]
         limits = []
         for name, value in (("minValue", min_value), ("maxValue", max_value)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | np.number)):
                 raise call.error(name, f"{name} must be a number, found {value!r}")
-            limits.append(None if value is None else cast_number(value, operand.data_type))
+            limit = None if value is None else cast_number(value, operand.data_type)
+            limits.append(None if isinstance(limit, float) and math.isnan(limit) else limit)
         low, high = limits
+        if min_value is not None and min_value == -math.inf:
+            raise call.error("minValue", "minValue is -Infinity: leave it out for no bound")
         if low is not None and high is not None and low > high:
             raise call.error("minValue", f"minValue {low} is above maxValue {high}")
         return call.result(operand.data_type, operand.shape, min_value=low, max_value=high)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cvm.frontends.webnn.builder import MLGraphBuilder
 
 __all__ = [
+    "Described",
     "Descriptor",
     "MLOperand",
     "MLOperandDescriptor",
@@ -121,7 +122,31 @@ class Node:
     outputs: list[MLOperand] = field(default_factory=list)
 
 
-class MLOperand:
+class Described:
+    """What operands and tensors have in common: a descriptor."""
+
+    def __init__(self, descriptor: MLOperandDescriptor) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> MLOperandDescriptor:
+        """Data type and shape."""
+        return self._descriptor
+
+    @property
+    def data_type(self) -> str:
+        """The MLOperandDataType."""
+        return self._descriptor.data_type
+
+    @property
+    def shape(self) -> Shape:
+        """The extents; () for a scalar."""
+        return self._descriptor.shape
+
+    dataType = data_type  # noqa: N815  (the specification's name)
+
+
+class MLOperand(Described):
     """A tensor of the graph that is built (WebNN 8.6). Made by the methods of `MLGraphBuilder` alone."""
 
     def __init__(
@@ -133,22 +158,12 @@ class MLOperand:
         values: npt.NDArray[Any] | None = None,
         interval: tuple[int, int] | None = None,
     ) -> None:
+        super().__init__(descriptor)
         self._builder = builder
         self._name = name
-        self._descriptor = descriptor
         self._node = node
         self._values = values
         self._interval = interval
-
-    @property
-    def data_type(self) -> str:
-        """The MLOperandDataType."""
-        return self._descriptor.data_type
-
-    @property
-    def shape(self) -> Shape:
-        """The extents; () for a scalar."""
-        return self._descriptor.shape
 
     @property
     def name(self) -> str:
@@ -179,8 +194,6 @@ class MLOperand:
     def builder(self) -> MLGraphBuilder:
         """The builder that made it."""
         return self._builder
-
-    dataType = data_type  # noqa: N815  (the specification's name)
 
     def __repr__(self) -> str:
         return f"<MLOperand {self._name!r} {self.data_type}{list(self.shape)}>"

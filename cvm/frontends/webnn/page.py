@@ -1,6 +1,10 @@
-"""The page ``docs/webnn.md``: what the builder runs, its rulings, and a table per operator from the declarations."""
+"""The page ``docs/webnn.md``: what the builder runs, its rulings, and tables per operator."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from cvm.frontends.webnn.declarations import DATA_TYPES, OPERATORS, Operator, Tensor
 
@@ -44,30 +48,87 @@ instead.
   exactly, outside of the program, whose inputs and outputs are the integers.
 * 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may. Integers of 32 and
   64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
-  promises a range, which every run checks.
+  promises a range, which every run checks. It may go beyond where the calls that read the input give the same for the
+  nearest integer of the machine (`sign`, `relu`, `clamp`). Unsigned results that are outputs wrap below zero.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. An index of a gather that is out of range is clamped, one of a scatter refused; of equal places a scatter
-  keeps the last in row-major order.
+  first index. An index that is out of range is clamped, a constant one of a scatter refused; of equal places a scatter
+  keeps the last in row-major order. Linear resampling of integers is rounded once, half to even.
+* `softmax` without an axis takes the last one. NaN as a bound of `clamp` is none, and so is Infinity; -Infinity as its
+  `minValue` is a TypeError.
 * Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
   lower ranks, aligned at the last axis, `allow_negative_scale=True` negative scales. The zero point may be left out.
+* Functions of one number are correctly rounded for every code. Norms, logarithms of sums, and normalisation by mean and
+  variance are decided exactly, in integers; `softmax` and `reduceLogSumExp` of many items within the bound that
+  `explain()` gives.
 * A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
 
 ## Operators
 
 *integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
-*refused*: validated, but refused at build; the remark says what to do instead. The operators `gru`, `gruCell`, `lstm`
-and `lstmCell` are not in the builder: nothing quantises their internal states; write them out with `gemm`, `sigmoid`
-and `tanh`. ANY stands for all of {everything}. The largest rank is 8.
+*refused*: validated, but refused at build; the remark says what to do instead. ANY stands for all of {everything}.
+The largest rank is 8.
 
 | operator | section | kind | operands | result | remark |
 |---|---|---|---|---|---|
 """
 
 
-def markdown() -> str:
-    """The page."""
+_CONFORMANCE = """
+## Cases of the web platform tests
+
+What became of {cases} cases, which `tools/webnn_conformance.py` replays where they are: *equal* is equal in every bit,
+run as they are (integers, quantised graphs and single quantisers). *in order*: cases of floats whose operator only
+moves or compares its items, equal when they are run on integers of the same order. *refused*: with the error of the
+builder, and why. A graph of floats is refused whatever its operator is; that of a quantised one is what the tests of
+the project check, against models in rationals and intervals. The types int4 and uint4, which the specification has not,
+are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`.
+
+| operator | cases | equal | of these quantised graphs | in order | refused |
+|---|---|---|---|---|---|
+"""
+
+
+def markdown(record: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page. ``record`` says of each set of cases how many there are, are equal and are refused, and why."""
     rows = (_row(name, operator) for name, operator in OPERATORS.items())
-    return _INTRODUCTION.replace("{everything}", ", ".join(DATA_TYPES)) + "".join(rows)
+    page = _INTRODUCTION.replace("{everything}", ", ".join(DATA_TYPES)) + "".join(rows)
+    return page + _conformance(record)
+
+
+def _conformance(record: Mapping[str, Mapping[str, Any]]) -> str:
+    names = {name.removeprefix("qdq_"): None for name in record}
+    listed = [name for name in OPERATORS if name in names] + sorted(set(names) - set(OPERATORS))
+    counts = {name: _counts(record.get(name, {}), record.get(f"qdq_{name}", {})) for name in listed}
+    whole: Counter[str] = sum(counts.values(), Counter())
+    lines = [
+        _cells(f"`{name}`" if name in OPERATORS else _ELSE.get(name, name), found) for name, found in counts.items()
+    ]
+    return _CONFORMANCE.replace("{cases}", f"{whole['cases']:,}") + "".join(lines) + _cells("all", whole)
+
+
+_ELSE = {"subgraph": "graphs of several", "roundtrip": "quantised and back"}
+"""Sets of cases that belong to no operator."""
+
+
+def _counts(plain: Mapping[str, Any], quantised: Mapping[str, Any]) -> Counter[str]:
+    found: Counter[str] = Counter(cases=plain.get("cases", 0) + quantised.get("cases", 0))
+    for part in (plain, quantised):
+        equal = part.get("equal", {})
+        found["equal"] += equal.get("as it is", 0)
+        found["in order"] += equal.get("in integers of the same order", 0)
+        found.update({f"refused: {reason}": count for reason, count in part.get("refused", {}).items()})
+    found["quantised"] = quantised.get("equal", {}).get("as it is", 0)
+    return found
+
+
+def _cells(name: str, found: Mapping[str, int]) -> str:
+    refused = "; ".join(
+        f"{count} {reason.removeprefix('refused: ')}"
+        for reason, count in sorted(found.items())
+        if "refused: " in reason
+    )
+    numbers = (str(found.get(key) or "") for key in ("cases", "equal", "quantised", "in order"))
+    return f"| {' | '.join((name, *numbers, refused))} |\n"
 
 
 def _row(name: str, operator: Operator) -> str:

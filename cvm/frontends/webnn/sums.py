@@ -118,9 +118,10 @@ class Sums(Recorder):
         flags = {"exclusive": call.flag("exclusive", exclusive), "reversed": call.flag("reversed", reversed)}
         return call.result(input.data_type, input.shape, axis=axis, **flags)
 
-    def softmax(self, input: MLOperand, axis: int, *, label: str = "") -> MLOperand:
-        """E^x over the sum of such along an axis."""
+    def softmax(self, input: MLOperand, axis: int | None = None, *, label: str = "") -> MLOperand:
+        """E^x over the sum of such along an axis; without one, as in older graphs, along the last."""
         call = Call(self, "softmax", label, {"input": input})
+        axis = input.rank - 1 if axis is None else axis
         return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))
 
     # Normalisations

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location
-from cvm.frontends.webnn.declarations import OPERATORS
+from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
@@ -65,13 +65,14 @@ class Translated:
 
 
 def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedError:
-    """The refusal of a valid graph: label, operator, operand, reason, and what to do instead."""
+    """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
     node = operand.node
     op = node.op if node else "input"
     place = f"[{node.label}] " if node and node.label else ""
     text = f"{place}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
     location = Location(tensor=operand.name, op=op)
-    return NotSupportedError(f"webnn.{op}.unsupported", text + (f"; {advice}" if advice else ""), location)
+    text += f"; {advice}" if advice else ""
+    return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
 
 
 def unit(lo: int, hi: int) -> LinearQuantizer:
@@ -97,6 +98,7 @@ class Translation:
             for operand in node.operands.values():
                 self._readers.setdefault(operand, []).append(node)
         self._quantised: set[MLOperand] = set()
+        self._modular: set[MLOperand] = set()
         self._saturated: dict[str, MLOperand] = {}
         self._node: Node | None = None
         self._graph_inputs: list[str] = []
@@ -107,6 +109,9 @@ class Translation:
         """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
         from cvm.frontends.webnn.rules import RULES
 
+        for node in self._nodes:
+            if OPERATORS[node.op].kind == "refused":
+                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
         for operand in inputs.values():
             self._introduce(operand)
         for node in self._nodes:
@@ -116,8 +121,6 @@ class Translation:
                     self._names[operand] = self.constant(operand.values, operand.shape)
         for node in self._nodes:
             self._node = node
-            if OPERATORS[node.op].kind == "refused":
-                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
             before = len(self._operations)
             names = RULES[node.op](self, node)
             made = self._operations[before:]
@@ -144,7 +147,7 @@ class Translation:
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type):
             assert operand.interval is not None
-            lo, hi = operand.interval
+            lo, hi = self._within_machine(operand, *operand.interval)
             name = self._external(operand.name, operand, unit(lo, hi if hi > lo else lo + 1))
             self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape))
             self._names[operand] = name
@@ -165,6 +168,17 @@ class Translation:
                 codes = self.codes(name, operand, grid)
             self._names[node.outputs[0]] = codes
 
+    def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
+        """The interval of an input cut to the machine's. Raises `NotSupportedError` where a reader would notice."""
+        readers = self._readers.get(operand, [])
+        given = any(item is operand for item in self._outputs.values())
+        below = lo >= -MACHINE or all(_cuts(node, -1) for node in readers)
+        above = hi <= MACHINE or all(_cuts(node, 1) for node in readers)
+        if given or not (below and above):
+            message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
+            raise refusal(operand, message, "promise a smaller value_range, or cut the input by clamp alone")
+        return max(lo, -MACHINE), min(hi, MACHINE)
+
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
         name = self._fresh(wish)
         self._tensors[name] = GraphTensor(name, operand.shape or (1,), "external", quantizer=quantizer)
@@ -181,7 +195,9 @@ class Translation:
                 message = f"a float value would leave the graph as the output {name!r}"
                 raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
             source = self.codes(source, operand, grid)
-        lo, hi = bounds(grid.data_type if grid else operand.data_type)
+        lo, hi = (
+            (-MACHINE, MACHINE) if operand in self._modular else bounds(grid.data_type if grid else operand.data_type)
+        )
         self._node = operand.node
         value = self.emit("copy", {"x": source}, operand.shape, quantizer=unit(lo, hi), wish=name)
         return Boundary(name, value, operand.data_type, operand.shape, grid)
@@ -299,8 +315,16 @@ class Translation:
         lo, hi = bounds(result.data_type)
         if hi > MACHINE or lo < -MACHINE:  # the machine has fewer: they must fit it
             lo, hi = max(lo, -MACHINE), min(hi, MACHINE)
+            if self._only_given(result) and self._overflow == "wrap":
+                lo = -MACHINE
+                self._modular.add(result)
         return self.emit("wrap", {"x": name}, result.shape, quantizer=unit(lo, hi), lo=lo, hi=hi,
                          overflow=self._overflow)  # fmt: skip
+
+    def _only_given(self, operand: MLOperand) -> bool:
+        """Whether an operand is an output of unsigned integers that no call reads: the host takes it modulo 2^N."""
+        given = any(item is operand for item in self._outputs.values())
+        return given and operand.data_type.startswith("u") and not self._readers.get(operand)
 
     def _fresh(self, wish: str) -> str:
         if wish not in self._tensors:
@@ -330,6 +354,14 @@ def output_grid(operand: MLOperand) -> Grid | None:
     if first is None or not first.uniform:
         return None
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
+
+
+def _cuts(node: Node, side: int) -> bool:
+    """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
+    if node.op == "clamp":
+        bound = node.attributes["min_value" if side < 0 else "max_value"]
+        return bound is not None and abs(bound) <= MACHINE
+    return node.op == "sign" or (node.op == "relu" and side < 0)
 
 
 def _require_in_machine(node: Node, operand: MLOperand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand
@@ -44,30 +45,24 @@ class Windows(Recorder):
     ) -> MLOperand:
         """2-D convolution with zero padding (top, bottom, left, right), by groups of channels."""
         call = Call(self, "conv2d", label, {"input": input, "filter": filter, "bias": bias})
-        call.same_type("input", "filter", "bias")
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
-        groups = call.unsigned("groups", groups, least=1)
-        layout = call.word("inputLayout", input_layout, "nchw", "nhwc")
-        order = call.word("filterLayout", filter_layout, *FILTERS["conv2d"])
-        channels, outputs, inner = (
-            input.shape[layout.index("c")], filter.shape[order.index("o")], filter.shape[order.index("i")],
-        )  # fmt: skip
+        given = _convolution(call, groups, input_layout, filter_layout)
+        channels, inner, outputs, groups = given.channels, given.inner, given.outputs, given.groups
         if channels % groups or channels // groups != inner:
             message = f"has {inner} input channels, but the input has {channels} in {groups} groups"
             raise call.error("channels", message, "filter")
         if outputs % groups:
             raise call.error("groups", f"{outputs} output channels cannot be cut into {groups} groups")
         call.shaped("bias", (outputs,))
-        kernel = [filter.shape[axis] for axis in spatial(order)]
         sizes = []
-        for i, axis in enumerate(spatial(layout)):
-            free = input.shape[axis] + sum(pads[2 * i : 2 * i + 2]) - ((kernel[i] - 1) * gaps[i] + 1)
+        for i, extent in enumerate(given.plane):
+            free = extent + sum(pads[2 * i : 2 * i + 2]) - ((given.kernel[i] - 1) * gaps[i] + 1)
             if free < 0:
                 raise call.error("filter", f"the window of {['height', 'width'][i]} is larger than the padded input")
             sizes.append(free // steps[i] + 1)
-        shape = _shaped(layout, input.shape[0], outputs, *sizes)
+        shape = _shaped(input_layout, input.shape[0], outputs, *sizes)
         return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=groups,
-                           input_layout=layout, filter_layout=order)  # fmt: skip
+                           input_layout=input_layout, filter_layout=filter_layout)  # fmt: skip
 
     def conv_transpose2d(
         self,
@@ -87,33 +82,26 @@ class Windows(Recorder):
     ) -> MLOperand:
         """The transpose of a 2-D convolution; output_sizes, where given, count instead of output_padding."""
         call = Call(self, "convTranspose2d", label, {"input": input, "filter": filter, "bias": bias})
-        call.same_type("input", "filter", "bias")
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
-        groups = call.unsigned("groups", groups, least=1)
-        layout = call.word("inputLayout", input_layout, "nchw", "nhwc")
-        order = call.word("filterLayout", filter_layout, *FILTERS["convTranspose2d"])
-        channels = input.shape[layout.index("c")]
-        if channels != filter.shape[order.index("i")]:
-            raise call.error(
-                "channels", f"has {filter.shape[order.index('i')]} input channels, not {channels}", "filter"
-            )
-        outputs = filter.shape[order.index("o")] * groups
+        given = _convolution(call, groups, input_layout, filter_layout)
+        if given.channels != given.inner:
+            raise call.error("channels", f"has {given.inner} input channels, not {given.channels}", "filter")
+        outputs = given.outputs * given.groups
         call.shaped("bias", (outputs,))
         extra = call.integers("outputPadding", (0, 0) if output_padding is None else output_padding, 2)
         if output_sizes is None and any(item >= step for item, step in zip(extra, steps, strict=True)):
             raise call.error("outputPadding", f"{list(extra)} must be below the strides {list(steps)}")
         wished = None if output_sizes is None else call.integers("outputSizes", output_sizes, 2)
-        kernel = [filter.shape[axis] for axis in spatial(order)]
         sizes = []
-        for i, axis in enumerate(spatial(layout)):
-            least = (input.shape[axis] - 1) * steps[i] + (kernel[i] - 1) * gaps[i] + 1 - sum(pads[2 * i : 2 * i + 2])
+        for i, extent in enumerate(given.plane):
+            least = (extent - 1) * steps[i] + (given.kernel[i] - 1) * gaps[i] + 1 - sum(pads[2 * i : 2 * i + 2])
             size = least + extra[i] if wished is None else wished[i]
             if not least <= size < least + steps[i] or size < 1:
                 raise call.error("outputSizes", f"the size {size} is not in {max(least, 1)}..{least + steps[i] - 1}")
             sizes.append(size)
-        shape = _shaped(layout, input.shape[0], outputs, *sizes)
-        return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=groups,
-                           input_layout=layout, filter_layout=order, sizes=tuple(sizes))  # fmt: skip
+        shape = _shaped(input_layout, input.shape[0], outputs, *sizes)
+        return call.result(input.data_type, shape, padding=pads, strides=steps, dilations=gaps, groups=given.groups,
+                           input_layout=input_layout, filter_layout=filter_layout, sizes=tuple(sizes))  # fmt: skip
 
     def average_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
         """The mean of each window, over its cells that are no padding. Options as for `max_pool2d`."""
@@ -199,6 +187,34 @@ class Windows(Recorder):
         for i, axis in enumerate(where):
             shape[axis] = numbers[i] * input.shape[axis] // 1 if wished is None else wished[i]
         return call.result(input.data_type, shape, mode=mode, axes=where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """What both convolutions read off their operands."""
+
+    channels: int
+    """Of the input."""
+    inner: int
+    """Input channels of the filter, of a group for conv2d."""
+    outputs: int
+    """Output channels of the filter, of a group for convTranspose2d."""
+    groups: int
+    plane: tuple[int, int]
+    kernel: tuple[int, int]
+
+
+def _convolution(call: Call, groups: Any, input_layout: Any, filter_layout: Any) -> _Convolution:
+    """The rules that both convolutions have: data types, groups and layouts."""
+    call.same_type("input", "filter", "bias")
+    groups = call.unsigned("groups", groups, least=1)
+    layout = call.word("inputLayout", input_layout, "nchw", "nhwc")
+    order = call.word("filterLayout", filter_layout, *FILTERS[call.op])
+    source = dict(zip(layout, call.operands["input"].shape, strict=True))
+    kernel = dict(zip(order, call.operands["filter"].shape, strict=True))
+    return _Convolution(
+        source["c"], kernel["i"], kernel["o"], groups, (source["h"], source["w"]), (kernel["h"], kernel["w"])
+    )
 
 
 def _geometry(

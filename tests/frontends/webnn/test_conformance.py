@@ -1,88 +1,100 @@
 """The cases of the web platform tests: integers equal, quantised graphs at 0 ULP, movement and order exact."""
 
+import json
 from collections import Counter
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cvm import webnn
-from tests.frontends.webnn import replay
+from cvm.frontends.webnn.page import markdown
+from tools import webnn_conformance as conformance
 
-EXACT = ("integer_exact", "qdq", "quantization")
-
-pytestmark = pytest.mark.skipif(not replay.files("conformance"), reason="../shared/webnn is not there")
-
-REFUSED = (
-    "beyond +-(2^31 - 1)",  # integers that the machine has not
-    "not proven to fit [0, 2147483647]",  # a difference of uint32 that may be negative
-    "is not in the specification",  # int4 and uint4
-)
+pytestmark = pytest.mark.skipif(not conformance.files("conformance"), reason="../shared/webnn is not there")
 
 
-def verdicts(kinds: tuple[str, ...]) -> tuple[Counter[str], list[str]]:
-    counts: Counter[str] = Counter()
-    wrong = []
-    for path in replay.files("conformance"):
-        for case in replay.cases(path):
-            if case["klass"] not in kinds:
-                continue
-            try:
-                found, _ = replay.run(case)
-            except webnn.NotSupportedError as error:
-                known = any(reason in str(error) for reason in REFUSED)
-                counts["refused" if known else f"{case['name']}: {error}"] += 1
-                continue
-            for name, tensor in case["expected"].items():
-                expected = replay.array(tensor)
-                if found[name].dtype != expected.dtype or not np.array_equal(found[name], expected):
-                    wrong.append(f"{path.stem}: {case['name']}")
-            counts["equal"] += 1
-    return counts, wrong
+@cache
+def verdicts() -> list[tuple[str, conformance.Case, tuple[str, str]]]:
+    """Each case, the file that it stands in, and what became of it."""
+    return [
+        (path.stem, case, conformance.verdict(case))
+        for path in conformance.files("conformance")
+        for case in conformance.cases(path)
+    ]
 
 
-def test_integer_cases_are_equal() -> None:
-    counts, wrong = verdicts(("integer_exact",))
-    assert not wrong
-    assert counts == {"equal": 95, "refused": 14}
+def counted(*classes: str) -> Counter[tuple[str, str]]:
+    return Counter(found for _, case, found in verdicts() if case["klass"] in classes)
+
+
+def test_integer_cases_are_equal_where_all_integers_fit_the_machine() -> None:
+    assert counted("integer_exact") == {("equal", "as it is"): 100, ("refused", "integers beyond +-(2^31 - 1)"): 9}
+    for _, case, (what, _) in verdicts():
+        if case["klass"] == "integer_exact" and what == "refused":  # what is given is beyond it, too
+            results = [conformance.array(tensor) for tensor in case["expected"].values()]
+            assert any(int(abs(array.astype(object)).max()) > 2**31 - 1 for array in results)
 
 
 def test_quantised_graphs_are_equal_to_the_last_bit() -> None:
-    counts, wrong = verdicts(("qdq", "quantization"))
-    assert not wrong
-    assert counts == {"equal": 59, "refused": 14}
+    assert counted("qdq") == {("equal", "as it is"): 43}
+    assert counted("quantization") == {("equal", "as it is"): 30}
 
 
 def test_float_cases_that_only_move_or_compare_are_exact_as_integers_of_the_same_order() -> None:
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for path in replay.files("conformance"):
-        for case in replay.cases(path):
-            if case["klass"] in EXACT or not (case["data_movement_only"] or case["order_only"]):
-                continue
-            if path.stem == "sign":
-                continue  # its results are the number 1, not an item
-            try:
-                encoded = replay.ranked(case)
-                found, _ = replay.run(encoded)
-            except (webnn.NotSupportedError, webnn.MLTypeError) as error:
-                counts["refused"] += 1
-                reasons[f"{path.stem}: {str(error)[:150]}"] += 1
-                continue
-            for name, tensor in encoded["expected"].items():
-                np.testing.assert_array_equal(found[name], replay.array(tensor), case["name"])
-            counts["equal"] += 1
-    # Infinite bounds of a clamp, and scatters whose indices are computed.
-    assert counts == {"equal": 812, "refused": 16}, reasons
-    assert all("an infinity" in reason or "needs constant indices" in reason for reason in reasons)
+    found = Counter(
+        result
+        for _, case, result in verdicts()
+        if case["klass"] not in conformance.EXACT and (case["data_movement_only"] or case["order_only"])
+    )
+    assert found == {("equal", "in integers of the same order"): 831, ("refused", "NaN"): 1}
+
+
+def test_graphs_of_floats_are_refused_and_nothing_else_is() -> None:
+    reasons = Counter(why for _, _, (what, why) in verdicts() if what == "refused")
+    assert set(reasons) == {*conformance.REASONS.values()}
+    assert not [name for name, _, (what, _) in verdicts() if what == "different"]
+
+
+def test_the_record_is_that_of_this_replay() -> None:
+    """Write it with ``python tools/webnn_conformance.py --write``."""
+    assert json.loads(conformance.RECORD.read_text(encoding="utf-8")) == conformance.record_of(verdicts())
+
+
+def test_four_bits_are_held_in_eight() -> None:
+    four = [found for _, case, found in verdicts() if "int4" in json.dumps(case)]
+    assert four == [("equal", "as it is")] * 14
+
+
+def test_a_wrong_expectation_is_seen() -> None:
+    path = next(path for path in conformance.files("conformance") if path.stem == "neg")
+    case = next(case for case in conformance.cases(path) if case["klass"] == "integer_exact")
+    (name,) = case["expected"]
+    changed: Any = {**case["expected"][name], "data": [0 for _ in case["expected"][name]["data"]]}
+    assert conformance.verdict(case)[0] == "equal"
+    assert conformance.verdict({**case, "expected": {name: changed}}) == ("different", name)
+
+
+def test_the_page_counts_every_case() -> None:
+    record = json.loads(conformance.RECORD.read_text(encoding="utf-8"))
+    last = markdown(record).strip().splitlines()[-1].split("|")
+    assert [cell.strip() for cell in last[1:6]] == ["all", "2219", "173", "43", "831"]
 
 
 @pytest.mark.long
 def test_all_executors_agree_on_the_quantised_graphs() -> None:
     """Run with ``pytest -m long tests/frontends/webnn``."""
-    for path in replay.files("conformance"):
-        for case in replay.cases(path):
-            if case["klass"] == "qdq":
-                outputs = [replay.run(case, executor)[0] for executor in ("numpy", "native", "formal")]
-                for name in case["expected"]:
-                    for other in outputs[1:]:
-                        np.testing.assert_array_equal(outputs[0][name], other[name], case["name"])
+    for _, case, _ in verdicts():
+        if case["klass"] == "qdq":
+            outputs = [conformance.run(case, executor)[0] for executor in ("numpy", "native", "formal")]
+            for name in case["expected"]:
+                for other in outputs[1:]:
+                    np.testing.assert_array_equal(outputs[0][name], other[name], case["name"])
+
+
+def test_nan_has_no_order() -> None:
+    tensor = {"data": ["NaN", 1.0], "shape": [2], "dataType": "float32"}
+    case = {"inputs": {"x": tensor}, "expected": {"y": tensor}, "operators": [{"name": "relu", "arguments": []}]}
+    with pytest.raises(webnn.NotSupportedError, match="NaN"):
+        conformance.ranked(case)

@@ -205,8 +205,9 @@ def prelu(translation: Translation, node: Node) -> str:
 # Functions of real numbers
 
 _FUNCTIONS = {
-    "ceil": "ceil", "cos": "cos", "exp": "exp", "floor": "floor", "log": "log", "reciprocal": "rcp",
-    "sigmoid": "sigmoid", "sin": "sin", "softplus": "softplus", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "ceil": "ceil", "cos": "cos", "erf": "erf", "exp": "exp", "floor": "floor", "log": "log", "reciprocal": "rcp",
+    "sigmoid": "sigmoid", "sin": "sin", "softplus": "softplus", "softsign": "softsign", "sqrt": "sqrt", "tan": "tan",
+    "tanh": "tanh",
 }  # fmt: skip
 
 
@@ -223,6 +224,13 @@ def with_alpha(translation: Translation, node: Node) -> str:
     op = {"elu": "elu", "leakyRelu": "leaky_relu"}[node.op]
     source = translation.name(node.operands["input"])
     return translation.emit(op, {"x": source}, node.outputs[0].shape, alpha=node.attributes["alpha"])
+
+
+@rule("gelu")
+def gelu(translation: Translation, node: Node) -> str:
+    """The function of the error function, by a table over the codes."""
+    source = translation.name(node.operands["input"])
+    return translation.emit("gelu", {"x": source}, node.outputs[0].shape, approximate="none")
 
 
 @rule("roundEven")
@@ -243,14 +251,10 @@ def linear(translation: Translation, node: Node) -> str:
     return translation.emit("clamp", {"x": moved, "a": Fraction(0), "b": Fraction(1)}, shape)
 
 
-@rule("softsign", "hardSwish")
-def composed(translation: Translation, node: Node) -> str:
-    """X / (1 + |x|), or x * clamp(x + 3, 0, 6) / 6."""
+@rule("hardSwish")
+def hard_swish(translation: Translation, node: Node) -> str:
+    """X * clamp(x + 3, 0, 6) / 6."""
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
-    if node.op == "softsign":
-        magnitude = translation.emit("abs", {"x": source}, shape)
-        divisor = translation.emit("add", {"x": magnitude, "y": Fraction(1)}, shape)
-        return translation.emit("div", {"x": source, "y": divisor}, shape)
     moved = translation.emit("add", {"x": source, "y": Fraction(3)}, shape)
     cut = translation.emit("clamp", {"x": moved, "a": Fraction(0), "b": Fraction(6)}, shape)
     part = translation.emit("mul", {"x": cut, "y": Fraction(1, 6)}, shape)

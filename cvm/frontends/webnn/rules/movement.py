@@ -1,4 +1,4 @@
-"""Operators that move elements: constant indices are resolved here, computed ones gathered by the program."""
+"""Operators that move elements: constant indices are resolved here, computed ones by the program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from cvm.frontends.webnn.operand import MLOperand, Node
+from cvm.frontends.webnn.operand import Node
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.translation import Translation, refusal, unit
 from cvm.graph import Operand
@@ -132,14 +132,13 @@ def gather(translation: Translation, node: Node) -> str:
             translation, source, np.where(at < 0, at + extent, at).reshape(indices.shape or (1,)), axis, shape
         )
     else:
-        places = _from_the_start(translation, indices, extent)
+        places = _from_the_start(translation, translation.name(indices), indices.shape, extent)
         name = translation.emit("gather", {"input": source, "indices": places}, shape, axis=axis)
     return name if indices.rank else translation.emit("reshape", {"input": name}, output.shape)
 
 
-def _from_the_start(translation: Translation, indices: MLOperand, extent: int) -> str:
+def _from_the_start(translation: Translation, name: str, shape: tuple[int, ...], extent: int) -> str:
     """Computed indices: cut to those that there are, a negative one plus the extent."""
-    shape, name = indices.shape, translation.name(indices)
     limits: dict[str, Operand] = {"x": name, "a": Fraction(-extent), "b": Fraction(extent - 1)}
     cut = translation.emit("clamp", limits, shape, quantizer=unit(-extent, extent - 1 or 1))
     negative = translation.emit("lt", {"x": cut, "y": Fraction(0)}, shape, dtype="logical")
@@ -147,20 +146,14 @@ def _from_the_start(translation: Translation, indices: MLOperand, extent: int) -
     return translation.emit("add", {"x": cut, "y": turn}, shape)
 
 
-# Constant places in the flattened tensor
+# Places in the flattened tensor
 
-
-def _constant_indices(node: Node) -> Places:
-    """The indices of a call as they are. Raises `NotSupportedError` where they are computed."""
-    indices = node.operands["indices"]
-    if indices.values is None:
-        message = f"{node.op} needs constant indices, but {indices.name!r} is computed"
-        raise refusal(node.outputs[0], message, "use gather, whose indices may be computed")
-    return np.asarray(indices.values.astype(np.int64))
+_MOST_COMPARISONS = 2**22
+"""Places times computed indices of a scatter."""
 
 
 def _in_range(node: Node, at: Places, extent: int) -> Places:
-    """Indices from the start: what is read out of range is clamped, what is written there refused."""
+    """Constant indices from the start: what is read out of range is clamped, what is written there refused."""
     if node.op.startswith("gather"):
         at = np.clip(at, -extent, extent - 1)
     if at.min() < -extent or at.max() >= extent:
@@ -172,45 +165,86 @@ def _numbered(shape: tuple[int, ...]) -> Places:
     return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
 
 
-def _elements(node: Node) -> Places:
-    """Per position of the indices, the place in the flattened input."""
-    at, axis, shape = _constant_indices(node), node.attributes["axis"], node.operands["input"].shape
-    return np.take_along_axis(_numbered(shape), _in_range(node, at, shape[axis]), axis)
-
-
-def _slices(node: Node) -> Places:
-    """Per coordinate, the places of its slice in the flattened input."""
-    at, shape = _constant_indices(node), node.operands["input"].shape
+def _constant_places(node: Node, at: Places) -> Places:
+    """Per position of the indices, or of the slices at coordinates, the place in the flattened input."""
+    shape = node.operands["input"].shape
+    if node.op.endswith("Elements"):
+        axis = node.attributes["axis"]
+        return np.take_along_axis(_numbered(shape), _in_range(node, at, shape[axis]), axis)
     columns = [_in_range(node, at[..., i], shape[i]) for i in range(at.shape[-1])]
     return np.asarray(_numbered(shape)[tuple(columns)])
 
 
-def _picked(translation: Translation, name: str, count: int, at: Places, node: Node) -> str:
-    """Elements at places of a tensor of ``count``."""
-    flat = translation.emit("reshape", {"input": name}, (count,))
-    return _gathered(translation, flat, at.reshape(node.outputs[0].shape or (1,)), 0, node.outputs[0].shape)
+def _computed_places(translation: Translation, node: Node) -> tuple[str, tuple[int, ...]]:
+    """As `_constant_places`, by the program: the sum of indices from the start times the extents after them."""
+    indices, shape = node.operands["indices"], node.operands["input"].shape
+    name, strides = translation.name(indices), [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    if node.op.endswith("Elements"):
+        axis = node.attributes["axis"]
+        beside = np.take(_numbered(shape), [0], axis)  # the places of index 0
+        extents = whole = indices.shape
+        terms = [(_from_the_start(translation, name, extents, shape[axis]), strides[axis])]
+    else:
+        count, extents = indices.shape[-1], (*indices.shape[:-1], 1)
+        terms = []
+        for i in range(count):
+            column = _gathered(translation, name, np.array([i]), len(extents) - 1, extents)
+            terms.append((_from_the_start(translation, column, extents, shape[i]), strides[i]))
+        rest = math.prod(shape[count:])
+        beside, whole = np.arange(rest).reshape((1,) * (len(extents) - 1) + (rest,)), (*extents[:-1], rest)
+    places = translation.constant(beside, beside.shape)
+    for term, stride in terms:
+        scaled = translation.emit("mul", {"x": term, "y": Fraction(stride)}, extents)
+        places = translation.emit("add", {"x": scaled, "y": places}, whole)
+    return places, whole
 
 
 @rule("gatherElements", "gatherND")
 def gather_places(translation: Translation, node: Node) -> str:
-    """Elements or slices at constant places."""
-    at = _elements(node) if node.op == "gatherElements" else _slices(node)
-    count = math.prod(node.operands["input"].shape)
-    return _picked(translation, _source(translation, node), count, at, node)
+    """Elements or slices at places of the flattened input."""
+    source, output = node.operands["input"], node.outputs[0]
+    flat = translation.emit("reshape", {"input": _source(translation, node)}, (math.prod(source.shape),))
+    indices = node.operands["indices"].values
+    if indices is not None:
+        at = _constant_places(node, indices.astype(np.int64))
+        return _gathered(translation, flat, at.reshape(output.shape or (1,)), 0, output.shape)
+    places, shape = _computed_places(translation, node)
+    name = translation.emit("gather", {"input": flat, "indices": places}, shape, axis=0)
+    return translation.emit("reshape", {"input": name}, output.shape)
 
 
 @rule("scatterElements", "scatterND")
 def scatter_places(translation: Translation, node: Node) -> str:
     """Input and updates side by side, and of each place the last that was written, in row-major order."""
     shape = node.operands["input"].shape
-    written = (_elements(node) if node.op == "scatterElements" else _slices(node)).ravel()
-    count = math.prod(shape)
-    at = np.arange(count)
-    for number, place in enumerate(written.tolist()):
-        at[place] = count + number
+    count, written = math.prod(shape), math.prod(node.operands["updates"].shape)
     parts = [
         translation.emit("reshape", {"input": translation.name(operand)}, (math.prod(operand.shape),))
         for operand in (node.operands["input"], node.operands["updates"])
     ]
-    both = translation.emit("concat", {"values": tuple(parts)}, (count + written.size,), axis=0)
-    return _gathered(translation, both, at.reshape(shape), 0, shape)
+    both = translation.emit("concat", {"values": tuple(parts)}, (count + written,), axis=0)
+    indices = node.operands["indices"].values
+    if indices is not None:
+        at = np.arange(count)
+        for number, place in enumerate(_constant_places(node, indices.astype(np.int64)).ravel().tolist()):
+            at[place] = count + number
+        return _gathered(translation, both, at.reshape(shape), 0, shape)
+    last = _last_written(translation, node, count, written)
+    name = translation.emit("gather", {"input": both, "indices": last}, (1, count), axis=0)
+    return translation.emit("reshape", {"input": name}, shape)
+
+
+def _last_written(translation: Translation, node: Node, count: int, written: int) -> str:
+    """Per place p the greatest of p and of count + k for the updates number k that are written there."""
+    if count * written > _MOST_COMPARISONS:
+        message = f"{written} updates at computed places of {count} need more than {_MOST_COMPARISONS} comparisons"
+        raise refusal(node.outputs[0], message, "use constant indices, or smaller parts")
+    places, _ = _computed_places(translation, node)
+    column = translation.emit("reshape", {"input": places}, (written, 1))
+    own = translation.constant(np.arange(count).reshape(1, count), (1, count))
+    there = translation.emit("eq", {"x": column, "y": own}, (written, count), dtype="logical")
+    numbers = translation.constant(count + np.arange(written).reshape(written, 1), (written, 1))
+    grid = unit(0, count + written)
+    numbered = translation.emit("mul", {"x": there, "y": numbers}, (written, count), quantizer=grid)
+    last = translation.emit("max_reduce", {"input": numbered}, (1, count), axes=(0,))
+    return translation.emit("max", {"x": last, "y": own}, (1, count), quantizer=grid)

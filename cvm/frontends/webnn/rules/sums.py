@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
 from cvm.frontends.webnn.operand import MLOperand, Node, is_float
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.translation import MACHINE, Translation, refusal, unit
+from cvm.frontends.webnn.windows import spatial
+from cvm.graph import Operand
 
 __all__: list[str] = []
 
 _MOST_FACTORS = 64
 _EVERYTHING = unit(-MACHINE, MACHINE)
+_NORM = (("scale", "scale", 1), ("bias", "offset", 0))
+"""Operands of a normalisation, what the graph calls them, and what stands in their place."""
 
 
 @rule("matmul")
@@ -62,6 +67,48 @@ def batch_normalization(translation: Translation, node: Node) -> str:
     return translation.emit("batch_normalization", inputs, node.outputs[0].shape, epsilon=epsilon)
 
 
+@rule("layerNormalization")
+def layer_normalization(translation: Translation, node: Node) -> str:
+    """Over the given axes; scale and bias have these axes in the order in which they are given."""
+    axes = node.attributes["axes"]
+    source = node.operands["input"]
+    order = sorted(range(len(axes)), key=lambda i: axes[i])
+    inputs: dict[str, Operand] = {"input": translation.name(source)}
+    extents = [n if axis in axes else 1 for axis, n in enumerate(source.shape)]
+    for name, key, default in _NORM:
+        operand = node.operands.get(name)
+        if operand is None:
+            inputs[key] = Fraction(default)
+            continue
+        found, shape = translation.name(operand), [operand.shape[i] for i in order]
+        if order != sorted(order):
+            found = translation.emit("transpose", {"input": found}, shape, axes=tuple(order))
+        inputs[key] = translation.emit("reshape", {"input": found}, extents)
+    return _standardised(translation, node, inputs, tuple(sorted(axes)))
+
+
+@rule("instanceNormalization")
+def instance_normalization(translation: Translation, node: Node) -> str:
+    """Over height and width, of every channel of every image."""
+    layout, source = node.attributes["layout"], node.operands["input"]
+    inputs: dict[str, Operand] = {"input": translation.name(source)}
+    extents = [n if letter == "c" else 1 for letter, n in zip(layout, source.shape, strict=True)]
+    for name, key, default in _NORM:
+        operand = node.operands.get(name)
+        inputs[key] = Fraction(default)
+        if operand is not None:
+            inputs[key] = translation.emit("reshape", {"input": translation.name(operand)}, extents)
+    return _standardised(translation, node, inputs, spatial(layout))
+
+
+def _standardised(translation: Translation, node: Node, inputs: dict[str, Operand], axes: tuple[int, ...]) -> str:
+    epsilon, output = node.attributes["epsilon"], node.outputs[0]
+    if epsilon <= 0:
+        message = "items that are all alike would be divided by zero"
+        raise refusal(output, message, "choose an epsilon above 0")
+    return translation.emit("layer_normalization", inputs, output.shape, axes=axes, epsilon=epsilon)
+
+
 # Reductions
 
 
@@ -83,6 +130,19 @@ def reduction(translation: Translation, node: Node) -> str:
     name = _reduced(translation, node, op[node.op], translation.name(source), source)
     exact = is_float(source.data_type) or node.op in ("reduceMax", "reduceMin")
     return name if exact else translation.integers(name, node)
+
+
+@rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
+def function_of_sum(translation: Translation, node: Node) -> str:
+    """A root or a logarithm; of no axes that of every item."""
+    op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
+    source = node.operands["input"]
+    name = translation.name(source)
+    if node.attributes["axes"]:
+        return _reduced(translation, node, op, name, source)
+    if node.op == "reduceLogSumExp":
+        return name
+    return translation.emit({"reduceL2": "abs", "reduceLogSum": "log"}[node.op], {"x": name}, source.shape)
 
 
 @rule("reduceL1", "reduceSumSquare")

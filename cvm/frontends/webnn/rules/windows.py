@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, Node
+from cvm.frontends.webnn.operand import MLOperand, Node, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import Translation, refusal
+from cvm.frontends.webnn.translation import Translation, refusal, unit
 
 __all__: list[str] = []
 
@@ -74,9 +74,12 @@ def convolution(translation: Translation, node: Node) -> str:
     return _ordered(translation, name, shape, "nchw", layout)
 
 
-@rule("averagePool2d", "maxPool2d")
+_POOLS = {"averagePool2d": "avg_pool", "l2Pool2d": "l2_pool", "maxPool2d": "max_pool"}
+
+
+@rule(*_POOLS)
 def pooling(translation: Translation, node: Node) -> str:
-    """The mean or the greatest of what is no padding; the windows that are asked for say how much padding is read."""
+    """The mean, norm or greatest of what is no padding; the windows that are asked for say how much padding is read."""
     attributes, output, source = node.attributes, node.outputs[0], node.operands["input"]
     layout = attributes["layout"]
     name = _ordered(translation, translation.name(source), source.shape, layout, "nchw")
@@ -87,7 +90,7 @@ def pooling(translation: Translation, node: Node) -> str:
         covered = (attributes["window"][i] - 1) * attributes["dilations"][i] + 1
         padding.append((before, reach + covered - extents[2 + i] - before))
     found = translation.emit(
-        "avg_pool" if node.op == "averagePool2d" else "max_pool",
+        _POOLS[node.op],
         {"input": name},
         shape,
         size=(1, 1, *attributes["window"]),
@@ -104,12 +107,9 @@ def pooling(translation: Translation, node: Node) -> str:
 
 @rule("resample2d")
 def resample2d(translation: Translation, node: Node) -> str:
-    """Axis by axis: the nearest element, or a weighted sum of two neighbours."""
+    """Axis by axis: the nearest element, or a weighted sum of two; of integers rounded once, half to even."""
     source, output = node.operands["input"], node.outputs[0]
     linear = node.attributes["mode"] == "linear"
-    if linear and source.data_type in ("int8", "uint8"):
-        raise refusal(output, "linear resampling of integers does not say how to round",
-                      "resample the dequantizeLinear and quantise the result")  # fmt: skip
     name, shape = translation.name(source), list(source.shape)
     for axis in node.attributes["axes"]:
         extent, shape[axis] = shape[axis], output.shape[axis]
@@ -125,6 +125,8 @@ def resample2d(translation: Translation, node: Node) -> str:
             for places, parts in ((low, [1 - w for w in weights]), (high, weights))
         ]
         name = translation.emit("add", {"x": sides[0], "y": sides[1]}, shape)
+    if linear and not is_float(source.data_type):
+        return translation.emit("copy", {"x": name}, shape, quantizer=unit(*bounds(source.data_type)))
     return name
 
 

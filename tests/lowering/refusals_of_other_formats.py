@@ -1,0 +1,58 @@
+"""Operations that NNEF has not and that do not compile: an operation of NNEF with the same operands stands for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from cvm.lowering import claims
+from tests.lowering.refusals import IMAGE, Case, Q, per, quantised
+
+__all__ = ["CASES"]
+
+
+def normalised(why: str, body: str, quantisers: dict[str, str], **attributes: Any) -> Case:
+    """A layer_normalization, for which ``y = batch_normalization(x, ..)`` stands."""
+    settings = {"axes": (1,), "epsilon": Fraction(1), **attributes}
+    return Case("layer_normalization", why, body, quantisers,
+                becomes={"batch_normalization": ("layer_normalization", settings)})  # fmt: skip
+
+
+def normalisations() -> Iterator[Case]:
+    """Each condition of the claim."""
+    conditions = {condition.split()[0]: condition for condition in claims.CLAIMS["layer_normalization"].refuses}
+    line = "x = external(shape = [1, 4]);"
+    plain = "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.5);"
+    yield normalised(conditions["epsilon"], f"{line} {plain}", quantised("x y"), epsilon=Fraction(0))
+    yield normalised(conditions["the"], f"{line} {plain} z = copy(y);", quantised("x z"))
+    channels = per(18).replace("bits = 8", "bits = 16")
+    yield normalised(claims.APART, f"x = external(shape = [1, 18]); {plain}", {"x": channels, "y": Q})
+    computed = f"{line} s = external(shape = [1, 4]); {plain.replace('0.0, 1.0, eps', '0.0, s, eps')}"
+    yield normalised(conditions["scale"], computed, quantised("x s y"))
+
+
+def sums() -> Iterator[Case]:
+    """Functions of sums, for which a sum or a root of a mean stands."""
+
+    def reduced(operation: str, why: str, body: str, quantisers: dict[str, str], **more: Any) -> Case:
+        return Case(operation, why, body, quantisers, becomes={"sum_reduce": (operation, {})}, **more)
+
+    scattered = "a = external(shape = [2, 1]); b = external(shape = [2, 3]); t = concat([a, b], axis = 1); "
+    for operation in ("l2_reduce", "log_sum_reduce"):
+        quantisers = {"a": per(2), "b": Q, "y": Q}
+        body = f"{scattered} y = sum_reduce(t, axes = [1]);"
+        yield reduced(operation, claims.SCATTERED, body, quantisers, code="lowering.unquantized")
+    over = "size = [1, 18, 1, 1], padding = [(0, 0), (0, 0), (0, 0), (0, 0)]"
+    body, channels = f"{IMAGE.replace('6', '18')} y = rms_pool(x, {over});", per(18).replace("bits = 8", "bits = 16")
+    yield Case("l2_pool", claims.NO_RATIO, body, {"x": channels, "y": Q}, becomes={"rms_pool": ("l2_pool", {})})
+    line = "x = external(shape = [4]); y = sum_reduce(x, axes = [0]);"
+    negative = claims.CLAIMS["log_sum_reduce"].refuses[-1]
+    yield reduced("log_sum_reduce", negative, line, quantised("x y"))
+    unquantised, wide = claims.CLAIMS["log_sum_exp_reduce"].refuses
+    yield reduced("log_sum_exp_reduce", unquantised, f"{line} z = copy(y);", quantised("x z"))
+    large = "linear_quantize(min = -9999.0, max = 9999.0, bits = 8)"
+    yield reduced("log_sum_exp_reduce", wide, line, {"x": large, "y": large})
+
+
+CASES: list[Case] = [*normalisations(), *sums()]

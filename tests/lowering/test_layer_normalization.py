@@ -1,0 +1,164 @@
+"""layer_normalization: every code is that of the exact number, by a model of its own in rationals."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
+from cvm.lowering import lower
+from cvm.quantization import LinearQuantizer
+from cvm.session import Session
+
+HALF = Fraction(1, 2)
+DYADIC = st.builds(lambda n, k: Fraction(n, 2**k), st.integers(-99, 99), st.integers(0, 9))
+SIZES = st.builds(Fraction, st.integers(1, 99), st.sampled_from([1, 3, 64, 127, 1000]))
+
+
+def network(
+    shape: tuple[int, ...], axes: tuple[int, ...], source: LinearQuantizer, result: LinearQuantizer, epsilon: Fraction,
+    scale: np.ndarray, bias: np.ndarray,
+) -> QuantizedGraph:  # fmt: skip
+    tensors = {
+        "x": GraphTensor("x", shape, "external", quantizer=source),
+        "s": GraphTensor("s", scale.shape, "constant", data=TensorData(scale)),
+        "b": GraphTensor("b", bias.shape, "constant", data=TensorData(bias)),
+        "y": GraphTensor("y", shape, "computed", quantizer=result),
+    }
+    operation = GraphOperation(
+        "layer_normalization", {"input": "x", "scale": "s", "offset": "b"}, {"axes": axes, "epsilon": epsilon}, ("y",)
+    )
+    return QuantizedGraph("g", ("x",), ("y",), tensors, (operation,))
+
+
+def at_least(n: Fraction, square: Fraction, bound: Fraction) -> int:
+    """The sign of n / sqrt(square) - bound, for a positive square."""
+    left, right = (n > 0) - (n < 0), (bound > 0) - (bound < 0)
+    if left != right:
+        return left - right
+    difference = n * n - bound * bound * square
+    return left * ((difference > 0) - (difference < 0))
+
+
+def code(n: Fraction, square: Fraction, bias: Fraction, quantizer: LinearQuantizer, channel: int) -> int:
+    """The code of bias + n / sqrt(square), by trying all of them."""
+    found = quantizer.lo
+    for k in range(quantizer.lo + 1, quantizer.hi + 1):
+        step = quantizer.offset[channel] + (k - HALF) * quantizer.scale[channel]
+        side = at_least(n, square, step - bias)
+        if side > 0 or (side == 0 and (quantizer.rounding == "half_up" or k % 2 == 0)):
+            found = k
+    return found
+
+
+def expected(
+    codes: np.ndarray, axes: tuple[int, ...], source: LinearQuantizer, result: LinearQuantizer, epsilon: Fraction,
+    scale: np.ndarray, bias: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    channel = np.indices(codes.shape)[source.axis] if source.axis is not None else np.zeros(codes.shape, int)
+    reals = np.array(
+        [source.offset[c] + source.scale[c] * int(q) for q, c in zip(codes.ravel(), channel.ravel(), strict=True)],
+        dtype=object,
+    ).reshape(codes.shape)
+    count = math.prod(codes.shape[axis] for axis in axes)
+    mean = reals.sum(axis=axes, keepdims=True) / Fraction(count)
+    distance = reals - mean
+    variance = (distance * distance).sum(axis=axes, keepdims=True) / Fraction(count) + epsilon
+    parts = np.broadcast_arrays(distance, variance, scale, bias)
+    found = np.empty(codes.shape, np.int64)
+    for at in product(*map(range, codes.shape)):
+        d, v, s, b = (part[at] for part in parts)
+        place = at[result.axis] if result.axis is not None else 0
+        found[at] = code(Fraction(d) * Fraction(s.item()), Fraction(v), Fraction(b.item()), result, place)
+    return found
+
+
+@st.composite
+def draws(draw: st.DrawFn) -> tuple[object, ...]:
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    axes = tuple(draw(st.sets(st.integers(0, len(shape) - 1))))
+    extents = tuple(n if axis in axes else 1 for axis, n in enumerate(shape))
+
+    def parameter() -> np.ndarray:
+        items = draw(st.lists(DYADIC, min_size=math.prod(extents), max_size=math.prod(extents)))
+        return np.array([float(item) for item in items], np.float32).reshape(extents)
+
+    zero = draw(st.integers(-128, 127))
+    size = draw(SIZES)
+    source = LinearQuantizer((size,), (-size * zero,), -128, 127)
+    rounding = draw(st.sampled_from(["half_even", "half_up"]))
+    step = draw(SIZES)
+    low = draw(st.integers(-9, 3))
+    result = LinearQuantizer((step,), (step * draw(st.integers(-3, 3)),), low, low + draw(st.integers(1, 40)),
+                             rounding=rounding)  # fmt: skip
+    epsilon = draw(st.sampled_from([Fraction(1e-5), Fraction(1), Fraction(1, 2**20), Fraction(3, 7)]))
+    codes = draw(st.lists(st.integers(-128, 127), min_size=math.prod(shape), max_size=math.prod(shape)))
+    return np.array(codes).reshape(shape), axes, source, result, epsilon, parameter(), parameter()
+
+
+@settings(max_examples=60, deadline=None)
+@given(draws())
+def test_every_code_is_that_of_the_exact_number(case: tuple[object, ...]) -> None:
+    codes, *rest = case
+    graph = network(codes.shape, *rest)  # type: ignore[attr-defined, arg-type]
+    found = Session(lower(graph), executor="numpy").run({"x": codes})["y"]  # type: ignore[dict-item]
+    np.testing.assert_array_equal(found, expected(*case))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rounding", ["half_up", "half_even"])
+def test_ties_are_seen(rounding: str) -> None:
+    """d = -+ 3, variance 9, epsilon 7: d / 4 = -+ 0.75, which is a tie of steps of 1/2, between 1 and 2."""
+    source = LinearQuantizer((Fraction(1),), (Fraction(0),), -128, 127)
+    result = LinearQuantizer((HALF,), (Fraction(0),), -128, 127, rounding=rounding)  # type: ignore[arg-type]
+    one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
+    codes = np.array([[1, 7]])
+    case = ((1,), source, result, Fraction(7), one, none)
+    found = Session(lower(network((1, 2), *case)), executor="numpy").run({"x": codes})["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case))
+    assert found.tolist() == [[-1 if rounding == "half_up" else -2, 2]]
+
+
+def test_quantisers_per_channel() -> None:
+    random = np.random.default_rng(5)
+    codes = random.integers(-128, 128, (2, 3, 4))
+    scales, offsets = (Fraction(1, 3), Fraction(2), Fraction(1, 64)), (Fraction(0), Fraction(1, 7), Fraction(-5))
+    source = LinearQuantizer(scales, offsets, -128, 127, axis=1)
+    result = LinearQuantizer((Fraction(1, 30), Fraction(1, 7), Fraction(1, 64)), (Fraction(0),) * 3, -128, 127, axis=1,
+                             rounding="half_even")  # fmt: skip
+    scale, bias = (random.normal(size=(1, 1, 4)).astype(np.float32) for _ in range(2))
+    case = ((2,), source, result, Fraction(1e-5), scale, bias)
+    found = Session(lower(network(codes.shape, *case)), executor="numpy").run({"x": codes})["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case))
+
+
+def test_long_rows_of_all_codes_on_every_executor() -> None:
+    random = np.random.default_rng(6)
+    codes = random.integers(-128, 128, (1, 768))
+    source = LinearQuantizer((Fraction(float(np.float32(0.031))),), (Fraction(0),), -128, 127)
+    result = LinearQuantizer((Fraction(float(np.float32(0.024))),), (Fraction(0),), -128, 127, rounding="half_even")
+    scale, bias = (random.normal(size=(1, 768)).astype(np.float32) for _ in range(2))
+    case = ((1,), source, result, Fraction(1e-5), scale, bias)
+    program = lower(network(codes.shape, *case))
+    wanted = expected(codes, *case)
+    for executor in ("numpy", "native", "formal"):
+        np.testing.assert_array_equal(Session(program, executor=executor).run({"x": codes})["y"], wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"result": None}, "needs a quantiser"),
+        ({"epsilon": Fraction(0)}, "epsilon must be above 0"),
+    ],
+)
+def test_what_is_refused_has_a_reason(change: dict[str, object], message: str) -> None:
+    source = LinearQuantizer((Fraction(1),), (Fraction(0),), -128, 127)
+    one = np.ones((1, 1), np.float32)
+    arguments = {"source": source, "result": source, "epsilon": Fraction(1), "scale": one, "bias": one, **change}
+    with pytest.raises(Unsupported, match=message):
+        lower(network((1, 2), (1,), **arguments))  # type: ignore[arg-type]

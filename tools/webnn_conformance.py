@@ -1,0 +1,273 @@
+"""Replay the cases of the web platform tests on the WebNN builder, and count per operator what became of them.
+
+    python tools/webnn_conformance.py [FOLDER]             print the counts (default: ../shared/webnn)
+    python tools/webnn_conformance.py [FOLDER] --write     write them to docs/webnn-conformance.json
+    python tools/webnn_conformance.py [FOLDER] --check     fail where that file says otherwise
+
+FOLDER/conformance/NAME.json holds cases: values only, as its README describes them. Integers and quantised graphs are
+run as they are, and are equal if every bit is. A case of floats whose operator only moves or compares its items is run
+on integers of the same order. Every other graph of floats is built as it is, which the builder refuses.
+
+int4 and uint4, which the specification has not, are held in int8 and uint8; a quantizeLinear to them is followed by a
+clamp to their range, which is the same, since quantizeLinear saturates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cvm import webnn
+from cvm.frontends.webnn.builder import snake_case
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "docs" / "webnn-conformance.json"
+SHARED = ROOT.parent / "shared" / "webnn"
+
+Case = dict[str, Any]
+
+EXACT = ("integer_exact", "qdq", "quantization")
+FOUR_BITS = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
+"""Data types that the specification has not: what holds them, and their ends."""
+
+REASONS = {
+    "the integer machine does not run it": "states that nothing quantises",
+    "a float value would": "a graph of floats",
+    "of a float to integers is undefined": "a graph of floats",
+    "would round": "a graph of floats",
+    "the machine has not": "integers beyond +-(2^31 - 1)",
+    "NaN": "NaN",
+}
+"""What a refusal says, and what it is called in the record."""
+
+
+def files(kind: str, folder: Path = SHARED) -> list[Path]:
+    """The files of one kind: "conformance" or "validation"."""
+    return sorted(path for path in (folder / kind).glob("*.json") if path.stem != "manifest")
+
+
+def cases(path: Path) -> list[Case]:
+    """The cases or calls of one file."""
+    document = json.loads(path.read_text())
+    return list(document.get("cases") or document["calls"])
+
+
+# Values
+
+
+def number(value: Any) -> Any:
+    """A literal: infinities, NaN, -0 and large integers are strings."""
+    if not isinstance(value, str):
+        return value
+    if value.endswith("n") and value[:-1].lstrip("-").isdigit():
+        return int(value[:-1])
+    try:
+        return float(value.replace("Infinity", "inf"))
+    except ValueError:
+        return value
+
+
+def array(tensor: Case) -> np.ndarray[Any, Any]:
+    """The contents of a tensor, in the data type that holds them."""
+    kind = FOUR_BITS.get(tensor["dataType"], (tensor["dataType"],))[0]
+    items = [number(tensor["fill"])] if "fill" in tensor else [number(item) for item in tensor["data"]]
+    with np.errstate(over="ignore"):
+        found = np.array(items, kind)
+    return np.full(tensor["shape"], found[0]) if "fill" in tensor else found.reshape(tensor["shape"])
+
+
+# Running
+
+
+def run(case: Case, executor: str = "numpy") -> tuple[dict[str, np.ndarray[Any, Any]], webnn.MLGraph]:
+    """What the builder's graph gives, with the values of integer inputs promised."""
+    context = webnn.ML().create_context(strict_scale_rank=False, allow_negative_scale=True, executor=executor)
+    builder = webnn.MLGraphBuilder(context)
+    known: dict[str, Any] = {}
+    feeds = {}
+    for name, tensor in case["inputs"].items():
+        values = array(tensor)
+        if tensor.get("constant"):
+            known[name] = builder.constant(values)
+            continue
+        promise = (int(values.min()), int(values.max())) if values.dtype.kind in "iu" else None
+        known[name] = builder.input(name, (values.dtype.name, values.shape), value_range=promise)
+        feeds[name] = values
+    for call in case["operators"]:
+        found = _called(builder, call, known)
+        outputs = call["outputs"]
+        known.update(zip(outputs, found, strict=True) if isinstance(outputs, list) else [(outputs, found)])
+        for four in _four_bits(case, call):
+            _, low, high = FOUR_BITS[four]
+            known[outputs] = builder.clamp(found, min_value=low, max_value=high)
+    graph = builder.build({name: known[name] for name in case["expected"]})
+    return context.compute(graph, feeds), graph
+
+
+def _four_bits(case: Case, call: Case) -> list[str]:
+    """The type of four bits that a quantizeLinear gives, if it does."""
+    if call["name"] != "quantizeLinear":
+        return []
+    names = [value for argument in call["arguments"] for key, value in argument.items() if key == "zeroPoint"]
+    return [case["inputs"][name]["dataType"] for name in names if case["inputs"][name]["dataType"] in FOUR_BITS]
+
+
+def _called(builder: webnn.MLGraphBuilder, call: Case, known: dict[str, Any]) -> Any:
+    positional: list[Any] = []
+    options: dict[str, Any] = {}
+    for argument in call["arguments"]:
+        for key, value in (argument or {}).items():
+            if key == "options":
+                options |= {snake_case(name): _resolved(item, known) for name, item in value.items()}
+            else:
+                positional.append(_resolved(value, known))
+    return getattr(builder, call["name"])(*positional, **options)
+
+
+def _resolved(value: Any, known: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_resolved(item, known) for item in value]
+    return known[value] if isinstance(value, str) and value in known else number(value)
+
+
+# Floats that are only moved or compared
+
+_VALUES = {"value", "minValue", "maxValue"}
+"""Options that are numbers among the elements."""
+
+
+def ranked(case: Case) -> Case:
+    """The case in integers of the same order: for operators that only move or compare.
+
+    Raises `webnn.NotSupportedError` for NaN, which has no order.
+    """
+    tensors = [*case["inputs"].values(), *case["expected"].values()]
+    reals = [tensor for tensor in tensors if tensor["dataType"].startswith("float")]
+    literals = [item for call in case["operators"] for argument in call["arguments"]
+                for item in argument.get("options", {}).items()]  # fmt: skip
+    kind = reals[0]["dataType"] if reals else "float32"
+
+    def single(item: Any) -> float:
+        """A decimal as the float that it is written for."""
+        with np.errstate(over="ignore"):
+            return float(np.dtype(kind).type(number(item)))
+
+    found = {0.0}
+    for tensor in reals:
+        found |= {single(item) for item in (tensor["data"] if "data" in tensor else [tensor["fill"]])}
+    found |= {single(item) for key, item in literals if key in _VALUES and item != "NaN"}
+    if any(np.isnan(list(found))):
+        raise webnn.NotSupportedError("conformance.nan", "NaN has no place among integers")
+    order = sorted({abs(item) for item in found})  # the same for both signs: magnitudes are compared too
+    places = {sign * item: sign * place for place, item in enumerate(order) for sign in (1, -1)}
+    small = max(map(abs, places.values())) < 128
+    signs = case["operators"][-1]["name"] == "sign"  # its results are the numbers -1, 0 and 1
+
+    def encoded(tensor: Case, result: bool) -> Case:
+        if tensor not in reals:
+            return tensor
+        place = (lambda item: int(single(item))) if result and signs else (lambda item: places[single(item)])
+        rest = {"data": [place(item) for item in tensor["data"]]} if "data" in tensor else {
+            "fill": place(tensor["fill"])
+        }  # fmt: skip
+        return {**tensor, **rest, "dataType": "int8" if small else "int32"}
+
+    def option(key: str, item: Any) -> Any:
+        if key not in _VALUES:
+            return item
+        return None if item == "NaN" else places[single(item)]  # NaN is no bound
+
+    operators = [
+        {**call, "arguments": [
+            {"options": {k: option(k, v) for k, v in argument["options"].items()}} if "options" in argument
+            else argument
+            for argument in call["arguments"]]}
+        for call in case["operators"]
+    ]  # fmt: skip
+    sides = {
+        side: {name: encoded(tensor, side == "expected") for name, tensor in case[side].items()}
+        for side in ("inputs", "expected")
+    }
+    return {**case, **sides, "operators": operators}
+
+
+# Counting
+
+
+def verdict(case: Case) -> tuple[str, str]:
+    """("equal", how it was run), ("refused", why), or ("different", the result)."""
+    ordered = case["data_movement_only"] or case["order_only"]
+    how = "as it is" if case["klass"] in EXACT or not ordered else "in integers of the same order"
+    try:
+        played = case if how == "as it is" else ranked(case)
+        found, _ = run(played)
+    except (webnn.NotSupportedError, webnn.MLTypeError) as error:
+        return "refused", next((reason for part, reason in REASONS.items() if part in str(error)), str(error))
+    for name, tensor in played["expected"].items():
+        expected = array(tensor)
+        if found[name].dtype != expected.dtype or not np.array_equal(found[name], expected):
+            return "different", name
+    return "equal", how
+
+
+Verdict = tuple[str, str]
+
+
+def record_of(verdicts: Iterable[tuple[str, Case, Verdict]]) -> dict[str, dict[str, Any]]:
+    """Per file of cases: how many there are, how many are equal and how, and how many are refused and why."""
+    found: dict[str, dict[str, Counter[str]]] = {}
+    for name, _, (what, why) in verdicts:
+        found.setdefault(name, {}).setdefault(what, Counter())[why] += 1
+    return {
+        name: {"cases": sum(map(Counter.total, kinds.values()))}
+        | {what: dict(sorted(kinds[what].items())) for what in ("equal", "refused", "different") if what in kinds}
+        for name, kinds in found.items()
+    }
+
+
+def counted(folder: Path = SHARED) -> dict[str, dict[str, Any]]:
+    """The record of all cases of a folder."""
+    paths = files("conformance", folder)
+    return record_of((path.stem, case, verdict(case)) for path in paths for case in cases(path))
+
+
+def rows(record: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """One line per operator, for reading."""
+    for name, counts in record.items():
+        yield f"{name}: {json.dumps(counts)}"
+
+
+def main() -> int:
+    """Print, write or compare the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", nargs="?", type=Path, default=SHARED)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--write", action="store_true", help="write docs/webnn-conformance.json")
+    action.add_argument("--check", action="store_true", help="compare with docs/webnn-conformance.json")
+    arguments = parser.parse_args()
+    if not files("conformance", arguments.folder):
+        print(f"{arguments.folder} holds no cases", file=sys.stderr)
+        return 2
+    record = counted(arguments.folder)
+    text = json.dumps(record, indent=1) + "\n"
+    if arguments.write:
+        RECORD.write_text(text, encoding="utf-8")
+    elif arguments.check:
+        if RECORD.is_file() and RECORD.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"{RECORD} is stale: run {Path(__file__).name} --write", file=sys.stderr)
+        return 1
+    else:
+        print("\n".join(rows(record)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
