@@ -1,0 +1,1 @@
+"""As the sample implementation computes."""
