@@ -24,7 +24,8 @@ def region_maximum(lowering: Lowering, operation: GraphOperation) -> list[Result
     """Of input (B, C, H, W) and integer codes rois (B, R, 4), x_0, y_0, x_1, y_1: maxima (B, R, C, *output_size).
 
     A region of n = max(x_1 - x_0, 0) + 1 positions is cut into m cells, cell i being floor(i * n / m) up to, not
-    including, ceil((i + 1) * n / m), from x_0 on, cut to the image. A cell without a position has the code 0.
+    including, ceil((i + 1) * n / m), from x_0 on, cut to the image. A cell without a position has the code 0; with
+    ``before`` = "empty" a cell that begins before the image has none.
     """
     value, _, _, form = lowering.coded(operation, "input")
     rois, _, _, regions = lowering.coded(operation, "rois")
@@ -93,10 +94,11 @@ def _cells(
     end = emit("broadcast_mul", size, emit.constant(numbers + 1, "number"))
     end = emit("broadcast_add", end, emit.constant([cells - 1], "rest"))
     end = emit("broadcast_div", end, divisor)
-    begin, end = (
-        emit("clip", emit("broadcast_add", first, item), a_min=0, a_max=extent) for item in (begin, end)
-    )  # fmt: skip
+    start = emit("broadcast_add", first, begin)
+    begin, end = (emit("clip", item, a_min=0, a_max=extent) for item in (start, emit("broadcast_add", first, end)))
     there = emit("broadcast_greater", end, begin)
+    if emit.operation.attributes["before"] == "empty":
+        there = emit("broadcast_mul", there, emit("broadcast_greater", start, emit.constant([-1], "outside")))
     begin = emit("clip", begin, a_min=0, a_max=extent - 1)
     end = emit("broadcast_max", end, emit("broadcast_add", begin, emit.constant([1], "one")))
     return begin, end, there

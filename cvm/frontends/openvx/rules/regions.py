@@ -11,12 +11,19 @@ from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.translation import Translation
 
-__all__: list[str] = []
+__all__ = ["pooled_regions"]
 
 
 @rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
 def roi_pooling(translation: Translation, node: Node) -> str:
-    """The greatest item of every cell of every region; coordinates are raw integers in every format."""
+    """The greatest item of every cell of every region; cells are cut to the image."""
+    return pooled_regions(translation, node, before="cut")
+
+
+def pooled_regions(translation: Translation, node: Node, before: str) -> str:
+    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is cut or
+    empty.
+    """
     name, (batch, channels, *_) = images(translation, node)
     rois, outputs = node["inputs_rois"], node["output_arr"]
     count = rois.dims[1]
@@ -24,7 +31,7 @@ def roi_pooling(translation: Translation, node: Node) -> str:
     size = outputs.shape[-2:]
     name = translation.emit(
         "region_maximum", {"input": name, "rois": regions}, (batch, count, channels, *size),
-        outputs.format.quantizer(), output_size=size,
+        outputs.format.quantizer(), output_size=size, before=before,
     )  # fmt: skip
     return translation.reshaped(name, outputs.shape)
 
