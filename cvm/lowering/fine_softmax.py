@@ -1,8 +1,8 @@
 """softmax over many items of many codes, from exponentials that are far finer than the codes of the result.
 
 y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. With d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
-|e_j| <= 1/2 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most n / 2^(W + 1). W is
-chosen so that this is below 2^-60 steps of the result; the quotient itself is compared exactly with each step, on sums
+|e_j| < 1 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most n / 2^W. W is chosen so
+that this is below 2^-60 steps of the result; the quotient itself is compared exactly with each step, on sums
 of digits (`cvm.lowering.ratio`). Where all items are equal the quotient is exact, and so is a tie; by the theorem of
 Lindemann and Weierstrass there are no other ties.
 """
@@ -29,6 +29,7 @@ from cvm.quantization.reals import exp, rational, rounded
 __all__: list[str] = []
 
 _FINENESS = 60
+_GUARD = 40
 
 
 @rule(
@@ -67,18 +68,24 @@ def fine_softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         denominator.append(Term(total, Rationals.scalar(weight, rank)))
     powers_of_one, sums = (LinearForm(shape, tuple(terms), zero) for terms in (numerator, denominator))
     found = ratio_codes(lowering, operation, powers_of_one, sums, quantizer)
-    steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0]
+    steps = Fraction(count, 2**width) / quantizer.scale[0]
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     return [Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")]
 
 
 @lru_cache(maxsize=8)
 def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
-    """round(2^width * exp(-scale * d)) for d = 0 .. span; once they are 0 they stay so."""
-    found: list[int] = []
-    for d in range(span + 1):
-        item = rounded(rational(2**width) * exp(rational(-scale * d)))
-        found.append(item)
-        if not item:
-            break
-    return (*found, *(0,) * (span + 1 - len(found)))
+    """2^width * exp(-scale * d) for d = 0 .. span, off by less than 1: powers of one number with guard bits.
+
+    Factors are at most 1, so that each product adds at most one unit for its own rounding and one for that of the
+    factor: d + 1 products are off by less than 2^(_GUARD - 1) units in all.
+    """
+    if span >= 2 ** (_GUARD - 2):
+        raise AssertionError("operands have at most 32 bits")
+    bits = width + _GUARD
+    ratio = rounded(rational(2**bits) * exp(rational(-scale)))
+    item, found = 1 << bits, []
+    for _ in range(span + 1):
+        found.append((item + (1 << _GUARD >> 1)) >> _GUARD)
+        item = item * ratio >> bits
+    return tuple(found)

@@ -34,8 +34,9 @@ from cvm.lowering.decide import (
 from cvm.lowering.digits import array_digits, squared, value_digits
 from cvm.lowering.form import LinearForm
 from cvm.lowering.pooling import window_total, window_volume
+from cvm.quantization.enclosures import Arithmetic
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import power, rational, rounded
+from cvm.quantization.reals import Real, power, rational
 
 __all__: list[str] = []
 
@@ -147,10 +148,24 @@ def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
     for k in range(2, most + 1):
         prime = smallest[k]
         if prime == k:
-            found.append(rounded(rational(2**bits) * power(rational(k), exponent)))
+            found.append(_enclosed(power(rational(k), exponent), bits))
         else:
             found.append(_shifted(found[prime] * found[k // prime], bits))
     return found[: most + 1]
+
+
+def _enclosed(number: Real, bits: int) -> int:
+    """A number times 2^bits, off by less than 2, from an enclosure of that many digits."""
+    if number.exact is not None:
+        return math.floor(number.exact * 2**bits)
+    digits = bits // 3 + 20
+    while True:
+        found = number.bounds(Arithmetic.of(digits))
+        if found is not None:
+            low, high = (math.floor(Fraction(end) * 2**bits) for end in found)
+            if high - low <= 1:
+                return low
+        digits *= 2
 
 
 def _square_digits(
