@@ -157,12 +157,12 @@ def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
 def _enclosed(number: Real, bits: int) -> int:
     """A number times 2^bits, off by less than 2, from an enclosure of that many digits."""
     if number.exact is not None:
-        return math.floor(number.exact * 2**bits)
+        return math.floor(number.exact * (1 << bits))
     digits = bits // 3 + 20
     while True:
         found = number.bounds(Arithmetic.of(digits))
         if found is not None:
-            low, high = (math.floor(Fraction(end) * 2**bits) for end in found)
+            low, high = (math.floor(Fraction(end) * (1 << bits)) for end in found)
             if high - low <= 1:
                 return low
         digits *= 2

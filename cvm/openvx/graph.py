@@ -12,7 +12,6 @@ from cvm.frontends.openvx.errors import (
     Error,
     InvalidGraph,
     InvalidReference,
-    InvalidValue,
     NotAllocated,
     NotSupported,
 )
@@ -202,9 +201,7 @@ def query_tensor(tensor: Tensor, attribute: int) -> Any:
 def set_reference_name(reference: Reference, name: str) -> None:
     """VxSetReferenceName. Inputs and outputs of a program are called after their tensors."""
     require(reference, Reference, "the reference")
-    if not isinstance(name, str) or not name:
-        raise InvalidValue("reference.name", f"a name is text, found {name!r}")
-    reference.name = name
+    reference.rename(name)
 
 
 def release(reference: Reference) -> None:

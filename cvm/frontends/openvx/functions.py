@@ -21,9 +21,22 @@ __all__ = ["activation_codes"]
 Function = Callable[[Fraction], Real]
 
 
-@lru_cache(maxsize=64)
 def activation_codes(function: Activation, a: Fraction, b: Fraction, format: Format) -> tuple[int, ...]:
     """The codes for the raw integers lo .. hi of a format."""
+    uses = _USES.get(function, "")
+    return _codes(function, *(item if name in uses else Fraction(0) for item, name in ((a, "a"), (b, "b"))), format)
+
+
+_USES = {
+    Activation.VX_NN_ACTIVATION_HYPERBOLIC_TAN: "ab",
+    Activation.VX_NN_ACTIVATION_BRELU: "a",
+    Activation.VX_NN_ACTIVATION_LINEAR: "ab",
+}
+"""The parameters that a function has."""
+
+
+@lru_cache(maxsize=64)
+def _codes(function: Activation, a: Fraction, b: Fraction, format: Format) -> tuple[int, ...]:
     quantizer, unit = format.quantizer(), format.unit
     raw = range(format.lo, format.hi + 1)
     exact = _EXACT.get(function)

@@ -66,7 +66,8 @@ class Kernel(Reference):
 class Node(Reference):
     """A node (vx_node): a kernel and its parameters.
 
-    ``derived`` holds, once the graph is verified, what follows from sizes: ``skip_x``, ``skip_y``, ``upscale_x``, ..
+    ``derived`` holds, once the graph is verified, what follows from sizes: ``skip_x``, ``skip_y``, ``upscale_x``, ..,
+    which are attributes of the node, too.
     """
 
     kind = Type.VX_TYPE_NODE
@@ -78,6 +79,14 @@ class Node(Reference):
         self.number = len(graph.nodes)
         self.derived: Mapping[str, int] = {}
         self._values: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> int:
+        derived: Mapping[str, int] = self.__dict__.get("derived", {})
+        if name not in derived:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: sizes follow when a graph is verified"
+            )
+        return derived[name]
 
     @property
     def label(self) -> str:

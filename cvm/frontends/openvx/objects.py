@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import LimitExceeded, Location
-from cvm.frontends.openvx.constants import Type
+from cvm.frontends.openvx.constants import Accessor, Type
 from cvm.frontends.openvx.errors import (
     InvalidDimension,
     InvalidFormat,
@@ -31,7 +31,22 @@ from cvm.limits import DEFAULT, MAX_RANK, elements
 if TYPE_CHECKING:
     from cvm.frontends.openvx.graph import RecordedGraph
 
-__all__ = ["EXTENSIONS", "Box", "Context", "Order", "Reference", "Scalar", "Tensor", "integer", "require"]
+__all__ = [
+    "EXTENSIONS",
+    "Box",
+    "Context",
+    "Order",
+    "Reference",
+    "Scalar",
+    "Tensor",
+    "copy_tensor_patch",
+    "create_scalar",
+    "create_tensor",
+    "create_tensor_from_view",
+    "create_virtual_tensor",
+    "integer",
+    "require",
+]
 
 EXTENSIONS = "KHR_NN_8 KHR_NN_16"
 """The extension strings (section 1.6)."""
@@ -58,7 +73,9 @@ class Reference:
 
     def __init__(self, context: Context | None, name: str | None = None) -> None:
         self._context = context
-        self.name = name
+        self.name: str | None = None
+        if name is not None:
+            self.rename(name)
         self.released = False
 
     @property
@@ -67,6 +84,12 @@ class Reference:
         found = self if self._context is None else self._context
         assert isinstance(found, Context)
         return found
+
+    def rename(self, name: str) -> None:
+        """Give it a name. Raises `InvalidValue` for what is no text."""
+        if not isinstance(name, str) or not name:
+            raise InvalidValue("reference.name", f"a name is text, found {name!r}")
+        self.name = name
 
     def release(self) -> None:
         """Give it up: it cannot be an argument any more."""
@@ -331,6 +354,27 @@ def create_tensor_from_view(
     dims = tuple(end - start for start, end in box)
     assert math.prod(dims)
     return Tensor(tensor.context, dims, tensor.format, None, tensor, tuple(box), name)
+
+
+def copy_tensor_patch(
+    tensor: Tensor, view_start: Sequence[int], view_end: Sequence[int], user_array: npt.NDArray[Any], usage: int
+) -> None:
+    """vxCopyTensorPatch: copy a part of a tensor into an array (VX_READ_ONLY), or an array into it (VX_WRITE_ONLY).
+
+    The array is in C order; it has the extents of the part in reverse, as `Tensor.numpy` has.
+    """
+    part = create_tensor_from_view(tensor, view_start, view_end)
+    if usage == Accessor.VX_WRITE_ONLY:
+        part.copy_from(user_array)
+    elif usage == Accessor.VX_READ_ONLY:
+        found = part.numpy()
+        if not isinstance(user_array, np.ndarray) or user_array.shape != found.shape:
+            raise InvalidDimension("tensor.copy", f"an array of shape {list(found.shape)} is needed")
+        if user_array.dtype != found.dtype:
+            raise InvalidFormat("tensor.copy", f"an array of {found.dtype} is needed, found {user_array.dtype}")
+        user_array[...] = found
+    else:
+        raise InvalidValue("tensor.usage", "usage is VX_READ_ONLY or VX_WRITE_ONLY")
 
 
 class Scalar(Reference):

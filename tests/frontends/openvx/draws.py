@@ -178,7 +178,7 @@ def normalization(random: Random, fmt: str) -> Draw:
 def roi_pooling(random: Random, fmt: str) -> Draw:
     batches, channels = _batches(random, 1), random.randint(1, 2)
     height, width, count = random.randint(1, 8), random.randint(1, 8), random.randint(1, 3)
-    lo, hi = LIMITS[fmt]
+    lo = LIMITS[fmt][0]
     if random.randrange(4):
         coordinates = np.array([random.randint(max(lo, -4), 10) for _ in range(int(np.prod(batches)) * count * 4)])
     else:
