@@ -182,7 +182,7 @@ KERNELS = MappingProxyType(
                     _OUTPUTS,
                 ),
                 "all nine functions, correctly rounded half to even, saturated; sqrt of a negative number is 0",
-                "",
+                "relu, which is the same; the other functions are refused",
             ),
             KernelDeclaration(
                 Kernels.VX_KERNEL_ROI_POOLING_LAYER,
@@ -195,7 +195,7 @@ KERNELS = MappingProxyType(
                 ),
                 "maxima of cells floor(i * w / ow) .. ceil((i + 1) * w / ow) of a region of inclusive raw integer "
                 "corners, cut to the image; an empty cell gives 0",
-                "",
+                "a cell that begins before the image is empty",
             ),
             KernelDeclaration(
                 Kernels.VX_KERNEL_DECONVOLUTION_LAYER,

@@ -12,7 +12,6 @@ __all__ = [
     "InvalidDimension",
     "InvalidFormat",
     "InvalidGraph",
-    "InvalidNode",
     "InvalidParameters",
     "InvalidReference",
     "InvalidScope",
@@ -105,12 +104,6 @@ class InvalidGraph(Error):
     """A graph that has a cycle, is empty, or is not verified."""
 
     status = Status.VX_ERROR_INVALID_GRAPH
-
-
-class InvalidNode(Error):
-    """A node that was removed."""
-
-    status = Status.VX_ERROR_INVALID_NODE
 
 
 class InvalidScope(Error):
