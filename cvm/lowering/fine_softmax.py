@@ -22,6 +22,7 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.digits import array_digits, budget
 from cvm.lowering.form import LinearForm, Term
 from cvm.lowering.ratio import ratio_codes
+from cvm.lowering.table import MOST_ENTRIES
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded
@@ -57,6 +58,8 @@ def fine_softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
     width = _FINENESS + math.ceil(count / quantizer.scale[0]).bit_length()
     lo, hi = lowering.builder.range(value).hull()
+    if hi - lo >= MOST_ENTRIES:
+        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
     greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
     distance = lowering.emit(operation, "broadcast_sub", greatest, value)
     table = np.array(_exponentials(scale, width, hi - lo), dtype=object)
@@ -78,10 +81,8 @@ def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
     """2^width * exp(-scale * d) for d = 0 .. span, off by less than 1: powers of one number with guard bits.
 
     Factors are at most 1, so that each product adds at most one unit for its own rounding and one for that of the
-    factor: d + 1 products are off by less than 2^(_GUARD - 1) units in all.
+    factor: d products, fewer than 2^18, are off by less than 2^(_GUARD - 1) units in all.
     """
-    if span >= 2 ** (_GUARD - 2):
-        raise AssertionError("operands have at most 32 bits")
     bits = width + _GUARD
     ratio = rounded(rational(2**bits) * exp(rational(-scale)))
     item, found = 1 << bits, []

@@ -43,10 +43,14 @@ __all__: list[str] = []
 _FINENESS = 60
 _MOST_POWER = 16
 """The largest 1 / beta: numbers of 16 bits become such of 256."""
+_MOST_NUMBERS = 2**16
 _DIGIT = 13
 _SQUARE_BITS = 17
 """Products of digits of so many bits, and of one bit more, fit 32 bits."""
 _INT32_MAX = 2**31 - 1
+
+
+_APART = "operand and result differ in scale, or have an offset"
 
 
 @rule(
@@ -58,6 +62,7 @@ _INT32_MAX = 2**31 - 1
         "number must be to differ",
         WHOLE_TENSOR,
         "beta is below 1/16",
+        _APART,
     ),
 )
 def power_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
@@ -71,10 +76,14 @@ def power_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     if beta < Fraction(1, _MOST_POWER):
         raise lowering.unsupported(operation, "beta is below 1/16")
-    value, scale, _, form = lowering.coded(operation, "x")
+    value, scale, constant, form = lowering.coded(operation, "x")
+    if constant or quantizer.offset[0] or quantizer.scale[0] != scale:
+        raise lowering.unsupported(operation, _APART)
     count = window_volume(operation)
     squares = window_total(lowering, operation, squared(lowering, operation, form, count))
     largest = lowering.builder.range(value).magnitude()
+    if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
+        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
     constants = bias, alpha * scale * scale / count
     # A divisor of 1 and more makes nothing greater.
     most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest

@@ -13,8 +13,10 @@ import numpy as np
 
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import exact
-from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.form import LinearForm, Term
 from cvm.lowering.windows import integers
+from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
 
@@ -27,7 +29,7 @@ def region_maximum(lowering: Lowering, operation: GraphOperation) -> list[Result
     including, ceil((i + 1) * n / m), from x_0 on, cut to the image. A cell without a position has the code 0; with
     ``before`` = "empty" a cell that begins before the image has none.
     """
-    value, _, _, form = lowering.coded(operation, "input")
+    value, factor, constant, form = lowering.coded(operation, "input")
     rois, _, _, regions = lowering.coded(operation, "rois")
     batch, channels, height, width = form.shape
     count = regions.shape[1]
@@ -54,7 +56,10 @@ def region_maximum(lowering: Lowering, operation: GraphOperation) -> list[Result
         for mask, extents in ((in_x[2], (1, columns)), (in_y[2], (rows, 1)))
     ]
     mask = emit("broadcast_mul", *masks)
-    return [Coded(emit("broadcast_mul", found, mask), note="maxima of windows of powers of two", any_rounding=True)]
+    maxima = emit("broadcast_mul", found, mask)
+    rank, shape = 5, (batch, count, channels, rows, columns)
+    scale, offset = (Rationals.scalar(item, rank) for item in (factor, constant))
+    return [LinearForm(shape, (Term(maxima, scale),), offset)]
 
 
 class _Emitter:

@@ -40,7 +40,7 @@ __all__ = [
 class Graph(RecordedGraph):
     """A graph (vx_graph). Made by `create_graph`; a context manager that releases it."""
 
-    def __init__(self, context: Context, compat: Compat, name: str | None) -> None:
+    def __init__(self, context: Context, compat: Compat = "spec", name: str | None = None) -> None:
         super().__init__(context, compat, name)
         self._translated: Translated | None = None
         self._program: Program | None = None

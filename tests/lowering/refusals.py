@@ -366,11 +366,19 @@ def others() -> Iterator[Case]:
 def elsewhere(line: str) -> Iterator[Case]:
     """Operations that NNEF has not."""
     constants = {"size": (1, 3), "bias": Fraction(1), "alpha": Fraction(1), "beta": Fraction(1)}
-    unquantised = f"{line} t = neg(x); y = copy(t);"
+    wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
     for name, attributes in {"fine_softmax": {"axes": (1,)}, "power_normalization": constants}.items():
-        yield Case(name, claims.WHOLE_TENSOR, unquantised, quantised("x y"), becomes={"neg": (name, attributes)})
-    small = {"neg": ("power_normalization", constants | {"beta": Fraction(1, 20)})}
-    yield Case("power_normalization", "beta is below 1/16", f"{line} y = neg(x);", quantised("x y"), becomes=small)
+        becomes = {"neg": (name, attributes)}
+        yield Case(name, claims.WHOLE_TENSOR, f"{line} t = neg(x); y = copy(t);", quantised("x y"), becomes=becomes)
+        needs = "lowering.unquantized"
+        yield Case(name, needs, f"{line} y = neg(x);", quantised("x y", wide), code=needs, becomes=becomes)
+    for condition, attributes in zip(
+        claims.CLAIMS["power_normalization"].refuses[1:],
+        (constants | {"beta": Fraction(1, 20)}, constants),
+        strict=True,
+    ):
+        becomes = {"neg": ("power_normalization", attributes)}
+        yield Case("power_normalization", condition, f"{line} y = neg(x);", quantised("x y"), becomes=becomes)
 
 
 def normalisations(line: str) -> Iterator[Case]:

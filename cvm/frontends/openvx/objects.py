@@ -238,7 +238,7 @@ class Tensor(Reference):
         integers that the data type has not.
         """
         format = self._require_host()
-        items = np.asarray(values)
+        items = _array(values)
         items = items.T if _checked(order) == "vx" else items
         if items.shape != self.shape:
             wanted, found = (list(shape[:: 1 if order == "numpy" else -1]) for shape in (self.shape, items.shape))
@@ -259,7 +259,7 @@ class Tensor(Reference):
         from cvm.quantization.exact import quantize
 
         format = self._require_host()
-        items = np.asarray(values)
+        items = _array(values)
         if items.dtype.kind not in "iuf" or not np.isfinite(items).all():
             raise InvalidFormat("tensor.copy", "elements must be real numbers", self._place())
         return self.copy_from(quantize(items, format.quantizer()), order)
@@ -272,7 +272,7 @@ class Tensor(Reference):
 
         Without ``fixed_point_position`` it is that of the data type: 8 for int16, 0 for uint8 and int8.
         """
-        items = np.asarray(values)
+        items = _array(values)
         for (data_type, position), format in FORMATS.items():
             if items.dtype == np.dtype(format.dtype):
                 point = position if fixed_point_position is None else fixed_point_position
@@ -286,6 +286,13 @@ class Tensor(Reference):
         kind = self.format.name if self.format else "no format"
         label = f" {self.name!r}" if self.name else ""
         return f"<{'virtual ' if self.virtual else ''}tensor{label} {list(self.dims)} {kind}>"
+
+
+def _array(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidParameters("tensor.copy", "elements must be an array, all of whose rows are alike") from None
 
 
 def _checked(order: str) -> Order:
@@ -330,7 +337,7 @@ def create_virtual_tensor(
     from cvm.frontends.openvx.graph import RecordedGraph
 
     require(graph, RecordedGraph, "graph")
-    extents = _dimensions(dims) if len(dims) else ()
+    extents = () if hasattr(dims, "__len__") and not len(dims) else _dimensions(dims)
     return Tensor(graph.context, extents, _format(data_type, fixed_point_position, True), graph, name=name)
 
 
@@ -343,6 +350,8 @@ def create_tensor_from_view(
     """
     require(tensor, Tensor, "tensor")
     rank = len(tensor.dims)
+    if not all(hasattr(ends, "__len__") for ends in (view_start, view_end)):
+        raise InvalidParameters("view.dims", "starts and ends are sequences of integers")
     if not rank or len(view_start) != rank or len(view_end) != rank:
         raise InvalidDimension("view.dims", f"a view of {tensor!r} has {rank} starts and ends")
     box = []

@@ -89,8 +89,11 @@ def float32(value: Any, what: str, zero: bool = False) -> Fraction:
     """An argument of type vx_float32 as the rational that it is; "must be positive", or with ``zero`` not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, np.number)):
         raise InvalidParameters("argument.float", f"{what} must be a number, found {value!r}")
-    with np.errstate(over="ignore"):
-        found = np.float32(float(value))
+    try:
+        with np.errstate(over="ignore"):
+            found = np.float32(float(value))
+    except OverflowError:
+        found = np.float32(np.inf)
     if not np.isfinite(found) or found < 0 or (found == 0 and not zero):
         rule = "a finite number that is not negative" if zero else "a finite number above 0"
         raise InvalidValue("argument.positive", f"{what} must be {rule}, found {value!r}")

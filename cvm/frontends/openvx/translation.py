@@ -56,7 +56,10 @@ def translate(graph: RecordedGraph) -> Translated:
         node.derived = check_node(node)
     written = writes(graph)
     require_static(graph, written)
-    return Translation(graph, written).run(ordered(graph, written))
+    order = ordered(graph, written)
+    if all(tensor.virtual for tensor in written):
+        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
+    return Translation(graph, written).run(order)
 
 
 class Translation:
@@ -72,14 +75,16 @@ class Translation:
         self._static: dict[Tensor, int] = {}
         self._serves: dict[str, Node] = {}
         self._node: Node | None = None
+        self._reserved: set[str] = set()
+        """Names of tensors at the border of the graph."""
 
     def run(self, nodes: Sequence[Node]) -> Translated:
         """The whole graph, from nodes in an order in which they can be computed."""
         from cvm.frontends.openvx.rules import RULES, SAMPLE_RULES, refused
 
-        reserved = {tensor.name for tensor in self._written if tensor.name and not tensor.virtual}
-        for name in sorted(reserved):
-            self._tensors[name] = GraphTensor(name, (1,), "computed")  # names of outputs are taken
+        for node in nodes:
+            roots = [tensor.root for parameter, tensor in node.tensors() if not parameter.static]
+            self._reserved |= {root.name for root in roots if root.name and not root.virtual}
         for node in nodes:
             self._node = node
             rules = RULES if self.compat == "spec" else SAMPLE_RULES
@@ -88,8 +93,6 @@ class Translation:
                 raise refused(node)
             self._results[node] = rule(self, node)
         self._node = None
-        for name in reserved:
-            del self._tensors[name]
         outputs = [self._output(tensor, place) for place, tensor in enumerate(self._given())]
         names = tuple(self._inputs.values())
         graph = QuantizedGraph(
@@ -105,7 +108,8 @@ class Translation:
     def _output(self, tensor: Tensor, place: int) -> Boundary:
         whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
         format = _format_of(tensor)
-        name = self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), wish=tensor.name or f"output_{place}")
+        name = self._fresh(tensor.name or f"output_{place}", public=True)
+        self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), name=name)
         return Boundary(tensor, name)
 
     def _digest(self, nodes: Sequence[Node]) -> str:
@@ -156,7 +160,7 @@ class Translation:
             wish = root.name or f"input_{len(self._inputs)}"
             if root in self._written:
                 wish += ".before"  # what it holds before the nodes write their part
-            name = self._fresh(wish)
+            name = self._fresh(wish, public=True)
             self._tensors[name] = GraphTensor(name, root.shape, "external", quantizer=_format_of(root).quantizer())
             self._inputs[root] = name
         return self._inputs[root]
@@ -180,11 +184,11 @@ class Translation:
 
     def emit(
         self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], quantizer: LinearQuantizer | None = None,
-        *, wish: str = "", **attributes: Attribute,
+        *, name: str = "", **attributes: Attribute,
     ) -> str:  # fmt: skip
         """Add an operation with one result of ``shape``; returns its name."""
         node = self._node
-        name = self._fresh(wish or (node.label if node else op))
+        name = name or self._fresh(node.label if node else op)
         self._tensors[name] = GraphTensor(name, tuple(shape), "computed", quantizer=quantizer)
         if node:
             self._serves[name] = node
@@ -231,13 +235,17 @@ class Translation:
         assert found is None or isinstance(found, LinearQuantizer)
         return found
 
-    def _fresh(self, wish: str) -> str:
-        if wish not in self._tensors:
-            return wish
-        number = 2
-        while f"{wish}.{number}" in self._tensors:
+    def _fresh(self, wish: str, public: bool = False) -> str:
+        """A name that is not taken; names of tensors at the border are kept for these."""
+
+        def taken(name: str) -> bool:
+            return name in self._tensors or (not public and name in self._reserved)
+
+        number, name = 1, wish
+        while taken(name):
             number += 1
-        return f"{wish}.{number}"
+            name = f"{wish}.{number}"
+        return name
 
 
 def _format_of(tensor: Tensor) -> Format:

@@ -441,3 +441,45 @@ def test_a_graph_verifies_to_the_same_program_every_time() -> None:
         bench.convolution(bench.ramp(4, 4, 1), bench.ramp(2, 2, 1, 2), None, bench.tensor(3, 3, 2))
         digests.add(bench.graph.verify().program.digest)
     assert len(digests) == 1
+
+
+def test_tensors_at_the_border_keep_their_names(bench: Bench) -> None:
+    """Also where nodes have the same ones."""
+    x, y = bench.ramp(4, name="second"), bench.tensor(4, name="first")
+    between = bench.virtual(4)
+    bench.relu(x, between, name="first")
+    bench.absolute(between, y, name="second")
+    program = bench.graph.verify().program
+    assert [item.value.name for item in program.inputs] == ["second"]
+    assert [item.name for item in program.outputs] == ["first"]
+
+
+def test_a_graph_must_give_something(bench: Bench) -> None:
+    bench.relu(bench.ramp(4), bench.virtual(4), name="lost")
+    refused(bench, vx.InvalidGraph)
+
+
+@pytest.mark.parametrize("value", [None, "3", [[1], [2, 3]], object()])
+def test_nonsense_is_refused_with_an_error_of_openvx(bench: Bench, value: Any) -> None:
+    x = bench.ramp(3)
+    calls = (
+        lambda: vx.create_tensor(bench.context, value, vx.TYPE_INT16, 8),
+        lambda: vx.create_tensor(bench.context, [3], value),
+        lambda: vx.create_tensor(value, [3], vx.TYPE_INT16, 8),
+        lambda: vx.create_virtual_tensor(bench.graph, value, vx.TYPE_INT16, 8),
+        lambda: vx.create_tensor_from_view(x, value, value),
+        lambda: x.copy_from(value),
+        lambda: x.from_float(value),
+        lambda: vx.softmax_layer(bench.graph, value, x),
+        lambda: vx.activation_layer(bench.graph, x, value, 0, 0, x),
+        lambda: vx.activation_layer(bench.graph, x, vx.NN_ACTIVATION_RELU, value, 0, x),
+        lambda: vx.verify_graph(value),
+        lambda: vx.release(value),
+        lambda: vx.get_kernel_by_name(bench.context, value),
+        lambda: vx.get_kernel_by_enum(bench.context, value),
+    )
+    for call in calls:
+        with pytest.raises(vx.Error):
+            call()
+    with pytest.raises(vx.InvalidValue):
+        vx.activation_layer(bench.graph, x, vx.NN_ACTIVATION_LINEAR, 10**400, 0, x)
