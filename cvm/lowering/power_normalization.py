@@ -107,7 +107,8 @@ class _Tables:
     """
 
     def __init__(self, left: list[int], base: list[int], slope: list[int], margin: int) -> None:
-        self.left, self.margin = left, margin
+        # The code of 0 is 0, also where a divisor is so small that all of its steps lie within the margin.
+        self.left, self.margin = [-2 * (margin + 1), *left[1:]], margin
         self.base = [item + (margin + 1 if k % 2 else -margin) for k, item in enumerate(base)]
         self.slope = slope
 

@@ -162,7 +162,7 @@ def activation(random: Random, fmt: str) -> Draw:
 
 _CONSTANTS = ((1.0, 1.0), (9.999999747378752e-05, 0.75), (0.5, 0.5), (3.0, 0.5), (0.0010000000474974513, 2.0),
               (1.0, 0.25), (0.25, 0.30000001192092896))  # fmt: skip
-_BIASES = (1.0, 1.0, 2.0, 0.5, 9.0)
+_BIASES = (1.0, 1.0, 2.0, 0.5, 9.0, 1.0000000031710769e-30)
 
 
 def normalization(random: Random, fmt: str) -> Draw:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import cvm
+from cvm import audit
 from cvm import openvx as vx
+from cvm.program.verifier import verify
 
 Array = np.ndarray
 
@@ -432,6 +434,10 @@ def test_a_graph_is_an_ordinary_program(bench: Bench, tmp_path: Path) -> None:
         result = cvm.Session(loaded, executor=executor).run({"image": x.numpy()})
         assert np.array_equal(result["maps"], y.numpy())
         assert np.array_equal(result.real("maps"), y.to_float())
+    recorder = audit.Recorder(verify(loaded), trace=True)
+    cvm.Session(loaded, executor="numpy").run({"image": x.numpy()}, witness=recorder)
+    receipt = recorder.receipt(audit.host_facts("numpy"))
+    assert audit.verify(receipt, verify(loaded), {"image": x.numpy()}, executor="formal").answer == "REPRODUCED"
 
 
 def test_a_graph_verifies_to_the_same_program_every_time() -> None:
