@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -489,3 +491,31 @@ def test_nonsense_is_refused_with_an_error_of_openvx(bench: Bench, value: Any) -
             call()
     with pytest.raises(vx.InvalidValue):
         vx.activation_layer(bench.graph, x, vx.NN_ACTIVATION_LINEAR, 10**400, 0, x)
+
+
+@pytest.mark.parametrize("rounding", ["TO_ZERO", "TO_NEAREST_EVEN"])
+@pytest.mark.parametrize("overflow", ["WRAP", "SATURATE"])
+def test_the_longest_sums_of_products_of_16_bits_compile(bench: Bench, overflow: str, rounding: str) -> None:
+    random = np.random.default_rng(5)
+    count = 131_071
+    x = random.choice([-(2**15), 2**15 - 1], (2, count)).astype(np.int16)
+    w = np.stack([x[0], -1 - x[0], random.integers(-(2**15), 2**15, count, dtype=np.int16)])
+    bias = np.array([1, -1, -(2**15)], np.int16)
+    y = bench.tensor(3, 2)
+    tensors = (vx.Tensor.from_numpy(bench.context, items) for items in (x, w, bias))
+    policies = getattr(vx, f"CONVERT_POLICY_{overflow}"), getattr(vx, f"ROUND_POLICY_{rounding}")
+    vx.fully_connected_layer(bench.graph, *tensors, *policies, y)
+    bench.graph.verify().process()
+    exact = x.astype(object) @ w.astype(object).T + bias.astype(object) * 256
+    how = {"TO_ZERO": math.trunc, "TO_NEAREST_EVEN": round}[rounding]
+    found = [how(Fraction(int(item), 256)) for item in exact.ravel()]
+    if overflow == "WRAP":
+        found = [(item + 2**15) % 2**16 - 2**15 for item in found]
+    assert y.numpy().ravel().tolist() == [min(max(item, -(2**15)), 2**15 - 1) for item in found]
+
+
+def test_longer_sums_are_refused_with_a_reason(bench: Bench) -> None:
+    x, w, y = bench.tensor(2**18), bench.ramp(2**18, 1), bench.tensor(1)
+    w.copy_from(np.full((1, 2**18), 21_845))
+    vx.fully_connected_layer(bench.graph, x, w, None, vx.CONVERT_POLICY_WRAP, vx.ROUND_POLICY_TO_ZERO, y, name="fc")
+    assert refused(bench, vx.NotSupported).node == "fc"

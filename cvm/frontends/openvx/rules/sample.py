@@ -28,10 +28,12 @@ from cvm.frontends.openvx.constants import Activation, ConvertPolicy, Kernels, P
 from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.formats import Format
 from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.parameters import NNConvolutionParams, NNDeconvolutionParams
 from cvm.frontends.openvx.rules.pointwise import activation
 from cvm.frontends.openvx.rules.regions import pooled_regions
 from cvm.frontends.openvx.rules.registry import refused, sample_rule
 from cvm.frontends.openvx.rules.sums import images
+from cvm.frontends.openvx.rules.windows import pooled
 from cvm.frontends.openvx.translation import Translation
 from cvm.quantization import LinearQuantizer
 
@@ -115,8 +117,8 @@ def _accumulated(
     return total
 
 
-def _policies(structure: object) -> tuple[ConvertPolicy, RoundPolicy]:
-    return structure.overflow_policy, structure.rounding_policy  # type: ignore[attr-defined]
+def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> tuple[ConvertPolicy, RoundPolicy]:
+    return ConvertPolicy(params.overflow_policy), RoundPolicy(params.rounding_policy)
 
 
 @sample_rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
@@ -180,9 +182,7 @@ def pooling(translation: Translation, node: Node) -> str:
     format = outputs.format
     if node["pooling_type"] == Pooling.VX_NN_POOLING_AVG:
         if not format.lo:
-            from cvm.frontends.openvx.rules.windows import pooling as mean
-
-            return mean(translation, node)
+            return pooled(translation, node, "constant")
         translation.read(node["inputs"])
         least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format)
         return translation.emit("copy", {"x": least}, outputs.shape, format.quantizer())
