@@ -12,23 +12,28 @@ from fractions import Fraction
 import cvm.lowering.activations
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
+import cvm.lowering.fine_softmax
 import cvm.lowering.functions_of_sums
 import cvm.lowering.integers
 import cvm.lowering.layer_normalization
 import cvm.lowering.linear
 import cvm.lowering.logic
+import cvm.lowering.lookup
 import cvm.lowering.maxima
 import cvm.lowering.normalization
 import cvm.lowering.norms
 import cvm.lowering.pooling
+import cvm.lowering.power_normalization
 import cvm.lowering.quantize
 import cvm.lowering.reduce
+import cvm.lowering.region_maximum
 import cvm.lowering.regions
 import cvm.lowering.resampling
 import cvm.lowering.sampling
 import cvm.lowering.shape
 import cvm.lowering.softmax
-import cvm.lowering.state  # noqa: F401  (the imports enter the rules)
+import cvm.lowering.state
+import cvm.lowering.wrapping  # noqa: F401  (the imports enter the rules)
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits

@@ -57,7 +57,9 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "log(-1), (-1) ^ 0.5",
         "lowering.undecided": "a composed function comes closer to the middle of two codes, or to another number, than "
         "3,200 digits tell",
-        "lowering.rounding": "a quantiser rounds toward zero; or half to even what a rule rounds by itself",
+        "lowering.rounding": "a quantiser rounds toward zero, or half to even, what a rule rounds by itself; toward "
+        "zero what holds roots; sums whose ties, or whose parts beyond zero, do not fit 64 bits; a quantiser that "
+        "wraps has a step that is no power of two",
         "lowering.bits": "codes of more than 16 bits, where each step between codes has a threshold of its own",
         "lowering.logarithmic": "logarithmic codes of more than 12 bits on a tensor that is computed or given; powers "
         "of two that are too far apart where integers are needed; softmax of many items with a logarithmic result",

@@ -23,7 +23,17 @@ import numpy.typing as npt
 from cvm.lowering.form import Shape
 from cvm.program.build import ProgramBuilder
 
-__all__ = ["Summand", "TooWide", "at_least_zero", "count_reached", "narrowed", "table_digits"]
+__all__ = [
+    "Summand",
+    "TooWide",
+    "at_least_zero",
+    "count_reached",
+    "digit_tables",
+    "fixed_sum",
+    "looked_up",
+    "narrowed",
+    "table_digits",
+]
 
 Array = npt.NDArray[Any]
 
@@ -71,7 +81,7 @@ def at_least_zero(
         shift, lo, hi = (0, 0, 1) if last else (bits, -_INT32_MAX, _INT32_MAX)
         # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
         offset = rest + 1 if last else rest - 2 ** (bits - 1)
-        carry = (_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
+        carry = (fixed_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
     return carry[0]
 
 
@@ -80,8 +90,8 @@ def _gathered(
 ) -> list[tuple[str, Array]]:
     """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
     one = np.ones((1,) * len(shape), dtype=object)
-    high = _sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-_INT32_MAX, _INT32_MAX), name)
-    low = _sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
+    high = fixed_sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-_INT32_MAX, _INT32_MAX), name)
+    low = fixed_sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
     return [(high, one * 2**bits), (low, one)]
 
 
@@ -121,11 +131,11 @@ def _fits(
     return True
 
 
-def _sum(
+def fixed_sum(
     builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], offset: Array, shift: int,
-    bounds: tuple[int, int], name: str,
+    bounds: tuple[int, int], name: str, rounding: str = "half_up",
 ) -> str:  # fmt: skip
-    """clip(round((sum of terms + offset) / 2^shift), bounds)."""
+    """clip(round((sum of terms + offset) / 2^shift), bounds), of ``shape``."""
     ordered = sorted(terms, key=lambda term: builder.shape(term[0]) != shape)
     if not ordered or builder.shape(ordered[0][0]) != shape:
         zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
@@ -136,22 +146,36 @@ def _sum(
         builder.parameter(narrowed(column.astype(np.int64)), name=f"{name}.{label}")
         for column, label in zip(columns, labels, strict=True)
     ]
-    attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
+    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
     (value,) = builder.add("requantize", (*(value for value, _ in ordered), *parameters), attributes, name=name)
     return value
 
 
 def table_digits(builder: ProgramBuilder, thresholds: Sequence[int], index: str, rank: int, name: str) -> list[Summand]:
     """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    return looked_up(builder, digit_tables(builder, thresholds, name), index, rank, name)
+
+
+def digit_tables(builder: ProgramBuilder, thresholds: Sequence[int], name: str) -> list[tuple[str, int]]:
+    """Tables of the balanced digits of integers of any size, and the weights of the digits."""
     items = np.array(thresholds, dtype=object)
-    found: list[Summand] = []
+    found: list[tuple[str, int]] = []
     while items.any() or not found:
         low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
         table = builder.constant(low.astype(np.int64), name=f"{name}.thresholds{len(found)}")
-        weight = np.full((1,) * rank, -(2 ** (_TABLE_DIGIT * len(found))), dtype=object)
-        (digit,) = builder.add("cvm_lut", (table, index), name=f"{name}.digit{len(found)}")
-        found.append(Summand(digit, weight))
+        found.append((table, 2 ** (_TABLE_DIGIT * len(found))))
         items = (items - low) // 2**_TABLE_DIGIT
+    return found
+
+
+def looked_up(
+    builder: ProgramBuilder, tables: Sequence[tuple[str, int]], index: str, rank: int, name: str
+) -> list[Summand]:
+    """Minus the integer whose digits stand in ``tables`` at a place."""
+    found = []
+    for place, (table, weight) in enumerate(tables):
+        (digit,) = builder.add("cvm_lut", (table, index), name=f"{name}.digit{place}")
+        found.append(Summand(digit, np.full((1,) * rank, -weight, dtype=object)))
     return found
 
 
@@ -185,7 +209,7 @@ def count_reached(
             weights.append((found, np.ones((1,) * len(shape), dtype=object)))
         zero = np.zeros((1,) * len(shape), dtype=object)
         limit = 2 ** steps.bit_length() - 2**bit
-        found = _sum(builder, shape, weights, zero, 0, (0, limit), name)
+        found = fixed_sum(builder, shape, weights, zero, 0, (0, limit), name)
     if found is None:
         raise AssertionError("there is a step to reach")
     if most is not None and most < 2 ** steps.bit_length() - 1:

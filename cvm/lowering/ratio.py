@@ -89,6 +89,7 @@ def ratio_codes(
 ) -> str:  # fmt: skip
     """The codes of numerator / denominator, which have one shape and rank; the denominator is positive.
 
+    With the rounding half_even a step to an odd code must be exceeded: a tie stays at the even code before it.
     Raises `Unsupported` (``lowering.unprovable``) where the sums are too wide.
     """
     shape = lowering.output_shape(operation)
@@ -112,7 +113,13 @@ def ratio_codes(
         whole = rest
         for product in products:
             whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
-        return at_least(lowering, operation, shape, whole)
+        if quantizer.rounding != "half_even":
+            return at_least(lowering, operation, shape, whole)
+        found, constant, _ = summands(whole.terms, whole.constant, whole=True)
+        parity = np.array([(quantizer.lo + k) % 2 for k in range(2 ** steps.bit_length())], dtype=object)
+        odd = lowering.emit(operation, "cvm_lut", _table(lowering, operation, parity), trial)
+        found = [*found, Summand(odd, -np.ones((1,) * rank, dtype=object))]
+        return at_least_zero(lowering.builder, shape, found, constant.numerators // constant.denominator, name)
 
     name = f"{operation.outputs[0]}.ratio"
     try:

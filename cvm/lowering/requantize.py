@@ -21,7 +21,7 @@ from cvm.lowering.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.staircase import staircase_codes
 from cvm.lowering.table import quantize_table
-from cvm.lowering.ties import by_shift, even_of, has_odd_tie
+from cvm.lowering.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
@@ -51,8 +51,6 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
 
     Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
     """
-    if isinstance(quantizer, LinearQuantizer) and quantizer.rounding == "toward_zero":
-        raise Unsupported("lowering.rounding", "rounding toward zero is not lowered", location)
     if isinstance(form, TableForm):
         value = quantize_table(lowering, form, quantizer, name, location)
         lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
@@ -64,6 +62,8 @@ def requantize(lowering: Lowering, form: Form, quantizer: Quantizer, name: str, 
     if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
         return form.terms[0].value
     lo, hi = _code_bounds(form, quantizer)
+    if quantizer.rounding == "toward_zero":
+        return _toward_zero(lowering, form, quantizer, (lo, hi), name, location)
     values, rows, where = _rows(lowering, form, quantizer, lo, hi)
     if quantizer.rounding == "half_even":
         below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
@@ -137,6 +137,51 @@ def _half_even(
     return value
 
 
+def _toward_zero(
+    lowering: Lowering,
+    form: LinearForm | SurdForm,
+    quantizer: LinearQuantizer,
+    bounds: tuple[int, int],
+    name: str,
+    location: Location,
+) -> str:
+    """Codes that are truncated.
+
+    A ``requantize`` that rounds so where all denominators are powers of two. Else max(floor, 0) + min(ceiling, 0),
+    of which one is 0; the ceiling of a number is the floor of the one just below it, plus 1.
+    """
+    if isinstance(form, SurdForm):
+        raise Unsupported("lowering.rounding", f"{name!r} holds roots, which are not rounded toward zero", location)
+    lo, hi = bounds
+    values, rows, where = _rows(lowering, form, quantizer, lo, hi, half=Fraction(0))
+    below = _rows(lowering, form, quantizer, lo, hi, below=True, half=Fraction(0))[1]
+    exact = [truncated_by_shift(row, under) for row, under in zip(rows, below, strict=True)]
+    forms = [item for item in exact if item is not None]
+    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
+        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "toward_zero")
+        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        return value
+    reported, parts = len(lowering.report), []
+    for what, down, half, limits in (
+        ("floor", False, Fraction(0), (0, max(hi, 0))),
+        ("ceiling", True, Fraction(1), (min(lo, 0), 0)),
+    ):
+        if limits != (0, 0):
+            used, side, places = _rows(lowering, form, quantizer, *limits, below=down, half=half)
+            parts.append(_nearest(lowering, form.shape, used, side, places, limits, f"{name}.{what}"))
+    del lowering.report[reported:]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        raise Unsupported("lowering.rounding", f"no exact form of {name!r} toward zero fits 64 bits", location)
+    value, builder = found[0], lowering.builder
+    if len(found) == 2:
+        (value,) = builder.add("elemwise_add", found, name=name)
+    if lo > 0 or hi < 0:
+        (value,) = builder.add("clip", (value,), {"a_min": lo, "a_max": hi}, name=name)
+    lowering.report.append(Exactness(name, value, Fraction(0), note="the floor above zero, the ceiling below"))
+    return value
+
+
 def _by_staircase(
     lowering: Lowering, form: LinearForm | SurdForm, quantizer: Quantizer, name: str, location: Location
 ) -> str:
@@ -193,10 +238,11 @@ def _rows(
     lo: int,
     hi: int,
     below: bool = False,
+    half: Fraction = _HALF,
 ) -> tuple[list[str], list[Row], Array]:
     """The values that are summed, the distinct rows, and an array that says which row serves which position.
 
-    Ties are rounded upward, or with ``below`` downward.
+    Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
     """
     rank = len(form.shape)
     extents = [1] * rank
@@ -204,14 +250,14 @@ def _rows(
         extents[quantizer.axis] = len(quantizer.scale)
     scale = Rationals.of(quantizer.scale, extents)
     offset = Rationals.of(quantizer.offset, extents)
-    half = Rationals.scalar(_HALF, rank)
+    addend = Rationals.scalar(half, rank)
     if isinstance(form, SurdForm):
         values = [term.value for term in form.terms]
         slopes = [term.factor / scale for term in form.terms]
-        parts = [*slopes, form.origin / scale, (form.offset - offset) / scale + half, form.radicand]
+        parts = [*slopes, form.origin / scale, (form.offset - offset) / scale + addend, form.radicand]
     else:
         values = [term.value for term in form.terms]
-        parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + half]
+        parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
     bounds = [lowering.builder.range(value) for value in values]
     columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
     whole = np.broadcast_shapes(*(column.shape for column in columns))

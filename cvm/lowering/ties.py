@@ -14,7 +14,7 @@ import numpy as np
 from cvm.program.build import ProgramBuilder
 from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fits_int64
 
-__all__ = ["by_shift", "even_of", "has_odd_tie"]
+__all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 
 _MOST_SOLUTIONS = 4096
 """Places of ties that are looked at one by one; more are taken to hold an odd one."""
@@ -73,6 +73,22 @@ def by_shift(row: Row, below: Row) -> FixedPoint | None:
         tie = row.constant != below.constant
         factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + (not tie), 2 * denominator
     form = FixedPoint(factors, constant, denominator.bit_length() - 1)
+    wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
+    return None if wide or not fits_int64(row, form) else form
+
+
+def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
+    """As `by_shift` for the rounding toward_zero; the rows are those of the number itself, without a half.
+
+    What was cut off of R lies between two integers: half a unit in its place keeps the sum from being an integer.
+    """
+    if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
+        return None
+    factors, constant, denominator = row.factors, row.constant, row.denominator
+    if row.constant == below.constant:
+        factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + 1, 2 * denominator
+    # The offset of a form is that of a floor: the addend of rounding, which is not added here, is taken off again.
+    form = FixedPoint(factors, constant + denominator // 2, denominator.bit_length() - 1)
     wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
     return None if wide or not fits_int64(row, form) else form
 

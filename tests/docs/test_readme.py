@@ -10,6 +10,7 @@ from tools import (
     generate_cli_page,
     generate_legalize_page,
     generate_nnef_operations_page,
+    generate_openvx_page,
     generate_optimize_page,
     generate_webnn_page,
     run_readme,
@@ -56,6 +57,21 @@ def test_the_page_of_webnn_is_what_the_declarations_say() -> None:
     page = generate_webnn_page.PAGE.read_text(encoding="utf-8")
     assert page == generate_webnn_page.markdown()
     assert "| `conv2d` | 8.9.10 | real |" in page
+
+
+def test_the_page_of_openvx_is_what_the_declarations_say() -> None:
+    page = generate_openvx_page.PAGE.read_text(encoding="utf-8")
+    assert page == generate_openvx_page.markdown()
+
+
+def test_the_example_of_the_page_of_openvx_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", generate_openvx_page.markdown(), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(code, found)
+    assert found["maps"].to_float()[0, 4, 4] == 3.375
+    assert found["node"].skip_x == 1
+    assert (tmp_path / "graph.cvm").is_file()
 
 
 def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -87,6 +88,9 @@ def quantised(names: str, text: str = Q) -> dict[str, str]:
     return dict.fromkeys(names.split(), text)
 
 
+WRAPPED = {"scale": Fraction(1), "lo": -(2**15), "hi": 2**15 - 1, "rounding": "half_even"}
+"""Attributes of a quantiser that wraps."""
+
 INTEGERS = (
     " ".join(
         f"i{k} = external<integer>(shape = [4]); c{k} = cast<scalar>(i{k}); p{k} = mul(c{k}, 0.{k}141592653589793);"
@@ -135,8 +139,14 @@ GENERAL = [
             "m = max_reduce(c, axes = [0]); y = copy(m);", quantised("x y", bit(-1, 1))),
     general("linear_quantize", "quantization.range", "x = external(shape = [2]); "
             "q = linear_quantize(x, min = 0.5, max = 0.5, bits = 4); y = copy(q);", quantised("x y")),
-    general("copy", "lowering.rounding", "x = external(shape = [1]); y = copy(x);", {"x": Q, "y": ZERO},
-            rounding="toward_zero"),
+    general("batch_normalization", "lowering.rounding", "x = external(shape = [1, 2]); "
+            "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.5);", {"x": Q, "y": Q}, rounding="toward_zero"),
+    general("copy", "lowering.rounding", f"{INTEGERS} y = copy(t);", {"y": Q}, rounding="toward_zero"),
+    general("wrapping_quantize", "lowering.rounding", "x = external<integer>(shape = [2]); s = cast<scalar>(x); "
+            "y = neg(s);", {"y": Q}, becomes={"neg": ("wrapping_quantize", WRAPPED | {"scale": Fraction(3)})}),
+    general("wrapping_quantize", "lowering.range", "x = external<integer>(shape = [2]); s = cast<scalar>(x); "
+            "t = mul(s, 1024.0000000009094947017729282379150390625); y = neg(t);", {"y": Q},
+            becomes={"neg": ("wrapping_quantize", WRAPPED)}),
     general("rms_pool", "lowering.rounding", ROOT,
             {"x": Q, "y": Q}, rounding="toward_zero"),
     general("l1_normalization", "lowering.rounding", "x = external(shape = [4]); "
@@ -331,6 +341,7 @@ def others() -> Iterator[Case]:
     yield Case("softmax", claims.CLAIMS["softmax"].refuses[-1], f"{line} y = softmax(x, axes = [1]);",
                {"x": Q, "y": "linear_quantize(min = 0.0, max = 0.000001, bits = 16)"})  # fmt: skip
     yield from normalisations(line)
+    yield from elsewhere(line)
     body = f"{line} m = external(shape = [1, 6]); y = batch_normalization(x, m, 1.0, 0.0, 1.0, epsilon = 0.5);"
     yield Case("batch_normalization", claims.CLAIMS["batch_normalization"].refuses[0], body, quantised("x m y"))
     grid = "x = external(shape = [2, 3]);"
@@ -352,6 +363,24 @@ def others() -> Iterator[Case]:
     for condition, bound in zip(claims.CLAIMS["logarithmic_quantize"].refuses, bounds_of, strict=True):
         body = f"x = external(shape = [2]); {bound} q = logarithmic_quantize(x, max = m, bits = 8); y = copy(q);"
         yield Case("logarithmic_quantize", condition, body, quantised("x y"), {"m": [1, 3]} if "label" in bound else {})
+
+
+def elsewhere(line: str) -> Iterator[Case]:
+    """Operations that NNEF has not."""
+    constants = {"size": (1, 3), "bias": Fraction(1), "alpha": Fraction(1), "beta": Fraction(1)}
+    wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
+    for name, attributes in {"fine_softmax": {"axes": (1,)}, "power_normalization": constants}.items():
+        becomes = {"neg": (name, attributes)}
+        yield Case(name, claims.WHOLE_TENSOR, f"{line} t = neg(x); y = copy(t);", quantised("x y"), becomes=becomes)
+        needs = "lowering.unquantized"
+        yield Case(name, needs, f"{line} y = neg(x);", quantised("x y", wide), code=needs, becomes=becomes)
+    for condition, attributes in zip(
+        claims.CLAIMS["power_normalization"].refuses[1:],
+        (constants | {"beta": Fraction(1, 20)}, constants),
+        strict=True,
+    ):
+        becomes = {"neg": ("power_normalization", attributes)}
+        yield Case("power_normalization", condition, f"{line} y = neg(x);", quantised("x y"), becomes=becomes)
 
 
 def normalisations(line: str) -> Iterator[Case]:

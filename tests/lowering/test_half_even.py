@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer
@@ -82,9 +81,3 @@ def test_no_tie_costs_nothing_more_than_rounding_half_up() -> None:
         for rounding in ("half_up", "half_even")
     ]
     assert programs[0].nodes == programs[1].nodes
-
-
-def test_rounding_toward_zero_is_refused() -> None:
-    quantizer = LinearQuantizer((Fraction(2),), (Fraction(0),), -8, 7, rounding="toward_zero")
-    with pytest.raises(Unsupported, match="toward zero"):
-        lower(graph([GraphOperation("copy", {"x": "a"}, {}, ("y",))], quantizer, (4,)))

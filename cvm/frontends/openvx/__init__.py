@@ -1,0 +1,8 @@
+"""The OpenVX neural-network extension: objects, nodes, checks, and their translation to a `cvm.graph.QuantizedGraph`.
+
+`cvm.openvx` has the whole interface; this package is its part that knows nothing of programs and executors.
+"""
+
+from cvm.frontends.openvx.translation import Translated, translate
+
+__all__ = ["Translated", "translate"]

@@ -1,0 +1,136 @@
+"""Which node reads what from which: order, cycles, elements written twice, [static] data, parts of tensors.
+
+A node writes a box of a tensor at the root of views. What is read is a box of such a tensor too; it is put together
+from the boxes that were written, and from what the tensor holds otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cvm.frontends.openvx.errors import InvalidGraph, InvalidScope, MultipleWriters, NotAllocated
+from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.objects import Box, Tensor
+
+__all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Write:
+    """A node writes a box of a tensor."""
+
+    node: Node
+    tensor: Tensor
+    box: Box
+
+
+def writes(graph: RecordedGraph) -> dict[Tensor, list[Write]]:
+    """What nodes write, by the tensor at the root. Raises `MultipleWriters` where boxes overlap."""
+    found: dict[Tensor, list[Write]] = {}
+    for node in graph.nodes:
+        for parameter, tensor in node.tensors():
+            if not parameter.output:
+                continue
+            others = found.setdefault(tensor.root, [])
+            for other in others:
+                if intersection(other.box, tensor.box) is not None:
+                    message = f"{parameter.name} is written by {other.node.label!r} too"
+                    raise MultipleWriters("graph.writers", message, node.place(parameter.name), node.label)
+            others.append(Write(node, tensor.root, tensor.box))
+    return found
+
+
+def require_static(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> None:
+    """Raise `NotAllocated` for a [static] tensor without data, or one that a node of the graph writes."""
+    for node in graph.nodes:
+        for parameter, tensor in node.tensors():
+            if not parameter.static:
+                continue
+            reason = ""
+            if tensor.virtual:
+                reason = "is virtual, and [static]"
+            elif tensor.root in written:
+                reason = "is [static], and a node writes it"
+            elif not tensor.initialised:
+                reason = "is [static] and has no data: set it before the graph is verified"
+            if reason:
+                raise NotAllocated(
+                    "tensor.static", f"{parameter.name} {reason}", node.place(parameter.name), node.label
+                )
+
+
+def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Node]:
+    """The nodes, each after those whose results it reads; otherwise as they were made.
+
+    Raises `InvalidGraph` for a cycle, `InvalidScope` for a part of a virtual tensor that no node writes.
+    """
+    needs: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        sources: list[Node] = []
+        for parameter, tensor in node.tensors():
+            if parameter.output or parameter.static:
+                continue
+            found = pieces(tensor.box, written.get(tensor.root, []))
+            sources += [piece.write.node for piece in found if piece.write]
+            if tensor.virtual and any(piece.write is None for piece in found):
+                message = f"{parameter.name} is a virtual tensor that no node writes, or not all of it"
+                raise InvalidScope("tensor.virtual", message, node.place(parameter.name), node.label)
+        needs[node] = sources
+    done: dict[Node, None] = {}
+    pending = list(graph.nodes)
+    while pending:
+        ready = [node for node in pending if all(source in done for source in needs[node])]
+        if not ready:
+            labels = ", ".join(node.label for node in pending)
+            raise InvalidGraph("graph.cycle", f"nodes wait for each other: {labels}", pending[0].place())
+        done[ready[0]] = None
+        pending.remove(ready[0])
+    return list(done)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Piece:
+    """A box that one node wrote, or (None) that no node writes; or two pieces side by side along a dimension."""
+
+    box: Box
+    write: Write | None
+    parts: tuple[Piece, Piece] | None = None
+    dimension: int = 0
+
+
+def pieces(box: Box, written: Sequence[Write]) -> list[Piece]:
+    """The boxes of which a box consists."""
+    whole = assembled(box, written)
+    found, pending = [], [whole]
+    while pending:
+        piece = pending.pop()
+        if piece.parts:
+            pending += piece.parts
+        else:
+            found.append(piece)
+    return found
+
+
+def assembled(box: Box, written: Sequence[Write]) -> Piece:
+    """A box from what was written: cut in two at the border of some write until each part is of one."""
+    inside = [write for write in written if intersection(write.box, box) is not None]
+    if not inside:
+        return Piece(box, None)
+    for dimension, (start, end) in enumerate(box):
+        for write in inside:
+            for border in write.box[dimension]:
+                if start < border < end:
+                    sides = (
+                        (*box[:dimension], ends, *box[dimension + 1 :]) for ends in ((start, border), (border, end))
+                    )
+                    first, second = (assembled(side, inside) for side in sides)
+                    return Piece(box, None, (first, second), dimension)
+    (write,) = inside  # boxes of writes do not overlap, and none has a border inside
+    return Piece(box, write)
+
+
+def intersection(first: Box, second: Box) -> Box | None:
+    """What two boxes have in common."""
+    common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
+    return common if all(start < end for start, end in common) else None

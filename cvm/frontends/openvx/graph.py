@@ -1,0 +1,182 @@
+"""Graphs as they are recorded: nodes, kernels by name, and nodes that are made generically."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from cvm.errors import Location
+from cvm.frontends.openvx.constants import GraphState, Kernels, Type
+from cvm.frontends.openvx.declarations import KERNELS, KernelDeclaration, Parameter
+from cvm.frontends.openvx.errors import (
+    Error,
+    InvalidParameters,
+    InvalidScope,
+    InvalidValue,
+    NotImplementedKernel,
+    NotSufficient,
+)
+from cvm.frontends.openvx.objects import Context, Reference, Tensor, require
+
+__all__ = [
+    "COMPAT",
+    "Compat",
+    "Kernel",
+    "Node",
+    "RecordedGraph",
+    "add_node",
+    "create_generic_node",
+    "get_kernel_by_enum",
+    "get_kernel_by_name",
+    "set_parameter_by_index",
+]
+
+Compat = Literal["spec", "khronos-sample-1.3"]
+COMPAT: tuple[Compat, ...] = ("spec", "khronos-sample-1.3")
+
+
+class RecordedGraph(Reference):
+    """A graph (vx_graph) before it is verified: nodes in the order in which they were made."""
+
+    kind = Type.VX_TYPE_GRAPH
+
+    def __init__(self, context: Context, compat: Compat = "spec", name: str | None = None) -> None:
+        super().__init__(context, name)
+        if compat not in COMPAT:
+            raise InvalidValue("graph.compat", f"compat is one of {', '.join(COMPAT)}, found {compat!r}")
+        self.compat: Compat = compat
+        self.nodes: list[Node] = []
+        self.state = GraphState.VX_GRAPH_STATE_UNVERIFIED
+
+    def changed(self) -> None:
+        """Something was added or set: what was verified does not hold any more."""
+        self.state = GraphState.VX_GRAPH_STATE_UNVERIFIED
+
+
+class Kernel(Reference):
+    """A kernel (vx_kernel) of the extension."""
+
+    kind = Type.VX_TYPE_KERNEL
+
+    def __init__(self, context: Context, declaration: KernelDeclaration) -> None:
+        super().__init__(context, declaration.name)
+        self.declaration = declaration
+
+
+class Node(Reference):
+    """A node (vx_node): a kernel and its parameters.
+
+    ``derived`` holds, once the graph is verified, what follows from sizes: ``skip_x``, ``skip_y``, ``upscale_x``, ..,
+    which are attributes of the node, too.
+    """
+
+    kind = Type.VX_TYPE_NODE
+
+    def __init__(self, graph: RecordedGraph, declaration: KernelDeclaration, name: str | None) -> None:
+        super().__init__(graph.context, name)
+        self.graph = graph
+        self.declaration = declaration
+        self.number = len(graph.nodes)
+        self.derived: Mapping[str, int] = {}
+        self._values: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> int:
+        derived: Mapping[str, int] = self.__dict__.get("derived", {})
+        if name not in derived:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: sizes follow when a graph is verified"
+            )
+        return derived[name]
+
+    @property
+    def label(self) -> str:
+        """The name, or kernel and number of a node that has none."""
+        return self.name or f"{self.declaration.function}_{self.number}"
+
+    def __getitem__(self, parameter: str) -> Any:
+        """The argument of that name, None where an optional one is missing."""
+        return self._values.get(parameter)
+
+    def tensors(self) -> list[tuple[Parameter, Tensor]]:
+        """The tensors among the arguments, with their parameters."""
+        named = ((item, self._values.get(item.name)) for item in self.declaration.parameters if item.kind == "tensor")
+        return [(parameter, value) for parameter, value in named if value is not None]
+
+    def set(self, index: int, value: Any) -> None:
+        """Set the parameter of that number. Raises as `Parameter.accept`."""
+        parameters = self.declaration.parameters
+        if not 0 <= index < len(parameters):
+            raise InvalidValue(
+                "parameter.index", f"{self.declaration.function} has {len(parameters)} parameters, not {index}"
+            )
+        parameter = parameters[index]
+        try:
+            found = parameter.accept(value, self.context)
+            if isinstance(found, Tensor) and found.virtual and found.root.graph is not self.graph:
+                raise InvalidScope("tensor.virtual", f"{parameter.name} is a virtual tensor of another graph")
+        except Error as error:
+            raise self.fault(error, parameter.name) from None
+        self._values[parameter.name] = found
+        self.graph.changed()
+
+    def require_complete(self) -> None:
+        """Raise `NotSufficient` where a required parameter has not been set."""
+        for parameter in self.declaration.parameters:
+            if parameter.name not in self._values and not parameter.optional:
+                raise NotSufficient("parameter.missing", f"{parameter.name} is not set", self.place(parameter.name),
+                                    self.label)  # fmt: skip
+
+    def place(self, parameter: str | None = None) -> Location:
+        """Where an error of this node is."""
+        return Location(tensor=parameter, op=self.declaration.function)
+
+    def fault(self, error: Error, parameter: str | None = None) -> Error:
+        """The same error, of this node."""
+        message = error.message.rsplit(" (VX_", 1)[0]
+        return type(error)(error.code.removeprefix("openvx."), message, self.place(parameter), self.label)
+
+
+def add_node(graph: RecordedGraph, kernel: Kernels, arguments: tuple[Any, ...], name: str | None) -> Node:
+    """A node of a kernel with all its arguments in order; it joins the graph if all are valid."""
+    require(graph, RecordedGraph, "graph")
+    node = Node(graph, KERNELS[kernel], name)
+    for index, value in enumerate(arguments):
+        node.set(index, value)
+    node.require_complete()
+    graph.nodes.append(node)
+    return node
+
+
+def get_kernel_by_name(context: Context, name: str) -> Kernel:
+    """VxGetKernelByName (section 1.5). Raises `NotImplementedKernel`."""
+    require(context, Context, "context")
+    for declaration in KERNELS.values():
+        if declaration.name == name:
+            return Kernel(context, declaration)
+    raise NotImplementedKernel("kernel.name", f"there is no kernel {name!r}")
+
+
+def get_kernel_by_enum(context: Context, kernel: int) -> Kernel:
+    """VxGetKernelByEnum. Raises `NotImplementedKernel`."""
+    require(context, Context, "context")
+    if kernel not in list(Kernels):
+        raise NotImplementedKernel("kernel.enum", f"there is no kernel {kernel!r}")
+    return Kernel(context, KERNELS[Kernels(kernel)])
+
+
+def create_generic_node(graph: RecordedGraph, kernel: Kernel, name: str | None = None) -> Node:
+    """vxCreateGenericNode: a node whose parameters are set by `set_parameter_by_index`."""
+    require(graph, RecordedGraph, "graph")
+    require(kernel, Kernel, "kernel", graph.context)
+    node = Node(graph, kernel.declaration, name)
+    graph.nodes.append(node)
+    graph.changed()
+    return node
+
+
+def set_parameter_by_index(node: Node, index: int, value: Any) -> None:
+    """VxSetParameterByIndex: a tensor, a scalar or a plain number, or a structure of the extension."""
+    require(node, Node, "node")
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise InvalidParameters("parameter.index", f"index must be an integer, found {index!r}")
+    node.set(index, value)

@@ -1,0 +1,47 @@
+"""The rule of each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from cvm.frontends.openvx.constants import Kernels
+from cvm.frontends.openvx.errors import NotSupported
+from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.translation import Translation
+
+__all__ = ["RULES", "SAMPLE_RULES", "refused", "rule", "sample_rule"]
+
+Rule: TypeAlias = "Callable[[Translation, Node], str]"
+
+RULES: dict[Kernels, Rule] = {}
+"""By the specification: the tensor of the graph that holds the output, in its NumPy shape."""
+
+SAMPLE_RULES: dict[Kernels, Rule] = {}
+"""As the sample implementation of OpenVX 1.3 computes it."""
+
+
+def rule(*kernels: Kernels) -> Callable[[Rule], Rule]:
+    """Enter a rule by the specification."""
+
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(kernels, function))
+        return function
+
+    return enter
+
+
+def sample_rule(*kernels: Kernels) -> Callable[[Rule], Rule]:
+    """Enter a rule of the sample implementation."""
+
+    def enter(function: Rule) -> Rule:
+        SAMPLE_RULES.update(dict.fromkeys(kernels, function))
+        return function
+
+    return enter
+
+
+def refused(node: Node) -> NotSupported:
+    """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
+    message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
+    return NotSupported("compat.kernel", message, node.place(), node.label)

@@ -1,0 +1,109 @@
+"""Convolution, deconvolution and fully connected layers: exact sums with their biases, rounded and converted once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.openvx.constants import Kernels
+from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.rules.registry import rule
+from cvm.frontends.openvx.translation import Translation
+
+__all__ = ["images", "sides"]
+
+
+def images(translation: Translation, node: Node, parameter: str = "inputs") -> tuple[str, tuple[int, int, int, int]]:
+    """An input (batches.., C, H, W) as a tensor (B, C, H, W), and that shape."""
+    tensor = node[parameter]
+    shape = (math.prod(tensor.shape[:-3]), *tensor.shape[-3:])
+    return translation.reshaped(translation.read(tensor), shape), shape
+
+
+def sides(extents: Sequence[int], outputs: Sequence[int], sizes: Sequence[int], skips: Sequence[int],
+          paddings: Sequence[int], dilations: Sequence[int] = (1, 1)) -> tuple[tuple[int, int], ...]:  # fmt: skip
+    """Padding before and after, such that there are exactly as many windows as outputs."""
+    found = []
+    for extent, output, size, skip, padding, dilation in zip(
+        extents, outputs, sizes, skips, paddings, dilations, strict=True
+    ):
+        reach = (output - 1) * skip + (size - 1) * dilation + 1
+        found.append((padding, reach - extent - padding))
+    return tuple(found)
+
+
+def _bias(translation: Translation, node: Node) -> str | Fraction:
+    biases = node["biases"]
+    if biases is None:
+        return Fraction(0)
+    return translation.static(biases, (1, *biases.shape))
+
+
+@rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
+def convolution(translation: Translation, node: Node) -> str:
+    """A convolution with the skips that follow from the sizes."""
+    name, (batch, _, *extents) = images(translation, node)
+    weights, outputs, params = node["weights"], node["outputs"], node["convolution_params"]
+    skips = (node.derived["skip_y"], node.derived["skip_x"])
+    dilations = (params.dilation_y + 1, params.dilation_x + 1)
+    paddings = (params.padding_y, params.padding_x)
+    name = translation.emit(
+        "conv",
+        {"input": name, "filter": translation.static(weights), "bias": _bias(translation, node)},
+        (batch, *outputs.shape[-3:]),
+        border="constant",
+        padding=sides(extents, outputs.shape[-2:], weights.shape[-2:], skips, paddings, dilations),
+        stride=skips,
+        dilation=dilations,
+        groups=1,
+    )
+    name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
+    return translation.reshaped(name, outputs.shape)
+
+
+@rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
+def deconvolution(translation: Translation, node: Node) -> str:
+    """A convolution of what has upscale - 1 zeros between its items, with the weights as they are.
+
+    The machine's deconvolution correlates with the weights turned around; they are turned before.
+    """
+    name, (batch, *_) = images(translation, node)
+    weights, outputs, params = node["weights"], node["outputs"], node["deconvolution_params"]
+    turned = np.flip(translation.raw(weights), (2, 3)).swapaxes(0, 1)
+    filters = translation.constant(turned, turned.shape, weights.format)
+    paddings = ((params.padding_y, params.padding_y - params.a_y), (params.padding_x, params.padding_x - params.a_x))
+    shape = (batch, *outputs.shape[-3:])
+    name = translation.emit(
+        "deconv",
+        {"input": name, "filter": filters, "bias": _bias(translation, node)},
+        shape,
+        border="constant",
+        padding=paddings,
+        stride=(node.derived["upscale_y"], node.derived["upscale_x"]),
+        dilation=(1, 1),
+        groups=1,
+        output_shape=shape,
+    )
+    name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
+    return translation.reshaped(name, outputs.shape)
+
+
+@rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
+def fully_connected(translation: Translation, node: Node) -> str:
+    """A product of matrices: the core of the input, x fastest, is one row."""
+    inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
+    core = node.derived["core"]
+    rows = math.prod(inputs.dims[core:])
+    columns = math.prod(inputs.dims[:core])
+    maps = weights.dims[-1]
+    name = translation.reshaped(translation.read(inputs), (rows, columns))
+    name = translation.emit(
+        "linear",
+        {"input": name, "filter": translation.static(weights, (maps, columns)), "bias": _bias(translation, node)},
+        (rows, maps),
+    )
+    name = translation.converted(name, outputs.format, node["overflow_policy"], node["rounding_policy"])
+    return translation.reshaped(name, outputs.shape)

@@ -1,0 +1,253 @@
+"""From a recorded graph to a `QuantizedGraph`: nodes in order, parts of tensors, inputs and outputs.
+
+A tensor of the format F is a tensor of real numbers under the quantiser of F, whose codes are the raw integers. A node
+rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location
+from cvm.frontends.openvx.checks import check_node
+from cvm.frontends.openvx.constants import ConvertPolicy, RoundPolicy
+from cvm.frontends.openvx.dataflow import Piece, Write, assembled, ordered, require_static, writes
+from cvm.frontends.openvx.errors import InvalidGraph
+from cvm.frontends.openvx.formats import Format
+from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.objects import Box, Tensor
+from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.quantizer import Rounding
+
+__all__ = ["Boundary", "Translated", "Translation", "translate"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Boundary:
+    """A tensor at the border of the graph, and the value of the program that carries it."""
+
+    tensor: Tensor
+    value: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Translated:
+    """The graph, its borders, the version of every [static] tensor, the node that each tensor of the graph serves."""
+
+    graph: QuantizedGraph
+    inputs: tuple[Boundary, ...]
+    outputs: tuple[Boundary, ...]
+    static: Mapping[Tensor, int]
+    nodes: Mapping[str, Node]
+
+
+def translate(graph: RecordedGraph) -> Translated:
+    """Check everything and translate. Raises the errors of a verification (vxVerifyGraph)."""
+    if not graph.nodes:
+        raise InvalidGraph("graph.empty", "the graph has no node")
+    for node in graph.nodes:
+        node.derived = check_node(node)
+    written = writes(graph)
+    require_static(graph, written)
+    order = ordered(graph, written)
+    if all(tensor.virtual for tensor in written):
+        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
+    return Translation(graph, written).run(order)
+
+
+class Translation:
+    """The graph while it is made. Rules of kernels read arguments and emit operations."""
+
+    def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
+        self.compat = recorded.compat
+        self._written = written
+        self._tensors: dict[str, GraphTensor] = {}
+        self._operations: list[GraphOperation] = []
+        self._results: dict[Node, str] = {}
+        self._inputs: dict[Tensor, str] = {}
+        self._static: dict[Tensor, int] = {}
+        self._serves: dict[str, Node] = {}
+        self._node: Node | None = None
+        self._reserved: set[str] = set()
+        """Names of tensors at the border of the graph."""
+
+    def run(self, nodes: Sequence[Node]) -> Translated:
+        """The whole graph, from nodes in an order in which they can be computed."""
+        from cvm.frontends.openvx.rules import RULES, SAMPLE_RULES, refused
+
+        for node in nodes:
+            roots = [tensor.root for parameter, tensor in node.tensors() if not parameter.static]
+            self._reserved |= {root.name for root in roots if root.name and not root.virtual}
+        for node in nodes:
+            self._node = node
+            rules = RULES if self.compat == "spec" else SAMPLE_RULES
+            rule = rules.get(node.declaration.kernel)
+            if rule is None:
+                raise refused(node)
+            self._results[node] = rule(self, node)
+        self._node = None
+        outputs = [self._output(tensor, place) for place, tensor in enumerate(self._given())]
+        names = tuple(self._inputs.values())
+        graph = QuantizedGraph(
+            "openvx", names, tuple(item.value for item in outputs), dict(self._tensors), tuple(self._operations),
+            self._digest(nodes),
+        )  # fmt: skip
+        inputs = tuple(Boundary(tensor, name) for tensor, name in self._inputs.items())
+        return Translated(graph, inputs, tuple(outputs), self._static, self._serves)
+
+    def _given(self) -> list[Tensor]:
+        return [tensor for tensor in self._written if not tensor.virtual]
+
+    def _output(self, tensor: Tensor, place: int) -> Boundary:
+        whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
+        format = _format_of(tensor)
+        name = self._fresh(tensor.name or f"output_{place}", public=True)
+        self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), name=name)
+        return Boundary(tensor, name)
+
+    def _digest(self, nodes: Sequence[Node]) -> str:
+        """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
+        found = hashlib.sha256(self.compat.encode())
+        for node in nodes:
+            found.update(node.declaration.name.encode())
+            for parameter in node.declaration.parameters:
+                value = node[parameter.name]
+                if isinstance(value, Tensor):
+                    place = f"{value.data_type.name} {value.dims} {value.box}"
+                    found.update(place.encode())
+                    if parameter.static:
+                        found.update(np.ascontiguousarray(value.contents()).tobytes())
+                else:
+                    found.update(repr(value).encode())
+        return found.hexdigest()
+
+    # What rules read
+
+    def read(self, tensor: Tensor) -> str:
+        """The tensor of the graph that holds what a tensor, or a view of one, holds where this node reads it."""
+        root = tensor.root
+        return self._assembled(root, assembled(tensor.box, self._written.get(root, ())))
+
+    def raw(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """The raw integers of a [static] tensor, which the graph depends on from now on."""
+        self._static[tensor.root] = tensor.root.version
+        return tensor.contents()
+
+    def static(self, tensor: Tensor, shape: Sequence[int] | None = None) -> str:
+        """A [static] tensor as a constant of ``shape``."""
+        return self.constant(self.raw(tensor), shape or tensor.shape, _format_of(tensor))
+
+    def _assembled(self, root: Tensor, piece: Piece) -> str:
+        shape = tuple(end - start for start, end in piece.box)[::-1]
+        quantizer = _format_of(root).quantizer()
+        if piece.parts:
+            first, second = (self._assembled(root, part) for part in piece.parts)
+            axis = len(shape) - 1 - piece.dimension
+            return self.emit("concat", {"values": (first, second)}, shape, quantizer, axis=axis)
+        if piece.write:
+            return self._cut(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
+        return self._cut(self._input(root), root.box, piece.box, quantizer)
+
+    def _input(self, root: Tensor) -> str:
+        if root not in self._inputs:
+            wish = root.name or f"input_{len(self._inputs)}"
+            if root in self._written:
+                wish += ".before"  # what it holds before the nodes write their part
+            name = self._fresh(wish, public=True)
+            self._tensors[name] = GraphTensor(name, root.shape, "external", quantizer=_format_of(root).quantizer())
+            self._inputs[root] = name
+        return self._inputs[root]
+
+    def _cut(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
+        axes, begin, end = [], [], []
+        for dimension, ((low, high), (start, stop)) in enumerate(zip(whole, part, strict=True)):
+            if (low, high) != (start, stop):
+                axes.append(len(part) - 1 - dimension)
+                begin.append(start - low)
+                end.append(stop - low)
+        if not axes:
+            return name
+        shape = tuple(end - start for start, end in part)[::-1]
+        return self.emit(
+            "slice", {"input": name}, shape, quantizer, axes=tuple(axes), begin=tuple(begin), end=tuple(end),
+            stride=(1,) * len(axes),
+        )  # fmt: skip
+
+    # What rules write
+
+    def emit(
+        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], quantizer: LinearQuantizer | None = None,
+        *, name: str = "", **attributes: Attribute,
+    ) -> str:  # fmt: skip
+        """Add an operation with one result of ``shape``; returns its name."""
+        node = self._node
+        name = name or self._fresh(node.label if node else op)
+        self._tensors[name] = GraphTensor(name, tuple(shape), "computed", quantizer=quantizer)
+        if node:
+            self._serves[name] = node
+        location = Location(op=node.label if node else op)
+        self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), (name,), location))
+        return name
+
+    def constant(self, raw: npt.NDArray[Any], shape: Sequence[int], format: Format | None) -> str:
+        """A constant tensor: raw integers of a format, or integers that stand for themselves."""
+        name = self._fresh(f"{self._node.label}.constant" if self._node else "constant")
+        items = np.asarray(raw).astype(np.int64).reshape(tuple(shape))
+        quantizer = format.quantizer() if format else None
+        self._tensors[name] = GraphTensor(name, items.shape, "constant", data=TensorData(items, quantizer))
+        return name
+
+    def reshaped(self, name: str, shape: Sequence[int]) -> str:
+        """The tensor in another shape, under the same quantiser."""
+        found = self._tensors[name]
+        if found.shape == tuple(shape):
+            return name
+        return self.emit("reshape", {"input": name}, shape, self.quantizer_of(name))
+
+    def transposed(self, name: str, axes: Sequence[int]) -> str:
+        """The tensor with its axes in another order, under the same quantiser."""
+        found = self._tensors[name]
+        shape = [found.shape[axis] for axis in axes]
+        return self.emit("transpose", {"input": name}, shape, self.quantizer_of(name), axes=tuple(axes))
+
+    def converted(self, name: str, format: Format, overflow: ConvertPolicy, rounding: RoundPolicy) -> str:
+        """Give the result of the last operation the policies of a node: it is rounded once, and cut or wrapped."""
+        assert self._operations[-1].outputs == (name,)
+        how: Rounding = "toward_zero" if rounding == RoundPolicy.VX_ROUND_POLICY_TO_ZERO else "half_even"
+        if overflow == ConvertPolicy.VX_CONVERT_POLICY_SATURATE:
+            self._tensors[name] = replace(self._tensors[name], quantizer=format.quantizer(how))
+            return name
+        return self.emit(
+            "wrapping_quantize", {"x": name}, self._tensors[name].shape, format.quantizer(), scale=format.unit,
+            lo=format.lo, hi=format.hi, rounding=how,
+        )  # fmt: skip
+
+    def quantizer_of(self, name: str) -> LinearQuantizer | None:
+        """The quantiser of a tensor of the graph."""
+        found = self._tensors[name].quantizer
+        assert found is None or isinstance(found, LinearQuantizer)
+        return found
+
+    def _fresh(self, wish: str, public: bool = False) -> str:
+        """A name that is not taken; names of tensors at the border are kept for these."""
+
+        def taken(name: str) -> bool:
+            return name in self._tensors or (not public and name in self._reserved)
+
+        number, name = 1, wish
+        while taken(name):
+            number += 1
+            name = f"{wish}.{number}"
+        return name
+
+
+def _format_of(tensor: Tensor) -> Format:
+    assert tensor.format is not None
+    return tensor.format
