@@ -6,23 +6,19 @@ last digit is in [-128, 127] and the others in [0, 255], and y likewise, the res
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+import numpy as np
 
-from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
-from cvm.lowering.form import LinearForm, Shape, Term
+from cvm.lowering.form import LinearForm, Term
 from cvm.lowering.integers import combined
-from cvm.lowering.operands import function, integers, sum_of
-from cvm.lowering.table import lattice, tabulate
+from cvm.lowering.operands import full_value, integers
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import Real, rational
 
 __all__: list[str] = []
 
-_FUNCTIONS: dict[str, Callable[[int, int], int]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+_FUNCTIONS: dict[str, np.ufunc] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _DIGIT = 8
 _INT32_MAX = 2**31 - 1
 
@@ -30,35 +26,25 @@ _INT32_MAX = 2**31 - 1
 @rule("bitwise", claim=exact("a table over both operands, or over each digit of 8 bits of both"))
 def bitwise(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The attribute ``kind`` ("and", "or", "xor") of the bits of x and y, which have one rank and hold integers."""
-    of_bits = _FUNCTIONS[str(operation.attributes["kind"])]
-
-    def real(x: Real, y: Real) -> Real:
-        assert x.exact is not None
-        assert y.exact is not None
-        return rational(of_bits(int(x.exact), int(y.exact)))
-
-    try:
-        return [function(lowering, operation, ["x", "y"], real)]
-    except Unsupported as error:
-        if error.code != "lowering.unquantized":
-            raise
     shape = lowering.output_shape(operation)
-    pairs = _digits(lowering, operation, [integers(lowering, operation, name) for name in ("x", "y")])
-    total = LinearForm(shape, (), Rationals.scalar(0, len(shape)))
-    for place, pair in enumerate(pairs):
-        table = tabulate(lowering, operation, [_form(lowering, digit) for digit in pair], real, shape)
-        found = lattice(lowering, table, f"{operation.outputs[0]}.digit{place}")
-        assert found is not None
-        weight = Rationals.scalar(2 ** (_DIGIT * place), len(shape))
-        terms = tuple(Term(term.value, term.factor * weight) for term in found.terms)
-        total = sum_of(total, LinearForm(shape, terms, found.constant * weight))
-    return [total]
+    values = [full_value(lowering, operation, integers(lowering, operation, name), shape) for name in ("x", "y")]
+    terms = []
+    for place, (first, second) in enumerate(_digits(lowering, operation, values)):
+        value = _by_table(lowering, operation, first, second)
+        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * place), len(shape))))
+    return [LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))]
 
 
-def _form(lowering: Lowering, value: str) -> LinearForm:
-    shape: Shape = lowering.builder.shape(value)
-    one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
-    return LinearForm(shape, (Term(value, one),), zero)
+def _by_table(lowering: Lowering, operation: GraphOperation, first: str, second: str) -> str:
+    """The bits of two values that have a digit each."""
+    (low, high), (least, most) = (lowering.builder.range(value).hull() for value in (first, second))
+    run = most - least + 1
+    end = (high - low + 1) * run - 1
+    place = combined(lowering, operation, [first, second], (run, 1), -low * run - least, 0, (0, end))
+    rows, columns = np.arange(low, high + 1).reshape(-1, 1), np.arange(least, most + 1)
+    items = _FUNCTIONS[str(operation.attributes["kind"])](rows, columns)
+    table = lowering.tensor_constant(operation, items.ravel(), "bits")
+    return lowering.emit(operation, "cvm_lut", table, place)
 
 
 def _digits(lowering: Lowering, operation: GraphOperation, values: list[str]) -> list[list[str]]:

@@ -55,6 +55,8 @@ def _bind(value: Value, wish: Shape, sizes: dict[str, int]) -> None:
 
 def _shape(value: Value, wish: Shape | None, sizes: Mapping[str, int], limits: Limits) -> Shape:
     if wish is None:
+        if value.dims is not None and 0 in value.dims:
+            raise Unsupported("onnx.input", f"{_said(value)} has no items", Location(tensor=value.name))
         if value.dims is None:
             raise _open(value, "its number of axes")
         wish = tuple(_size(value, place, extent, sizes) for place, extent in enumerate(value.dims))

@@ -106,7 +106,7 @@ class Translation(Emission):
                     raise refusal(node, f"its result number {index} ({name!r}) is not computed")
                 continue
             if name:
-                self._enter(call, name, results[index], self._operations[before:])
+                self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
 
     def _version(self, node: Node) -> int:
         """The version of the operators of the node's domain."""
@@ -167,6 +167,26 @@ class Translation(Emission):
         self._names[name] = made.name
         self._calls[name] = call
         self._attach(name, made, operations)
+
+    def _named(self, name: str, made: Made, first: int) -> Made:
+        """The result under the name that the model has for it, where an intermediate tensor of the node took it."""
+        computed = {output for operation in self._operations[first:] for output in operation.outputs}
+        if made.name == name or name not in computed or made.name not in computed:
+            return made
+        swap = {name: made.name, made.name: name}
+
+        def swapped(operand: Argument) -> Argument:
+            if isinstance(operand, tuple):
+                return tuple(swapped(part) for part in operand)
+            return swap.get(operand, operand) if isinstance(operand, str) else operand
+
+        for place, operation in enumerate(self._operations[first:], first):
+            inputs = {key: swapped(operand) for key, operand in operation.inputs.items()}
+            outputs = tuple(swap.get(output, output) for output in operation.outputs)
+            self._operations[place] = replace(operation, inputs=inputs, outputs=outputs)
+        one, other = (replace(self._tensors[old], name=new) for old, new in swap.items())
+        self._tensors[one.name], self._tensors[other.name] = one, other
+        return made._replace(name=name)
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         """Give a real result the quantiser of its only readers, which are QuantizeLinear alike, where it is computed.
