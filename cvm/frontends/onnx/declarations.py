@@ -192,7 +192,8 @@ _enter(
 
 
 _SINCE = {
-    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool LpNormalization Softplus Softsign Constant Shape Size",
+    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool LpNormalization Softplus Softsign "
+    "Constant Shape Size",
     4: "Concat",
     5: "Reshape",
     6: "Relu Sigmoid Tanh Elu LeakyRelu Selu HardSigmoid Neg Abs Exp Log Sqrt Floor Ceil Reciprocal",

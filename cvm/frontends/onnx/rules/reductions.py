@@ -20,7 +20,7 @@ from cvm.frontends.onnx.translation import Translation
 __all__ = ["centred"]
 
 _MOST_FACTORS = 64
-_EPSILON = Fraction(11258999, 2**50)
+_EPSILON = Fraction(10995116, 2**40)
 """The float32 number 1e-5."""
 
 
@@ -47,6 +47,13 @@ def _product(
     batch = broadcast(left[:-2], right[:-2])
     if left[-1] != right[-2] or batch is None:
         raise call.invalid("shape", f"no product of {list(first.shape)} and {list(second.shape)}")
+    if second.rank == 2 and first.rank > 2:  # one product of all rows: a constant keeps its scales per column
+        rows = math.prod(left[:-1])
+        name = translation.emit("reshape", {"input": a}, (rows, left[-1]))
+        inputs = {"A": name, "B": b}
+        name = translation.emit("matmul", inputs, (rows, right[1]), transposeA=False, transposeB=False)
+        shape = (*left[:-1], right[1])
+        return translation.emit("reshape", {"input": name}, shape), shape
     rank = len(batch) + 2
     sides = {}
     for key, name, extents in (("A", a, left), ("B", b, right)):
