@@ -57,15 +57,15 @@ def _model(proto: ModelProto, folder: str | None, limits: Limits, digest: str) -
         raise Unsupported("onnx.training", "the model has training information; export it for inference")
     graph = proto.graph
     if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
+        name = _text(graph.sparse_initializer[0].values.name)
         raise Unsupported("onnx.sparse", f"the constant {name!r} is a sparse tensor, which is not read; store it dense")
     require("nodes", len(graph.node), limits.nodes, "nodes of the model")
     constants = _constants(graph, folder, limits)
-    inputs = tuple(_value(item, limits) for item in graph.input if item.name not in constants)
+    inputs = tuple(_value(item, limits) for item in graph.input if _text(item.name) not in constants)
     outputs = tuple(_value(item, limits) for item in graph.output)
     nodes = tuple(_node(item, number, folder, limits) for number, item in enumerate(graph.node))
     _require_defined([item.name for item in inputs], constants, nodes, outputs)
-    functions = frozenset((item.domain, item.name) for item in proto.functions)
+    functions = frozenset((_text(item.domain), _text(item.name)) for item in proto.functions)
     name = _name(graph.name, limits) or "onnx"
     return Model(name, _opsets(proto), inputs, outputs, nodes, constants, functions, digest)
 
@@ -73,7 +73,7 @@ def _model(proto: ModelProto, folder: str | None, limits: Limits, digest: str) -
 def _opsets(proto: ModelProto) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in proto.opset_import:
-        domain = STANDARD if item.domain == "ai.onnx" else item.domain
+        domain = STANDARD if item.domain == "ai.onnx" else _text(item.domain)
         if found.setdefault(domain, item.version) != item.version:
             raise Invalid(
                 "onnx.opset", f"the model imports the versions {found[domain]} and {item.version} of {domain!r}"
@@ -83,7 +83,15 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
     return found
 
 
-def _name(text: str, limits: Limits) -> str:
+def _text(text: str | bytes) -> str:
+    """A string of the format, which the library gives as bytes where it is no UTF-8."""
+    if isinstance(text, bytes):
+        raise Malformed("onnx.bytes", f"a string of the model is no UTF-8 text: {text[:40]!r}")
+    return text
+
+
+def _name(text: str | bytes, limits: Limits) -> str:
+    text = _text(text)
     require("name_bytes", len(text.encode("utf-8", "surrogatepass")), limits.name_bytes, "UTF-8 bytes of a name")
     return text
 
@@ -132,16 +140,16 @@ def _dimension(extent: Any) -> Dimension:
     kind = extent.WhichOneof("value")
     if kind == "dim_value":
         return int(extent.dim_value)
-    return str(extent.dim_param) if kind == "dim_param" and extent.dim_param else None
+    return _text(extent.dim_param) if kind == "dim_param" and extent.dim_param else None
 
 
 def _node(item: NodeProto, number: int, folder: str | None, limits: Limits) -> Node:
-    domain = STANDARD if item.domain == "ai.onnx" else item.domain
+    domain = STANDARD if item.domain == "ai.onnx" else _text(item.domain)
     inputs, outputs = (tuple(_name(name, limits) for name in names) for names in (item.input, item.output))
-    node = Node(item.op_type, domain, _name(item.name, limits), inputs, outputs, {}, number)
+    node = Node(_text(item.op_type), domain, _name(item.name, limits), inputs, outputs, {}, number)
     attributes: dict[str, Attribute] = {}
     for attribute in item.attribute:
-        if not attribute.name or attribute.name in attributes:
+        if not _text(attribute.name) or attribute.name in attributes:
             raise Invalid("onnx.node.attribute", f"{node.label}: attribute {attribute.name!r} stands there twice")
         try:
             attributes[attribute.name] = _attribute(attribute, folder, limits)

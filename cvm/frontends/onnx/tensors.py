@@ -144,12 +144,12 @@ def read_regular(path: str, most: int, code: str, offset: int = 0) -> bytes:
 
 
 def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> bytes:
-    entries = {entry.key: entry.value for entry in proto.external_data}
+    entries = {str(entry.key): str(entry.value) for entry in proto.external_data}
     location = entries.get("location", "")
     if folder is None:
         raise Unsupported("onnx.external", f"{what} lies in the file {location!r}: only a model in a folder has such")
     parts = location.replace("\\", "/").split("/")
-    if not location or location.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+    if not location or "\0" in location or location.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise Invalid("onnx.external", f"{what} lies in {location!r}, which is no file within the model's folder")
     home, path = os.path.realpath(folder), os.path.realpath(os.path.join(folder, location))
     if os.path.commonpath([home, path]) != home:
