@@ -2,8 +2,8 @@
 
     python -m tools.fuzz.onnx_models --count 20000 --seed 1
 
-What is read is lowered; what compiles and is small runs on the middle of its inputs' ranges, with the same outputs on two
-executors.
+What is read is lowered; what compiles and is small runs on the middle of its inputs' ranges, with the same outputs on
+two executors.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def _change(random_: random.Random, model: onnx.ModelProto) -> None:
     elif what == 1 and node is not None:
         graph.node.append(node)
     elif what == 2 and node is not None:
-        node.op_type = random_.choice([item[0] for item in _SINGLE] + ["Conv", "Loop", "Softmax", "QLinearAdd", "", "X"])
+        node.op_type = random_.choice(
+            [item[0] for item in _SINGLE] + ["Conv", "Loop", "Softmax", "QLinearAdd", "", "X"]
+        )
     elif what == 3 and node is not None and node.input:
         names = [name for item in graph.node for name in (*item.input, *item.output)]
         node.input[random_.randrange(len(node.input))] = random_.choice([*names, "", "nothing"])
@@ -160,7 +162,10 @@ def _change_tensor(random_: random.Random, tensor: TensorProto) -> None:
         case 4:
             tensor.data_location = TensorProto.EXTERNAL
             entry = tensor.external_data.add()
-            entry.key, entry.value = "location", random_.choice(("../x", "/etc/passwd", "", "x\0y", "models", "a" * 300))
+            entry.key, entry.value = (
+                "location",
+                random_.choice(("../x", "/etc/passwd", "", "x\0y", "models", "a" * 300)),
+            )
         case _:
             width = max(1, len(tensor.raw_data) // 4)
             tensor.raw_data = bytes(random_.randbytes(width)) + tensor.raw_data[width:]

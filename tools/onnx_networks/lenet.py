@@ -114,8 +114,12 @@ def attention() -> onnx.ModelProto:
     def projected(what: str) -> str:
         weights = model.constant(f"{what}.weights", random.normal(0, 0.5, (8, 8)).astype(np.float32))
         name = model.add("MatMul", [tokens, weights], f"{what}.product")
-        name = model.add("Add", [name, model.constant(f"{what}.bias", random.normal(0, 0.1, 8).astype(np.float32))], what)
-        cut = model.add("Reshape", [name, model.constant(f"{what}.cut", np.array([-1, 8, 2, 4], np.int64))], f"{what}.heads")
+        name = model.add(
+            "Add", [name, model.constant(f"{what}.bias", random.normal(0, 0.1, 8).astype(np.float32))], what
+        )
+        cut = model.add(
+            "Reshape", [name, model.constant(f"{what}.cut", np.array([-1, 8, 2, 4], np.int64))], f"{what}.heads"
+        )
         return model.add("Transpose", [cut], f"{what}.by_head", perm=[0, 2, 3, 1] if what == "key" else [0, 2, 1, 3])
 
     scores = model.add("MatMul", [projected("query"), projected("key")], "scores")

@@ -1,4 +1,4 @@
-"""An evaluator of quantised ONNX models in exact arithmetic, written from ONNX's text: what compiled programs must give.
+"""An evaluator of quantised ONNX models in exact arithmetic, written from ONNX's text: what programs must give.
 
 A real tensor is an array of Python integers over one denominator. Roots and exponentials are taken to 60 digits, which
 decides every rounding that is not within 1e-50 of a tie; sums and products are exact, ties included.

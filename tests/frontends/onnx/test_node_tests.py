@@ -22,8 +22,8 @@ INTEGER_REFUSALS = {
     "test_triu_zero": "onnx.input",
     "test_unique_length_1": "onnx.operator",
 }
-"""Integers of the whole width of 32 bits, tensors without items, loops, and results whose shapes depend on data; operators
-on images and optional values besides."""
+"""Integers of the whole width of 32 bits, tensors without items, loops, and results whose shapes depend on data;
+operators on images and optional values besides."""
 QUANTISED_REFUSALS = {
     "test_quantizelinear_e4m3fn": "onnx.data-type",
     "test_quantizelinear_e5m2": "onnx.data-type",
@@ -43,7 +43,10 @@ def test_every_test_of_integers_is_equal_or_refused_for_its_reason() -> None:
     if not THIS_VERSION:
         pytest.skip("the counts are those of onnx 1.23.2")
     assert {name: code for name, code in refused.items() if name not in unknown} == INTEGER_REFUSALS
-    assert Counter(item.verdict == "equal" for item in outcomes) == {True: 209, False: len(INTEGER_REFUSALS) + len(unknown)}
+    assert Counter(item.verdict == "equal" for item in outcomes) == {
+        True: 209,
+        False: len(INTEGER_REFUSALS) + len(unknown),
+    }
 
 
 def test_every_test_of_quantised_operators_is_equal_or_refused_for_its_reason() -> None:
