@@ -90,7 +90,7 @@ def node_tests() -> str:
 
     lines = [
         f"Node tests of onnx {onnx.__version__}: all whose inputs and outputs are integers or truth values, and all of",
-        "the quantised operators. Operands that must be constant, and inputs with scales by blocks, are made constants.",
+        "the quantised operators. Operands that must be constant are made so, and inputs with scales by blocks.",
         "",
         "| operator | equal | refused | different | refused for |",
         "|---|---|---|---|---|",

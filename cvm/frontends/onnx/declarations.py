@@ -125,8 +125,6 @@ _enter(
     "nearest on integers; nearest, linear and cubic on real numbers, by exact rational weights; constant sizes",
 )
 _enter("BatchNormalization", "real", "real", "constant parameters; inference")
-_enter("LRN", "real", "real")
-_enter("LpNormalization", "real", "real", "0 / 0 is refused")
 _enter("Softmax", "real", "real", "of 8-bit codes; of more than two items within the bound that the report gives")
 _enter(
     "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Floor Log Reciprocal Round Sigmoid Sin Sinh Softplus Sqrt Tan "
@@ -161,7 +159,7 @@ _enter(
     note="fold constant statistics into BatchNormalization",
 )
 _enter(
-    "LogSoftmax ReduceLogSum ReduceLogSumExp ReduceL2 Hardmax GlobalLpPool LpPool",
+    "LRN LpNormalization LogSoftmax ReduceLogSum ReduceLogSumExp ReduceL2 Hardmax GlobalLpPool LpPool",
     "refused",
     note="quantise the sum, then take a function of its codes",
 )
@@ -192,7 +190,7 @@ _enter(
 
 
 _SINCE = {
-    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool LpNormalization Softplus Softsign "
+    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool Softplus Softsign "
     "Constant Shape Size",
     4: "Concat",
     5: "Reshape",

@@ -1,7 +1,7 @@
 """The node tests that come with the package onnx, run through the compiler: each is equal, or refused with a reason.
 
 Operands that say where something is, how often, or what scale it has are inputs of these models; real models have them
-as constants. What the compiler says must be constant is made so. Ranges of integer inputs are promised: those of the data.
+as constants. What the compiler says must be constant is made so. Ranges of integer inputs are promised.
 """
 
 from __future__ import annotations

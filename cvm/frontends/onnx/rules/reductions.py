@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -285,33 +284,6 @@ def batch_normalization(translation: Translation, call: Call) -> Made:
             raise call.invalid("shape", f"{operand.name!r} has shape {list(operand.shape)}, not [{source.shape[1]}]")
         inputs[key] = translation.emit("reshape", {"input": translation.name(operand)}, along)
     name = translation.emit("batch_normalization", inputs, source.shape, epsilon=epsilon)
-    return Made(name, source.shape, source.data_type)
-
-
-@rule("LRN")
-def local_response(translation: Translation, call: Call) -> Made:
-    """X / (bias + alpha * mean of squares of neighbouring channels)^beta."""
-    source, size = call.operand(), call.integer("size", 0)
-    if source.rank < 2 or size < 1:
-        raise call.invalid("shape", f"{size} channels of {list(source.shape)}")
-    defaults = {"alpha": Fraction(13743895, 2**37), "beta": Fraction(3, 4), "bias": Fraction(1)}
-    numbers: dict[str, Any] = {name: call.number(name, default) for name, default in defaults.items()}
-    sizes = tuple(size if axis == 1 else 1 for axis in range(source.rank))
-    inputs = {"input": translation.name(source)}
-    name = translation.emit("local_response_normalization", inputs, source.shape, size=sizes, **numbers)
-    return Made(name, source.shape, source.data_type)
-
-
-@rule("LpNormalization")
-def lp_normalization(translation: Translation, call: Call) -> Made:
-    """X over the sum of magnitudes, or over the root of the sum of squares, along an axis."""
-    source = call.operand()
-    axis, p = call.axis(call.integer("axis", -1), source.rank), call.integer("p", 2)
-    if p not in (1, 2):
-        raise call.invalid("attribute", f"p must be 1 or 2, found {p}")
-    nothing: dict[str, Any] = {"bias": Fraction(0), "epsilon": Fraction(0)}
-    inputs = {"input": translation.name(source)}
-    name = translation.emit(f"l{p}_normalization", inputs, source.shape, axes=(axis,), **nothing)
     return Made(name, source.shape, source.data_type)
 
 
