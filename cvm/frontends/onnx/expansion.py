@@ -160,6 +160,8 @@ def expanded(model: Model) -> list[Node]:
     taken.update(name for node in model.nodes for name in node.outputs)
     found: list[Node] = []
     for node in model.nodes:
+        if node.op == BIAS:
+            raise refusal(node, "this operator is not read", code="onnx.operator")
         write = EXPANDED.get((node.domain, node.op))
         if write is None:
             found.append(node)

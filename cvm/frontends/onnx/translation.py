@@ -214,9 +214,11 @@ class Translation(Emission):
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
         if node.op != "QuantizeLinear" or index != 0:
             return None
-        call = Call(
-            node, [self._read(item) if i else self._operands[name] for i, item in enumerate(node.inputs)], FIRST
-        )
+        try:
+            others = [self._operands.get(item) or self._constant(node, item) for item in node.inputs[1:]]
+        except Unsupported:  # which the node itself will say
+            return None
+        call = Call(node, [self._operands[name], *others], FIRST)
         return grid_of(call, self._operands[name], data_type_of_codes(call))
 
     # Inputs

@@ -1,4 +1,4 @@
-"""ResNet-18, MobileNetV2 and LeNet with random weights, in both forms of ONNX, layer by layer against exact arithmetic."""
+"""ResNet-18, MobileNetV2 and LeNet with random weights, in both forms of ONNX, against exact arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators against the reference evaluator of the package onnx: of integers equal, of real numbers equal but for ties."""
+"""Operators against the reference evaluator of the package onnx: integers equal, real numbers equal but for ties."""
 
 from __future__ import annotations
 

@@ -235,3 +235,17 @@ def test_codes_of_4_bits_and_scales_by_blocks() -> None:
     x = np.array([[4, 8]])
     weights = np.array([[-8, 7, 1], [4, -2, 0.75]])  # (q - z) * s, the last block being one item
     assert results(model, {"x": x})["y"].tolist() == (x @ weights).tolist()
+
+
+def test_scales_may_come_from_nodes_that_stand_before_their_reader() -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s"], ["r"]),
+        helper.make_node("Relu", ["r"], ["a"]),
+        helper.make_node("Constant", [], ["t"], value=numpy_helper.from_array(np.float32(2))),
+        helper.make_node("QuantizeLinear", ["a", "t"], ["y"]),
+    ]
+    model = made(nodes, {"x": ("float32", (3,))}, {"y": "uint8"}, {"s": np.float32(1)})
+    assert results(model, {"x": np.float32([1, 5, 7])})["y"].tolist() == [0, 2, 4]
+    refused(made([helper.make_node("BiasDequantizeLinear", ["x"], ["y"])], {"x": ("int8", (3,))}, {"y": "float32"}),
+            Unsupported, "onnx.operator")  # fmt: skip
