@@ -42,6 +42,7 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 	$(BIN)/python tools/generate_ops_page.py --check
 	$(BIN)/python tools/generate_nnef_operations_page.py --check
 	$(BIN)/python tools/generate_webnn_page.py --check
+	$(BIN)/python tools/generate_onnx_page.py --check
 	$(BIN)/python tools/generate_openvx_page.py --check
 	$(BIN)/python tools/generate_cli_page.py --check
 	$(BIN)/python tools/generate_legalize_page.py --check
@@ -52,6 +53,7 @@ docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
 	$(BIN)/python tools/generate_ops_page.py
 	$(BIN)/python tools/generate_nnef_operations_page.py
 	$(BIN)/python tools/generate_webnn_page.py
+	$(BIN)/python tools/generate_onnx_page.py
 	$(BIN)/python tools/generate_openvx_page.py
 	$(BIN)/python tools/generate_cli_page.py
 	$(BIN)/python tools/generate_legalize_page.py

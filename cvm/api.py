@@ -31,8 +31,11 @@ def compile(
     variant: str | None = None,
     params: str | PathLike[str] | None = None,
     compat: Compat = "correct",
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Program:
-    """The integer program of a model: an NNEF folder, an archive of one, a document; or a graph of cvm-runtime.
+    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``); or a
+    graph of cvm-runtime.
 
     ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
@@ -42,7 +45,11 @@ def compile(
 
     With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. It is an integer
     program already, and stays as it is; ``compat`` says whether its ops mean what they should ("correct") or what
-    that library computes ("cvm-1"). Raises `CvmError` with the file, line and column of what is wrong.
+    that library computes ("cvm-1").
+
+    ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
+    ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
+    Raises `CvmError` with the file, line and column of what is wrong.
     """
     if params is not None:
         from cvm.frontends import cvm_runtime
@@ -50,6 +57,13 @@ def compile(
         if quant is not None or variant is not None:
             raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
         return cvm_runtime.load(path, params, compat).program
+    if os.path.splitext(os.fspath(path))[1].lower() == ".onnx":
+        if quant is not None or variant is not None:
+            raise Invalid("onnx.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
+        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
+    if input_shapes or input_ranges:
+        message = "input shapes and ranges are for a model of ONNX; others state them"
+        raise Invalid("onnx.options", message, Location(os.fspath(path)))
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
@@ -62,6 +76,24 @@ def compile(
     except CvmError as error:
         file = os.path.join(path, DOCUMENT) if os.path.isdir(path) else os.fspath(path)
         raise error.at(file=file) from None
+
+
+def _of_onnx(
+    path: str | PathLike[str],
+    optimize: bool,
+    shapes: Mapping[str, Sequence[int]],
+    ranges: Mapping[str, tuple[int, int]],
+) -> Program:
+    from cvm.frontends import onnx
+    from cvm.lowering import lower
+    from cvm.program.optimize import optimize as optimized
+
+    loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    try:
+        program = lower(loaded.graph)
+        return optimized(program) if optimize else program
+    except CvmError as error:
+        raise loaded.explained(error).at(file=os.fspath(path)) from None
 
 
 def load(path: str | PathLike[str]) -> Program:

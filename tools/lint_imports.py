@@ -50,7 +50,9 @@ CONFINED = {
     "jinja2": "cvm.report",
     "lark": "cvm.frontends",
     "llvmlite": "cvm.executors.native",
+    "google": "cvm.frontends.onnx",
     "matplotlib": "cvm.report",
+    "onnx": "cvm.frontends.onnx",
     "rich": "cvm.cli",
     "typer": "cvm.cli",
 }

@@ -11,7 +11,18 @@ import typer
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.foreign import costs
-from cvm.cli.options import BitOrder, CompatMode, Json, NoOptimize, Params, Variant
+from cvm.cli.options import (
+    BitOrder,
+    CompatMode,
+    InputRange,
+    InputShape,
+    Json,
+    NoOptimize,
+    Params,
+    Variant,
+    input_ranges,
+    input_shapes,
+)
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 
 if TYPE_CHECKING:
@@ -28,7 +39,8 @@ def command(
         Path,
         typer.Argument(
             metavar="MODEL",
-            help="An NNEF model: a folder, an archive (.tgz) or a document; or the graph of a model of cvm-runtime.",
+            help="An NNEF model: a folder, an archive (.tgz) or a document; a model of ONNX (.onnx); or the graph of a "
+            "model of cvm-runtime.",
         ),
     ],
     output: Annotated[
@@ -44,15 +56,22 @@ def command(
     variant: Variant = None,
     params: Params = None,
     compat: CompatMode = "correct",
+    input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
+    input_range: InputRange = [],  # noqa: B006
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Compile an NNEF model, or with --params a model of cvm-runtime, to an integer program.
+    """Compile an NNEF model, a model of ONNX, or with --params a model of cvm-runtime, to an integer program.
 
     Every tensor is reported as exact, or with the proven bound on its difference from the document's meaning, in
     codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
     that these leave unused (headroom).
     """
+    is_onnx = model.suffix.lower() == ".onnx"
+    if (input_shape or input_range) and (not is_onnx or params is not None):
+        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    if is_onnx and params is None and (quant is not None or no_quant or variant is not None):
+        raise Usage("--quant, --no-quant and --variant are for an NNEF model: one of ONNX has its own quantisation")
     if params is not None or model.suffix == ".json":
         if quant is not None or no_quant or variant is not None:
             raise Usage("--quant, --no-quant and --variant are for an NNEF model")
@@ -66,8 +85,9 @@ def command(
         raise Usage("--quant and --no-quant exclude each other")
     with working("compiling"):
         program = cvm.compile(
-            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant
-        )
+            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant,
+            input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
+        )  # fmt: skip
         verified = verify(program)
     document = report(verified)
     return _written(document, verified, output, as_json)
@@ -173,6 +193,7 @@ COMMAND = Command(
     (
         "cvm compile model/ -o model.cvm",
         "cvm compile model.tgz -o model.cvm --quant calibrated.quant",
+        "cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224",
         "cvm compile model.json --params model.params -o model.cvm",
     ),
 )

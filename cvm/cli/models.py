@@ -18,7 +18,7 @@ _MAGIC = b"\x93\xabcvm-program"
 
 
 def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb") -> VerifiedProgram:
-    """The verified program in a file, or that of an NNEF model, whose tensor files are read in ``bit_order``.
+    """The verified program in a file, or that of a model of ONNX or NNEF, whose tensor files are read in ``bit_order``.
 
     ``no_optimize`` is for a model alone.
     """

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
+
+from cvm.cli.failures import Usage
 
 __all__ = [
     "BitOrder",
     "CompatMode",
     "Cycles",
     "ExecutorName",
+    "InputRange",
+    "InputShape",
     "Inputs",
     "Json",
     "Model",
@@ -20,6 +25,8 @@ __all__ = [
     "Params",
     "Threads",
     "Variant",
+    "input_ranges",
+    "input_shapes",
     "one_of",
 ]
 
@@ -28,7 +35,8 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON do
 Model: TypeAlias = Annotated[
     Path,
     typer.Argument(
-        metavar="PROGRAM", help="A program file, or an NNEF model (folder, archive or document) to compile on the way."
+        metavar="PROGRAM",
+        help="A program file, or a model to compile on the way: of NNEF (folder, archive or document) or ONNX (.onnx).",
     ),
 ]
 
@@ -94,6 +102,52 @@ Params: TypeAlias = Annotated[
         "--params", metavar="FILE", help="The parameters of a model of cvm-runtime; MODEL is its graph (JSON) then."
     ),
 ]
+
+
+InputShape: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--input-shape",
+        metavar="NAME=N,N,..",
+        help="The shape of an input of a model of ONNX that leaves extents open; an open first one is 1 otherwise. May "
+        "be repeated.",
+    ),
+]
+
+InputRange: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--input-range",
+        metavar="NAME=LO,HI",
+        help="A promise that an integer input of a model of ONNX stays within LO and HI: what is proven starts from "
+        "it, and every run checks it. May be repeated.",
+    ),
+]
+
+
+def _numbers(words: Sequence[str], option: str, metavar: str) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for word in words:
+        name, _, text = word.rpartition("=")
+        parts = text.split(",")
+        if not name or name in found or not all(re.fullmatch("-?[0-9]{1,19}", part) for part in parts):
+            raise Usage(f"expected {option} {metavar}, once for each input, found {word!r}")
+        found[name] = tuple(map(int, parts))
+    return found
+
+
+def input_shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes that options give, by the name of the input. Raises `Usage`."""
+    return _numbers(words, "--input-shape", "NAME=N,N,..")
+
+
+def input_ranges(words: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """The ranges that options promise, by the name of the input. Raises `Usage`."""
+    found = _numbers(words, "--input-range", "NAME=LO,HI")
+    for name, ends in found.items():
+        if len(ends) != 2:
+            raise Usage(f"expected --input-range {name}=LO,HI, found {len(ends)} numbers")
+    return {name: (ends[0], ends[1]) for name, ends in found.items()}
 
 
 CompatMode: TypeAlias = Annotated[

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import cvm.lowering.activations
+import cvm.lowering.bitwise
 import cvm.lowering.convolution
 import cvm.lowering.elementwise
 import cvm.lowering.fine_softmax

@@ -20,7 +20,7 @@ from cvm.lowering.table import Operand
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, rational
 
-__all__: list[str] = []
+__all__ = ["combined"]
 
 _INT32_MAX = 2**31 - 1
 _MOST_WRAPPED = 2**16
@@ -60,19 +60,20 @@ def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         return [TableForm(operand.shape, operand.value, numbers)]
     value, shape = integers(lowering, operation, "x"), operand.shape
     bits = (hi - lo).bit_length()
-    turns = _requantize(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-_INT32_MAX, _INT32_MAX))
-    rest = _requantize(lowering, operation, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
+    turns = combined(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-_INT32_MAX, _INT32_MAX))
+    rest = combined(lowering, operation, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
     return [LinearForm(shape, (Term(rest, one),), zero)]
 
 
-def _requantize(
+def combined(
     lowering: Lowering, operation: GraphOperation, values: list[str], factors: tuple[int, ...], offset: int,
     shift: int, bounds: tuple[int, int],
 ) -> str:  # fmt: skip
+    """Integers times factors plus an offset, over 2^shift, rounded half up and cut to bounds."""
     one = np.ones((1,) * len(lowering.builder.shape(values[0])), dtype=np.int64)
     parameters = [
-        lowering.builder.parameter(one * item, name=f"{operation.outputs[0]}.wrap")
+        lowering.builder.parameter(one * item, name=f"{operation.outputs[0]}.{operation.name}")
         for item in (*factors, offset, shift)
     ]
     attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}

@@ -15,13 +15,24 @@ from cvm.frontends.nnef.faults import exhaustion
 from cvm.frontends.nnef.parser import parse_document
 from cvm.frontends.nnef.propagation import propagate
 from cvm.frontends.nnef.provisional import check_text
-from tools.fuzz import archives, arguments, documents, models, programs, quantization, receipts, steps, tensors
+from tools.fuzz import (
+    archives,
+    arguments,
+    documents,
+    models,
+    onnx_models,
+    programs,
+    quantization,
+    receipts,
+    steps,
+    tensors,
+)
 from tools.fuzz.grammar import document
 from tools.fuzz.harness import ADDRESS_SPACE, Fuzzer, examine, minimise, run
 
 FUZZERS = [
     documents.FUZZER, arguments.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER,
-    receipts.FUZZER, steps.FUZZER, models.FUZZER,
+    receipts.FUZZER, steps.FUZZER, models.FUZZER, onnx_models.FUZZER,
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]
 

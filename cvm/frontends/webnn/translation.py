@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from cvm.errors import Location
+from cvm.frontends.common.data_types import MACHINE, unit
+from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
-from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["Boundary", "Step", "Translated", "Translation", "refusal", "unit"]
-
-MACHINE = 2**31 - 1
+__all__ = ["MACHINE", "Boundary", "Step", "Translated", "Translation", "refusal", "unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +71,12 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
     return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
 
 
-def unit(lo: int, hi: int) -> LinearQuantizer:
-    """The quantiser of integers that stand for themselves, of those that the machine has."""
-    return LinearQuantizer((Fraction(1),), (Fraction(0),), max(lo, -MACHINE), min(hi, MACHINE), rounding="half_even")
-
-
-class Translation:
+class Translation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
+        super().__init__(overflow)
         self._outputs = outputs
-        self._overflow = overflow
-        self._tensors: dict[str, GraphTensor] = {}
-        self._operations: list[GraphOperation] = []
         self._names: dict[MLOperand, str] = {}
         self._inputs: list[Boundary] = []
         self._steps: list[Step] = []
@@ -256,83 +245,30 @@ class Translation:
         if operand.data_type in ("int32", "uint32"):
             self._saturated[name] = operand
 
-    @property
-    def overflow(self) -> str:
-        """What happens to 8-bit results that do not fit: "wrap" or "error"."""
-        return self._overflow
-
     # What rules write
 
-    def emit(
-        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], *, quantizer: LinearQuantizer | None = None,
-        dtype: Literal["scalar", "integer", "logical"] = "scalar", wish: str = "", **attributes: Attribute,
-    ) -> str:  # fmt: skip
-        """Add an operation with one result of ``shape``; returns its name."""
-        return self.emit_many(op, inputs, [shape], quantizer=quantizer, dtype=dtype, wish=wish, **attributes)[0]
+    def place(self) -> tuple[str, str]:
+        """The result and the operator of the call that is translated."""
+        return (self._node.outputs[0].name, self._node.op) if self._node else ("", "")
 
-    def emit_many(
-        self, op: str, inputs: Mapping[str, Operand], shapes: Sequence[Sequence[int]], *,
-        quantizer: LinearQuantizer | None = None, dtype: Literal["scalar", "integer", "logical"] = "scalar",
-        wish: str = "", **attributes: Attribute,
-    ) -> list[str]:  # fmt: skip
-        """As `emit`, with several results."""
-        node = self._node
-        names = []
-        for shape in shapes:
-            name = self._fresh(wish or (node.outputs[0].name if node else op))
-            self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "computed", dtype, quantizer)
-            if node:
-                self._serves[name] = node.outputs[0]
-            names.append(name)
-        location = Location(op=node.op if node else op)
-        self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), tuple(names), location))
-        return names
-
-    def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None) -> str:
-        """A constant tensor: numbers as they are, or codes."""
-        name = self._fresh("constant")
-        shape = tuple(shape) or (1,)
-        items = np.asarray(values).reshape(shape)
-        if items.dtype == np.float16:
-            items = items.astype(np.float32)
-        self._tensors[name] = GraphTensor(name, shape, "constant", data=TensorData(items, quantizer))
-        return name
-
-    def numbers(self, values: npt.NDArray[Any], shape: Sequence[int]) -> Operand:
-        """Scales or zero points for a tensor of ``shape``: a literal, or a constant whose blocks are spread."""
-        flat = values.ravel()
-        if (flat == flat[0]).all():
-            return Fraction(flat[0].item())
-        items = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
-        for axis, (extent, blocks) in enumerate(zip(shape, items.shape, strict=True)):
-            if blocks not in (1, extent):
-                items = np.repeat(items, extent // blocks, axis)
-        return self.constant(items, items.shape)
+    def made(self, name: str) -> None:
+        """Note the operand that a result serves."""
+        if self._node:
+            self._serves[name] = self._node.outputs[0]
 
     def integers(self, name: str, node: Node, output: MLOperand | None = None) -> str:
         """The integers of a result wrapped to its data type, as a tensor of integers."""
         result = output or node.outputs[0]
-        lo, hi = bounds(result.data_type)
-        if hi > MACHINE or lo < -MACHINE:  # the machine has fewer: they must fit it
-            lo, hi = max(lo, -MACHINE), min(hi, MACHINE)
-            if self._only_given(result) and self._overflow == "wrap":
-                lo = -MACHINE
-                self._modular.add(result)
-        return self.emit("wrap", {"x": name}, result.shape, quantizer=unit(lo, hi), lo=lo, hi=hi,
-                         overflow=self._overflow)  # fmt: skip
+        _, largest = bounds(result.data_type)
+        modular = largest > MACHINE and self._overflow == "wrap" and self._only_given(result)
+        if modular:
+            self._modular.add(result)
+        return self.wrapped(name, result.data_type, result.shape, modular)
 
     def _only_given(self, operand: MLOperand) -> bool:
         """Whether an operand is an output of unsigned integers that no call reads: the host takes it modulo 2^N."""
         given = any(item is operand for item in self._outputs.values())
         return given and operand.data_type.startswith("u") and not self._readers.get(operand)
-
-    def _fresh(self, wish: str) -> str:
-        if wish not in self._tensors:
-            return wish
-        number = 2
-        while f"{wish}.{number}" in self._tensors:
-            number += 1
-        return f"{wish}.{number}"
 
 
 _AGNOSTIC = {"identity", "reshape", "transpose", "slice", "reverse", "expand", "tile", "split", "gather", "concat"}

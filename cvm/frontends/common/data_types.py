@@ -1,0 +1,31 @@
+"""Integer data types by their usual names, and the integers that the machine has."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["MACHINE", "bounds", "is_float", "unit"]
+
+MACHINE = 2**31 - 1
+"""The greatest integer of the machine; the least is its negative."""
+
+
+def is_float(data_type: str) -> bool:
+    """Whether tensors of a data type are real numbers."""
+    return data_type.startswith(("float", "bfloat"))
+
+
+def bounds(data_type: str) -> tuple[int, int]:
+    """The least and the greatest integer of "bool" or of a data type like "int4" or "uint16"."""
+    if data_type == "bool":
+        return 0, 1
+    signed = data_type.startswith("int")
+    bits = int(data_type[3:] if signed else data_type[4:])
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+
+def unit(lo: int, hi: int) -> LinearQuantizer:
+    """The quantiser of integers that stand for themselves, of those that the machine has."""
+    return LinearQuantizer((Fraction(1),), (Fraction(0),), max(lo, -MACHINE), min(hi, MACHINE), rounding="half_even")

@@ -1,0 +1,89 @@
+"""Models of ONNX: quantised ones (QDQ and QLinear) and those of integers, read as quantised graphs.
+
+`load` reads a file, `loads` the bytes of one. docs/onnx.md says which operators are read and what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cvm.errors import CvmError, Unsupported
+from cvm.frontends.onnx.inputs import Settings
+from cvm.frontends.onnx.model import Node, Shape, refusal
+from cvm.frontends.onnx.reading import read_model
+from cvm.frontends.onnx.tensors import read_regular
+from cvm.frontends.onnx.translation import Translation
+from cvm.graph import QuantizedGraph
+from cvm.limits import DEFAULT, Limits, require
+
+__all__ = ["Loaded", "Settings", "load", "loads"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """The graph of a model, and the node that each of its tensors serves."""
+
+    graph: QuantizedGraph
+    nodes: Mapping[str, Node]
+
+    def explained(self, error: CvmError) -> CvmError:
+        """An error of lowering in the words of the model: the node, and what to do."""
+        node = self.nodes.get(error.location.tensor or "")
+        message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
+        if not isinstance(error, Unsupported):
+            return error
+        advice = _ADVICE.get(error.code, "")
+        if node is None:
+            return Unsupported(error.code, f"{message}; {advice}" if advice else message, error.location)
+        return refusal(node, message, advice, error.code)
+
+
+_ADVICE = {
+    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear after it",
+    "lowering.overflow": "promise the range of the inputs with --input-range NAME=LO,HI, or cast to a wider type first",
+    "lowering.range": "quantise its operands to fewer bits, or promise the range of the inputs with --input-range",
+    "lowering.unprovable": "quantise its operands",
+    "lowering.rounding": "quantise its operands",
+}
+
+
+_DEFAULT = Settings()
+
+
+def loads(
+    data: bytes,
+    settings: Settings = _DEFAULT,
+    folder: str | None = None,
+    limits: Limits = DEFAULT,
+) -> Loaded:
+    """The graph of a model, from the bytes of its file; data in further files are read within ``folder`` alone.
+
+    Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
+    the integer machine does not run, and `LimitExceeded`.
+    """
+    translated = Translation(read_model(data, folder, limits), settings, limits).run()
+    return Loaded(translated.graph, translated.nodes)
+
+
+def load(
+    path: str | os.PathLike[str],
+    shapes: Mapping[str, Shape] | None = None,
+    ranges: Mapping[str, tuple[int, int]] | None = None,
+    overflow: Literal["wrap", "error"] = "wrap",
+    limits: Limits = DEFAULT,
+) -> Loaded:
+    """The graph of a model, from its file. Raises as `loads`, with the file.
+
+    ``shapes`` are those of inputs that the model leaves open (1 for a leading extent otherwise); ``ranges`` promise
+    that an integer input stays within [lo, hi], which every run checks.
+    """
+    file = os.fspath(path)
+    try:
+        data = read_regular(file, limits.archive_bytes + 1, "onnx")
+        require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
+        return loads(data, Settings(shapes or {}, ranges or {}, overflow), os.path.dirname(file) or ".", limits)
+    except CvmError as error:
+        raise error.at(file=file) from None

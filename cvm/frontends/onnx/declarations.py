@@ -1,0 +1,222 @@
+"""What each operator is, which data types it takes here, and what it is refused for.
+
+`OPERATORS` is the one source of validation and of the tables of ``docs/onnx.md``. An operator that is not among them is
+refused as unknown here. ``docs/onnx.md`` says what the kinds mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from cvm.frontends.onnx.model import MICROSOFT, STANDARD
+
+__all__ = ["FIRST", "LAST", "OPERATORS", "TYPES", "Kind", "Operator", "functions"]
+
+FIRST, LAST = 13, 28
+"""The versions of ONNX's operators that are read; some are read in older ones, too."""
+
+Kind: TypeAlias = Literal["integer", "real", "boundary", "written out", "folded", "refused"]
+
+_FLOATS = ("float32", "float16", "bfloat16", "float64")
+_SIGNED = ("int8", "int16", "int32", "int64")
+_INTEGERS = (*_SIGNED, "uint8", "uint16", "uint32", "uint64")
+_NARROW = ("int4", "uint4", "int2", "uint2")
+_TRUTH = ("bool",)
+
+TYPES: dict[str, tuple[str, ...]] = {
+    "any": (*_FLOATS, *_INTEGERS, *_TRUTH, *_NARROW),
+    "number": (*_FLOATS, *_INTEGERS),
+    "signed": (*_FLOATS, *_SIGNED),
+    "real": _FLOATS,
+    "integer": _INTEGERS,
+    "bool": _TRUTH,
+    "8-bit": ("int8", "uint8"),
+    "code": ("int8", "uint8", "int16", "uint16", "int32", *_NARROW),
+    "sized": (*_FLOATS, *_INTEGERS, *_TRUTH),
+}
+"""Names of sets of data types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: kind, the data types of its first operand, and a remark for the reader of the table.
+
+    ``since`` is the version from which on its rules are those that are implemented.
+    """
+
+    kind: Kind
+    types: str = "any"
+    note: str = ""
+    since: int = FIRST
+
+
+OPERATORS: dict[tuple[str, str], Operator] = {}
+"""Every operator by domain and name."""
+
+
+def _enter(
+    names: str, kind: Kind, types: str = "any", note: str = "", domain: str = STANDARD, since: int = FIRST
+) -> None:
+    for name in names.split():
+        OPERATORS[domain, name] = Operator(kind, types, note, since)
+
+
+_WRAPS = "integers of 8 and 16 bits wrap, wider ones must be proven to fit"
+_TABLE = "a table over the codes"
+
+_enter("Add Sub Mul", "integer", "number", _WRAPS)
+_enter("Sum", "integer", "number", _WRAPS)
+_enter("Div", "integer", "number", "integers truncate toward zero; x / 0 is 0")
+_enter("Mod", "integer", "integer", "x mod 0 is x")
+_enter("Max Min", "integer", "number")
+_enter("Mean", "real", "real")
+_enter("Pow", "integer", "number", "a table over the codes of both; a constant exponent from 1 to 8 is a product")
+_enter("Neg Abs", "integer", "signed", "of the least integer of 8 or 16 bits it is itself")
+_enter("Sign", "integer", "number")
+_enter("Relu", "integer", "signed")
+_enter("Clip", "integer", "number", "constant bounds")
+_enter("PRelu", "integer", "number", _WRAPS)
+_enter("Equal", "integer", "sized")
+_enter("Greater GreaterOrEqual Less LessOrEqual", "integer", "number")
+_enter("And Or Xor Not", "integer", "bool")
+_enter("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot", "integer", "integer", "a table for each byte", since=18)
+_enter("BitShift", "integer", "integer", "to the right is a floor; to the left must be proven to fit, or wraps")
+_enter("BitCast", "integer", "sized", "between integers of one width", since=26)
+_enter("Where", "integer", "bool")
+_enter(
+    "Cast CastLike",
+    "integer",
+    "sized",
+    "to integers of 8 and 16 bits the low bits; a float is truncated; to a float it is the same number",
+)
+_enter("Identity Dropout", "integer")
+_enter("Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile Concat Split", "integer", note="constant shapes")
+_enter("Slice", "integer", note="constant bounds")
+_enter("Pad", "integer", "sized", "constant widths; all modes")
+_enter("DepthToSpace SpaceToDepth", "integer", "sized")
+_enter("Trilu", "integer", "sized", "constant diagonal", since=14)
+_enter("Gather GatherElements GatherND", "integer", note="an index out of range is cut to those that exist")
+_enter("ScatterElements ScatterND", "integer", note="constant indices; the last of equal ones stays; no reduction")
+_enter("OneHot", "integer", "integer", "constant depth")
+_enter("CumSum", "integer", "number", "integers must be proven to fit")
+_enter("CumProd", "integer", "number", "at most 64 items; integers must be proven to fit", since=26)
+_enter("ReduceMax ReduceMin", "integer", "sized")
+_enter(
+    "ReduceSum ReduceL1 ReduceSumSquare ReduceProd",
+    "integer",
+    "number",
+    "integers must be proven to fit; ReduceProd of at most 64 factors",
+)
+_enter("ReduceMean", "real", "real")
+_enter("ArgMax ArgMin", "integer", "number", "first or last of equal ones, as asked for")
+_enter("TopK", "integer", "number", "constant k; at most 256 items; of equal ones the first")
+_enter("MatMul Gemm", "integer", "number", "integers must be proven to fit")
+_enter("MatMulInteger ConvInteger", "integer", "8-bit", "constant or computed zero points; must be proven to fit")
+_enter("MaxPool", "integer", "number", "padding never wins; no indices")
+_enter("GlobalMaxPool", "integer", "real")
+_enter("Conv ConvTranspose", "real", "real", "1, 2 or 3 dimensions")
+_enter("AveragePool", "real", "real")
+_enter("GlobalAveragePool", "real", "real")
+_enter(
+    "Resize",
+    "integer",
+    "number",
+    "nearest on integers; nearest, linear and cubic on real numbers, by exact rational weights; constant sizes",
+)
+_enter("BatchNormalization", "real", "real", "constant parameters; inference")
+_enter("Softmax", "real", "real", "of 8-bit codes; of more than two items within the bound that the report gives")
+_enter(
+    "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Floor Log Reciprocal Round Sigmoid Sin Sinh Softplus Sqrt Tan "
+    "Tanh",
+    "real",
+    "real",
+    _TABLE,
+)
+_enter("Elu Selu Celu LeakyRelu ThresholdedRelu Shrink", "real", "real", _TABLE)
+_enter("HardSigmoid HardSwish Softsign Mish", "real", "real", _TABLE)
+_enter("Swish", "real", "real", _TABLE, since=24)
+_enter("QuantizeLinear", "boundary", "number", "rounds half to even, once; to integers of 2, 4, 8 and 16 bits")
+_enter("DequantizeLinear", "boundary", "code")
+_enter("QuantizeLinear", "boundary", "number", "as ONNX's", MICROSOFT)
+_enter("DequantizeLinear", "boundary", "code", "as ONNX's", MICROSOFT)
+_enter("QLinearConv QLinearMatMul", "written out", "8-bit")
+_enter(
+    "QLinearAdd QLinearMul QLinearAveragePool QLinearGlobalAveragePool QLinearSigmoid QLinearLeakyRelu "
+    "QLinearReduceMean QLinearSoftmax QLinearConcat QLinearWhere QGemm",
+    "written out",
+    domain=MICROSOFT,
+)
+_enter("Constant ConstantOfShape Shape Size Range EyeLike NonZero", "folded", note="when compiling")
+
+_VOCABULARY = "no exact form of it is lowered yet: quantise its parts, or take it out of the model"
+_enter("Erf", "refused", note=_VOCABULARY)
+_enter("Gelu", "refused", note=_VOCABULARY, since=20)
+_enter("LayerNormalization", "refused", note=_VOCABULARY, since=17)
+_enter(
+    "InstanceNormalization GroupNormalization MeanVarianceNormalization RMSNormalization",
+    "refused",
+    note="fold constant statistics into BatchNormalization",
+)
+_enter(
+    "LRN LpNormalization LogSoftmax ReduceLogSum ReduceLogSumExp ReduceL2 Hardmax GlobalLpPool LpPool",
+    "refused",
+    note="quantise the sum, then take a function of its codes",
+)
+_enter(
+    "DynamicQuantizeLinear", "refused", note="its scales depend on the data: quantise statically, with calibration data"
+)
+_enter(
+    "NonMaxSuppression Unique Compress",
+    "refused",
+    note="the shape of its result depends on the data: end the model before it",
+)
+_enter("If Loop Scan", "refused", note="control flow: export the model without it, or unroll it")
+_enter(
+    "LSTM GRU RNN",
+    "refused",
+    note="nothing quantises its internal states: write it out with Gemm, Sigmoid and Tanh, and quantise those",
+)
+_enter("Einsum", "refused", note="write it as MatMul and Transpose")
+_enter("IsNaN IsInf", "refused", note="there is no NaN and no infinity inside of a quantised region: use a constant")
+_enter(
+    "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli",
+    "refused",
+    note="it is not deterministic",
+)
+_enter(
+    "Attention RotaryEmbedding", "refused", note="write it out with MatMul, Softmax and the like, and quantise those"
+)
+
+
+_SINCE = {
+    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool Softplus Softsign "
+    "Constant Shape Size",
+    4: "Concat",
+    5: "Reshape",
+    6: "Relu Sigmoid Tanh Elu LeakyRelu Selu HardSigmoid Neg Abs Exp Log Sqrt Floor Ceil Reciprocal",
+    7: "AveragePool Add Sub Mul Div And Or Xor Equal Greater Less Acos Asin Atan Cos Sin Tan Pow",
+    8: "MaxPool Sum Mean Max Min Expand",
+    9: "Flatten MatMul PRelu Where Shrink BatchNormalization ConstantOfShape EyeLike Acosh Asinh Atanh Cosh Sinh Sign "
+    "NonZero",
+    10: "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul MatMulInteger ConvInteger ThresholdedRelu Mod",
+    11: "Gemm Clip BitShift CumSum OneHot TopK Range Round Gather GatherElements Slice Pad DepthToSpace",
+    12: "GatherND Celu GreaterOrEqual LessOrEqual",
+}
+"""Operators that have not changed since a version before 13, but for data types."""
+for _version, _names in _SINCE.items():
+    for _name in _names.split():
+        OPERATORS[STANDARD, _name] = replace(OPERATORS[STANDARD, _name], since=_version)
+
+
+def functions() -> dict[str, str]:
+    """Functions of one real number without attributes, by operator: the operation of the graph.
+
+    What lowering learns is one line here, and one in the declarations above.
+    """
+    return {
+        "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
+        "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp", "Floor": "floor", "Log": "log",
+        "Reciprocal": "rcp", "Sigmoid": "sigmoid", "Sin": "sin", "Sinh": "sinh", "Softplus": "softplus",
+        "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+    }  # fmt: skip

@@ -1,0 +1,367 @@
+"""Values that are known when compiling: shapes of tensors, and what exporters compute from them.
+
+Integers and truth values are folded in NumPy, where 64-bit ones must not overflow; floats only moved, or computed where
+the result is a float64 exactly. What is not folded is no constant to the rules, but lowering may still know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError
+from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.onnx.call import Call, Operand
+from cvm.frontends.onnx.model import Refused, Tensor
+from cvm.frontends.onnx.tensors import data_type_of
+from cvm.limits import DEFAULT, elements
+
+__all__ = ["fold"]
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Folded: TypeAlias = "tuple[Array, str] | list[tuple[Array, str]]"
+_Fold: TypeAlias = "Callable[[Call], Folded | None]"
+
+_FOLDS: dict[str, _Fold] = {}
+
+
+def fold(call: Call) -> list[tuple[Array, str]] | None:
+    """The results of a node as values and data types; None where it is to be computed.
+
+    Raises `CvmError` for what breaks a rule.
+    """
+    found = _FOLDS.get(call.node.op)
+    shape_alone = call.node.op in ("Shape", "Size", "EyeLike")
+    if found is None or call.node.domain:
+        return None
+    if not shape_alone and any(item is not None and item.values is None for item in call.operands):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = found(call)
+    except CvmError:
+        raise
+    except (ValueError, IndexError, OverflowError, TypeError) as error:
+        raise call.invalid("constant", f"its constant operands have no result: {error}") from None
+    if results is None:
+        return None
+    return results if isinstance(results, list) else [results]
+
+
+def _fold(*ops: str) -> Callable[[_Fold], _Fold]:
+    def enter(function: _Fold) -> _Fold:
+        _FOLDS.update(dict.fromkeys(ops, function))
+        return function
+
+    return enter
+
+
+def _values(operand: Operand) -> Array:
+    assert operand.values is not None
+    return operand.values
+
+
+def _list(call: Call, index: int, what: str) -> tuple[int, ...]:
+    return call.constant_integers(index, what) or ()
+
+
+# What has no operands, or needs their shapes alone
+
+
+@_fold("Constant")
+def _constant(call: Call) -> Folded:
+    if len(call.node.attributes) != 1:
+        raise call.invalid("attribute", "a Constant has one attribute")
+    (name,) = call.node.attributes
+    found = call.node.attributes[name]
+    call.ignore(name)
+    if isinstance(found, Tensor) and name == "value":
+        return found.values, found.data_type
+    if isinstance(found, Refused) or name not in ("value_float", "value_floats", "value_int", "value_ints"):
+        raise call.refuse(f"a constant given as {name} is not read", "give it as a tensor of numbers")
+    data_type = "float32" if name.startswith("value_float") else "int64"
+    return np.array(found, data_type), data_type
+
+
+@_fold("Shape")
+def _shape(call: Call) -> Folded:
+    rank = call.operand().rank
+    start, end = (call.integer(name, default) for name, default in (("start", 0), ("end", rank)))
+    return np.array(call.operand().shape[slice(start, end)], np.int64), "int64"
+
+
+@_fold("Size")
+def _size(call: Call) -> Folded:
+    return np.array(np.prod(call.operand().shape, dtype=object), np.int64), "int64"
+
+
+@_fold("ConstantOfShape")
+def _constant_of_shape(call: Call) -> Folded:
+    shape, item = _list(call, 0, "the shape"), call.tensor("value") or Tensor(np.zeros(1, np.float32), "float32")
+    if any(extent < 0 for extent in shape) or item.values.size != 1:
+        raise call.invalid("shape", f"no constant of the shape {list(shape)}")
+    elements(shape, DEFAULT, call.node.label)
+    return np.full(shape, item.values.ravel()[0]), item.data_type
+
+
+@_fold("Range")
+def _range(call: Call) -> Folded | None:
+    data_type = call.same_type(*call.every())
+    if is_float(data_type):
+        return None
+    start, limit, delta = (int(_values(call.operand(i)).reshape(())) for i in range(3))
+    if delta == 0:
+        raise call.invalid("constant", "the delta of a range is 0")
+    elements((len(range(start, limit, delta)),), DEFAULT, call.node.label)
+    return np.array(range(start, limit, delta), data_type), data_type
+
+
+@_fold("EyeLike")
+def _eye(call: Call) -> Folded:
+    source = call.operand()
+    if source.rank != 2:
+        raise call.invalid("shape", f"expected two axes, found {list(source.shape)}")
+    wish = call.integer("dtype", 0)
+    data_type = data_type_of(wish, "dtype") if wish else source.data_type
+    k = min(max(call.integer("k", 0), -max(source.shape)), max(source.shape))
+    return np.eye(source.shape[0], source.shape[1], k).astype(_numpy(data_type)), data_type
+
+
+def _numpy(data_type: str) -> str:
+    narrow = {"int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8", "bfloat16": "float32"}
+    return narrow.get(data_type, data_type)
+
+
+# Arithmetic
+
+
+def _exactly(items: Array, data_type: str) -> tuple[Array, str] | None:
+    """Integers of a data type from Python integers or rationals, or None where floats would round."""
+    if is_float(data_type):
+        floats = np.array([float(item) for item in items.ravel().tolist()]).reshape(items.shape)
+        exact = all(
+            np.isfinite(a) and Fraction(a) == b
+            for a, b in zip(floats.ravel().tolist(), items.ravel().tolist(), strict=True)
+        )
+        return (floats, data_type) if exact else None
+    lo, hi = bounds(data_type)
+    flat = items.ravel().tolist()
+    if any(not lo <= item <= hi for item in flat):
+        flat = [(item - lo) % (hi - lo + 1) + lo for item in flat]
+    return np.array(flat, _numpy(data_type)).reshape(items.shape), data_type
+
+
+_MOST_COMPUTED = 2**16
+"""Items of one constant that are computed with here: exporters compute shapes."""
+
+
+def _numbers(operand: Operand) -> Array:
+    """Items as Python integers, or rationals."""
+    flat = _values(operand).ravel().tolist()
+    made = np.empty(len(flat), dtype=object)
+    made[:] = [Fraction(item) for item in flat] if operand.real else [int(item) for item in flat]
+    return made.reshape(operand.shape)
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    if isinstance(a, Fraction):
+        return a / b
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b, "Div": _truncated,
+    "Max": max, "Min": min,
+}  # fmt: skip
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "Equal": lambda a, b: a == b, "Greater": lambda a, b: a > b, "GreaterOrEqual": lambda a, b: a >= b,
+    "Less": lambda a, b: a < b, "LessOrEqual": lambda a, b: a <= b, "And": lambda a, b: a and b,
+    "Or": lambda a, b: a or b, "Xor": lambda a, b: a != b,
+}  # fmt: skip
+
+
+@_fold(*_BINARY, *_COMPARED)
+def _binary(call: Call) -> Folded | None:
+    operands = call.every()
+    data_type = call.same_type(*operands)
+    elements(call.broadcast(*operands), DEFAULT, call.node.label)
+    if any(operand.real and not np.isfinite(_values(operand)).all() for operand in operands):
+        return None
+    if max(_values(operand).size for operand in operands) > _MOST_COMPUTED:
+        return None
+    compared = call.node.op in _COMPARED
+    function = np.frompyfunc((_COMPARED if compared else _BINARY)[call.node.op], 2, 1)
+    found = _numbers(operands[0])
+    for operand in operands[1:]:
+        if call.node.op == "Div" and operand.real and not _values(operand).all():
+            return None
+        found = np.asarray(function(found, _numbers(operand)), dtype=object)
+    return (found.astype(bool), "bool") if compared else _exactly(found, data_type)
+
+
+@_fold("Neg", "Abs", "Floor", "Ceil", "Not")
+def _unary(call: Call) -> Folded | None:
+    operand = call.operand()
+    if call.node.op == "Not":
+        return ~_values(operand).astype(bool), "bool"
+    if _values(operand).size > _MOST_COMPUTED or (operand.real and not np.isfinite(_values(operand)).all()):
+        return None
+    function = {
+        "Neg": lambda x: -x, "Abs": abs, "Floor": lambda x: Fraction(x // 1), "Ceil": lambda x: Fraction(-(-x // 1))
+    }[call.node.op]  # fmt: skip
+    return _exactly(np.asarray(np.frompyfunc(function, 1, 1)(_numbers(operand)), dtype=object), operand.data_type)
+
+
+@_fold("Cast", "CastLike")
+def _cast(call: Call) -> Folded | None:
+    source = call.operand()
+    if call.node.op == "CastLike":
+        data_type = call.operand(1).data_type
+    else:
+        data_type = data_type_of(call.integer("to", 0), "the result")
+    call.ignore("saturate", "round_mode")
+    values = _values(source)
+    if data_type == source.data_type or (source.real and is_float(data_type)):
+        return values, data_type
+    if data_type == "bool":
+        return values != 0, data_type
+    if values.size > _MOST_COMPUTED or (source.real and not np.isfinite(values).all()):
+        return None
+    whole = np.frompyfunc(int, 1, 1)(_numbers(source))
+    return _exactly(np.asarray(whole, dtype=object), data_type)
+
+
+@_fold("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+def _reduced(call: Call) -> Folded | None:
+    source = call.operand()
+    if source.real or source.values is None or source.values.size > _MOST_COMPUTED or source.values.size == 0:
+        return None
+    axes = _list(call, 1, "axes") or call.integers("axes") or ()
+    if not axes and call.flag("noop_with_empty_axes", False):
+        return _values(source), source.data_type
+    wanted = call.axes(axes, source.rank) or tuple(range(source.rank))
+    reduce: dict[str, Any] = {
+        "ReduceProd": np.multiply,
+        "ReduceSum": np.add,
+        "ReduceMax": np.maximum,
+        "ReduceMin": np.minimum,
+    }
+    keep = call.flag("keepdims", True)
+    found = reduce[call.node.op].reduce(_numbers(source), axis=wanted, keepdims=keep)
+    return _exactly(np.asarray(found, dtype=object), source.data_type)
+
+
+# Movement, of any items
+
+
+@_fold("Identity")
+def _identity(call: Call) -> Folded:
+    return _values(call.operand()), call.operand().data_type
+
+
+@_fold("Concat")
+def _concat(call: Call) -> Folded:
+    parts = call.every()
+    axis = call.integer("axis", 0)
+    return np.concatenate([_values(part) for part in parts], call.axis(axis, max(parts[0].rank, 1))), call.same_type(
+        *parts
+    )
+
+
+@_fold("Gather")
+def _gather(call: Call) -> Folded:
+    source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
+    return np.take(_values(source), _values(call.operand(1)).astype(np.int64), axis), source.data_type
+
+
+@_fold("Slice")
+def _slice(call: Call) -> Folded:
+    source = call.operand()
+    starts, ends = _list(call, 1, "starts"), _list(call, 2, "ends")
+    axes = call.axes(call.constant_integers(3, "axes") or tuple(range(len(starts))), source.rank)
+    steps = call.constant_integers(4, "steps") or (1,) * len(starts)
+    cuts = [slice(None)] * source.rank
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        cuts[axis] = slice(*slice_bounds(start, end, step, source.shape[axis]))
+    return _values(source)[tuple(cuts)], source.data_type
+
+
+def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int | None, int]:
+    """Start, end and step as Python has them, for ONNX's, which clamp; an end before the first item is None."""
+    if step == 0:
+        raise ValueError("a step is 0")
+    begin = start + extent if start < 0 else start
+    stop = end + extent if end < 0 else end
+    if step > 0:
+        return min(max(begin, 0), extent), min(max(stop, 0), extent), step
+    begin, stop = min(max(begin, 0), extent - 1), min(max(stop, -1), extent - 1)
+    return begin, None if stop < 0 else stop, step
+
+
+@_fold("Squeeze", "Unsqueeze", "Reshape", "Flatten")
+def _reshaped(call: Call) -> Folded:
+    from cvm.frontends.onnx.rules.movement import shape_of_reshape
+
+    source = call.operand()
+    return _values(source).reshape(shape_of_reshape(call)), source.data_type
+
+
+@_fold("Transpose")
+def _transpose(call: Call) -> Folded:
+    source = call.operand()
+    return np.transpose(_values(source), call.integers("perm")), source.data_type
+
+
+@_fold("Expand")
+def _expand(call: Call) -> Folded:
+    source = call.operand()
+    shape = np.broadcast_shapes(source.shape, _list(call, 1, "the shape"))
+    elements(shape, DEFAULT, call.node.label)
+    return np.broadcast_to(_values(source), shape), source.data_type
+
+
+@_fold("Tile")
+def _tile(call: Call) -> Folded:
+    source, repeats = call.operand(), _list(call, 1, "repeats")
+    if len(repeats) != source.rank or any(item < 0 for item in repeats):
+        raise call.invalid("shape", f"repeats {list(repeats)} for {list(source.shape)}")
+    elements([n * m for n, m in zip(source.shape, repeats, strict=True)], DEFAULT, call.node.label)
+    return np.tile(_values(source), repeats), source.data_type
+
+
+@_fold("Where")
+def _where(call: Call) -> Folded:
+    condition, *arms = call.every()
+    data_type = call.same_type(*arms)
+    elements(call.broadcast(condition, *arms), DEFAULT, call.node.label)
+    return np.where(_values(condition), *(_values(arm) for arm in arms)), data_type
+
+
+@_fold("NonZero")
+def _nonzero(call: Call) -> Folded:
+    return np.array(np.nonzero(np.atleast_1d(_values(call.operand()))), np.int64), "int64"
+
+
+def parts_of_split(call: Call, extent: int) -> Sequence[int]:
+    """The extents of the parts of a Split."""
+    sizes = call.constant_integers(1, "split")
+    number = call.integer("num_outputs", 0) or len(call.node.outputs)
+    if sizes is None:
+        if call.version < 18 and extent % number:
+            raise call.invalid("shape", f"{extent} items cannot be cut into {number} equal parts")
+        size = -(-extent // number)
+        sizes = tuple(min(size, extent - i * size) for i in range(number))
+    if sum(sizes) != extent or len(sizes) != len(call.node.outputs) or any(size < 1 for size in sizes):
+        raise call.invalid("shape", f"parts of {list(sizes)} items for {extent} items and {number} results")
+    return sizes
+
+
+@_fold("Split")
+def _split(call: Call) -> Folded:
+    source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
+    at = np.cumsum(parts_of_split(call, source.shape[axis]))[:-1]
+    return [(part, source.data_type) for part in np.split(_values(source), at, axis)]

@@ -1,0 +1,107 @@
+"""A model of ONNX as data: values, nodes and constants, checked for what every model must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Location, Unsupported
+
+__all__ = [
+    "MICROSOFT", "STANDARD", "Attribute", "Dimension", "Model", "Node", "Refused", "Shape", "Tensor", "Value", "exact",
+    "invalid", "refusal",
+]  # fmt: skip
+
+Shape: TypeAlias = tuple[int, ...]
+Dimension: TypeAlias = int | str | None
+"""An extent: a number, the name of an unknown one, or None."""
+
+STANDARD, MICROSOFT = "", "com.microsoft"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """Contents of a constant. Integers narrower than a byte are one in a byte, bfloat16 is float32."""
+
+    values: npt.NDArray[Any]
+    data_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An attribute of a kind that is not read: graphs, sparse tensors, types."""
+
+    kind: str
+
+
+Attribute: TypeAlias = int | float | str | Tensor | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A declared input or output; ``dims`` is None where the model does not say the rank."""
+
+    name: str
+    data_type: str
+    dims: tuple[Dimension, ...] | None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One node. An input that is left out is ""."""
+
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    number: int = 0
+
+    @property
+    def label(self) -> str:
+        """How messages call it: by its name, or by its place and what it computes."""
+        where = repr(self.name) if self.name else f"number {self.number} (to {next(filter(None, self.outputs), '')!r})"
+        return f"node {where}, {self.domain + '.' if self.domain else ''}{self.op}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """A model whose names are defined once, before they are read. ``constants`` are read when they are needed."""
+
+    name: str
+    opsets: Mapping[str, int]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[str, Callable[[], Tensor]]
+    functions: frozenset[tuple[str, str]]
+    """Domain and name of the functions that the model defines."""
+    digest: str
+    """SHA-256 of the file, in hexadecimal."""
+
+
+def _located(node: Node) -> Location:
+    return Location(tensor=next(filter(None, node.outputs), None), op=node.op)
+
+
+def invalid(node: Node, rule: str, message: str) -> Invalid:
+    """The breach of a rule of ONNX by a node; ``rule`` ends the code."""
+    return Invalid(f"onnx.node.{rule}", f"{node.label}: {message}", _located(node))
+
+
+def refusal(node: Node, message: str, advice: str = "", code: str = "onnx.unsupported") -> Unsupported:
+    """The refusal of a valid node: which it is, why, and what to do instead."""
+    return Unsupported(code, f"{node.label}: {message}" + (f"; {advice}" if advice else ""), _located(node))
+
+
+def exact(number: float, node: Node, name: str) -> Fraction:
+    """An attribute as the rational that it is. Raises `Invalid` for NaN and infinities."""
+    if not np.isfinite(number):
+        raise invalid(node, "attribute", f"{name} must be finite, found {number}")
+    return Fraction(number)

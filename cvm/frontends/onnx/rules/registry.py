@@ -1,0 +1,27 @@
+"""The table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from cvm.frontends.onnx.call import Call, Made
+    from cvm.frontends.onnx.translation import Translation
+
+__all__ = ["RULES", "Rule", "rule"]
+
+Rule: TypeAlias = "Callable[[Translation, Call], Made | list[Made]]"
+"""Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*ops: str) -> Callable[[Rule], Rule]:
+    """Enter the rule of the named operators."""
+
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return enter

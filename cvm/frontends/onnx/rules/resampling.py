@@ -1,0 +1,147 @@
+"""Resize: along each axis the nearest element, or a sum of neighbours with exact rational weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.model import Shape, exact
+from cvm.frontends.onnx.rules.movement import gathered
+from cvm.frontends.onnx.rules.registry import rule
+from cvm.frontends.onnx.translation import Translation
+
+__all__: list[str] = []
+
+_HALF = Fraction(1, 2)
+
+_COORDINATES: dict[str, Callable[[int, Fraction, int, int], Fraction]] = {
+    "half_pixel": lambda x, scale, n, m: (x + _HALF) / scale - _HALF,
+    "pytorch_half_pixel": lambda x, scale, n, m: (x + _HALF) / scale - _HALF if m > 1 else Fraction(0),
+    "half_pixel_symmetric": lambda x, scale, n, m: (
+        Fraction(n, 2) * (1 - Fraction(m) / (scale * n)) + (x + _HALF) / scale - _HALF
+    ),
+    "align_corners": lambda x, scale, n, m: Fraction(x * (n - 1), m - 1) if m > 1 else Fraction(0),
+    "asymmetric": lambda x, scale, n, m: x / scale,
+}
+"""Where in the input item x of the output lies; n and m are the extents of both."""
+
+_NEAREST: dict[str, Callable[[Fraction], int]] = {
+    "round_prefer_floor": lambda x: math.ceil(x - _HALF),
+    "round_prefer_ceil": lambda x: math.floor(x + _HALF),
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+
+
+@rule("Resize")
+def resize(translation: Translation, call: Call) -> Made:
+    """Axis by axis; coordinates are exact, also where scales are floats."""
+    source = call.operand()
+    mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
+    if mode != "nearest" and not source.real:
+        raise call.refuse(
+            f"{mode} resampling of integers does not say how to round",
+            "resample between DequantizeLinear and QuantizeLinear",
+        )
+    words = (*_COORDINATES, "tf_crop_and_resize")
+    kind = call.text("coordinate_transformation_mode", "half_pixel", *words)
+    nearest = _NEAREST[call.text("nearest_mode", "round_prefer_floor", *_NEAREST)]
+    if kind == "tf_crop_and_resize":
+        raise call.refuse("tf_crop_and_resize takes a region", "cut with Slice first")
+    for name in ("antialias", "exclude_outside"):
+        if call.flag(name, False):
+            raise call.refuse(f"{name} is not computed", "leave it out")
+    call.text("keep_aspect_ratio_policy", "stretch", "stretch")
+    call.ignore("extrapolation_value")
+    cubic = call.number("cubic_coeff_a", Fraction(-3, 4))
+    name, shape = translation.name(source), list(source.shape)
+    for axis, size, scale in _sizes(call, source):
+        extent, shape[axis] = shape[axis], size
+        if size == extent and scale == 1:
+            continue
+        at = [_COORDINATES[kind](x, scale, extent, size) for x in range(size)]
+        taps = _taps(at, mode, nearest, cubic, extent)
+        name = _resampled(translation, name, taps, axis, tuple(shape))
+    return Made(name, tuple(shape), source.data_type)
+
+
+def _sizes(call: Call, source: Operand) -> list[tuple[int, int, Fraction]]:
+    """Axis, new extent and scale, of each axis that is named."""
+    given = call.integers("axes")
+    axes = call.axes(tuple(range(source.rank)) if given is None else given, source.rank)
+    sizes = call.constant_integers(3, "sizes")
+    if sizes:
+        if len(sizes) != len(axes) or any(size < 1 for size in sizes):
+            raise call.invalid("shape", f"sizes {list(sizes)} for {list(source.shape)}")
+        return [(axis, size, Fraction(size, source.shape[axis])) for axis, size in zip(axes, sizes, strict=True)]
+    if call.optional(2) is None or not call.constant(2, "the scales").size:
+        raise call.invalid("inputs", "neither scales nor sizes are given")
+    scales = [exact(item, call.node, "a scale") for item in call.constant(2, "the scales").ravel().tolist()]
+    if len(scales) != len(axes) or any(scale <= 0 for scale in scales):
+        raise call.invalid("shape", f"{len(scales)} scales for {list(source.shape)}, or one that is not above 0")
+    found = []
+    for axis, scale in zip(axes, scales, strict=True):
+        size = math.floor(source.shape[axis] * scale)
+        if size < 1:
+            raise call.invalid("shape", f"a scale of {float(scale)} leaves nothing of axis {axis}")
+        found.append((axis, size, scale))
+    return found
+
+
+_Taps = Sequence[Sequence[tuple[int, Fraction]]]
+"""Per output, the items of the input that it reads, and their weights."""
+
+
+def _taps(at: Sequence[Fraction], mode: str, nearest: Callable[[Fraction], int], a: Fraction, extent: int) -> _Taps:
+    def inside(place: int) -> int:
+        return min(max(place, 0), extent - 1)
+
+    if mode == "nearest":
+        return [[(inside(nearest(x)), Fraction(1))] for x in at]
+    found = []
+    for x in at:
+        low = math.floor(x)
+        part = x - low
+        weights = (1 - part, part) if mode == "linear" else _cubic(part, a)
+        first = low if mode == "linear" else low - 1
+        found.append([(inside(first + i), weight) for i, weight in enumerate(weights)])
+    return found
+
+
+def _cubic(t: Fraction, a: Fraction) -> tuple[Fraction, ...]:
+    """The weights of the four neighbours at distances 1 + t, t, 1 - t and 2 - t (Keys, 1981)."""
+
+    def near(d: Fraction) -> Fraction:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Fraction) -> Fraction:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return far(1 + t), near(t), near(1 - t), far(2 - t)
+
+
+def _resampled(translation: Translation, name: str, taps: _Taps, axis: int, shape: Shape) -> str:
+    """The sum over taps of gathered items times weights, which are integers over a common denominator."""
+    total: str | None = None
+    for tap in zip(*taps, strict=True):
+        part = gathered(translation, name, np.array([place for place, _ in tap], np.int64), axis, shape)
+        weights = [weight for _, weight in tap]
+        if any(weight != 1 for weight in weights):
+            part = _weighted(translation, part, weights, axis, shape)
+        total = part if total is None else translation.emit("add", {"x": total, "y": part}, shape)
+    assert total is not None
+    return total
+
+
+def _weighted(translation: Translation, name: str, weights: Sequence[Fraction], axis: int, shape: Shape) -> str:
+    denominator = math.lcm(*(weight.denominator for weight in weights))
+    along = [len(weights) if i == axis else 1 for i in range(len(shape))]
+    items = np.array([int(weight * denominator) for weight in weights], dtype=object)
+    if max(abs(item) for item in items) < 2**62:
+        items = items.astype(np.int64)
+    product = translation.emit("mul", {"x": name, "y": translation.constant(items, along)}, shape)
+    return translation.emit("mul", {"x": product, "y": Fraction(1, denominator)}, shape)

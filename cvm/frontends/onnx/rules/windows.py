@@ -1,0 +1,252 @@
+"""Convolution and pooling: windows along the axes after batch and channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.model import Shape
+from cvm.frontends.onnx.rules.arithmetic import EVERYTHING, result
+from cvm.frontends.onnx.rules.reductions import centred
+from cvm.frontends.onnx.rules.registry import rule
+from cvm.frontends.onnx.translation import Translation
+from cvm.graph import Operand as Argument
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometry:
+    """Per axis: window, step, distance of taps, items before and after, and how many windows there are."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    sides: tuple[tuple[int, int], ...]
+    outputs: tuple[int, ...]
+
+
+def _require_plane(call: Call, source: Operand) -> None:
+    if source.rank < 3:
+        raise call.invalid("shape", f"expected batch, channels and at least one axis more, found {list(source.shape)}")
+
+
+def _steps(call: Call, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Kernel, strides and dilations, all above 0."""
+    count = len(kernel)
+    strides, dilations = (call.sized(name, call.integers(name), count, 1) for name in ("strides", "dilations"))
+    if any(item < 1 for item in (*kernel, *strides, *dilations)):
+        raise call.invalid("attribute", "kernel_shape, strides and dilations must be above 0")
+    return tuple(kernel), strides, dilations
+
+
+def _pads(call: Call, count: int) -> tuple[tuple[int, int], ...]:
+    given = call.sized("pads", call.integers("pads"), 2 * count, 0)
+    if any(item < 0 for item in given):
+        raise call.refuse(f"negative pads {list(given)}", "cut with Slice")
+    return tuple(zip(given[:count], given[count:], strict=True))
+
+
+def _geometry(call: Call, source: Operand, kernel: Sequence[int], ceil: bool = False) -> _Geometry:
+    """Where the windows of a convolution or of pooling are."""
+    extents = source.shape[2:]
+    kernel, strides, dilations = _steps(call, kernel)
+    auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+    spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
+    sides = _pads(call, len(extents)) if auto == "NOTSET" else ((0, 0),) * len(extents)
+    if auto.startswith("SAME"):
+        made = []
+        for extent, step, span in zip(extents, strides, spans, strict=True):
+            total = max((-(-extent // step) - 1) * step + span - extent, 0)
+            less, more = total // 2, total - total // 2
+            made.append((less, more) if auto == "SAME_UPPER" else (more, less))
+        sides = tuple(made)
+    outputs = []
+    for extent, step, span, (before, after) in zip(extents, strides, spans, sides, strict=True):
+        free = extent + before + after - span
+        if free < 0:
+            raise call.invalid("shape", f"a window of {span} items in {extent + before + after}")
+        count = -(-free // step) + 1 if ceil else free // step + 1
+        if ceil and (count - 1) * step >= extent + before:
+            count -= 1  # a window that would begin behind the last item
+        outputs.append(count)
+    return _Geometry(kernel, strides, dilations, sides, tuple(outputs))
+
+
+# Convolution
+
+
+def _require_filter(call: Call, source: Operand, weights: Operand, group: int) -> None:
+    _require_plane(call, source)
+    channels = source.shape[1]
+    fits = source.rank == weights.rank and group >= 1 and channels == weights.shape[1] * group
+    if not fits or weights.shape[0] % group:
+        shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
+        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+    given = call.integers("kernel_shape")
+    if given is not None and given != weights.shape[2:]:
+        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
+    if source.rank > 5:
+        raise call.refuse(f"a convolution over {source.rank - 2} axes", "use at most 3")
+
+
+def _bias(translation: Translation, call: Call, channels: int) -> Argument:
+    bias = call.optional(2)
+    if bias is None:
+        return Fraction(0)
+    if bias.shape != (channels,):
+        raise call.invalid("shape", f"the bias has shape {list(bias.shape)}, not [{channels}]")
+    return translation.emit("reshape", {"input": translation.name(bias)}, (1, channels))
+
+
+def _convolved(
+    translation: Translation, call: Call, source: Operand, name: str, weights: Operand, filter_name: str,
+    bias: Argument, group: int,
+) -> tuple[str, Shape]:  # fmt: skip
+    found = _geometry(call, source, weights.shape[2:])
+    shape = (source.shape[0], weights.shape[0], *found.outputs)
+    inputs: dict[str, Argument] = {"input": name, "filter": filter_name, "bias": bias}
+    emitted = translation.emit(
+        "conv", inputs, shape, border="constant", padding=found.sides, stride=found.strides, dilation=found.dilations,
+        groups=group,
+    )  # fmt: skip
+    return emitted, shape
+
+
+@rule("Conv")
+def conv(translation: Translation, call: Call) -> Made:
+    """A convolution with zero padding."""
+    source, weights = call.operand(0), call.operand(1)
+    data_type, group = call.same_type(source, weights), call.integer("group", 1)
+    _require_filter(call, source, weights, group)
+    bias = _bias(translation, call, weights.shape[0])
+    names = translation.name(source), translation.name(weights)
+    name, shape = _convolved(translation, call, source, names[0], weights, names[1], bias, group)
+    return Made(name, shape, data_type)
+
+
+@rule("ConvInteger")
+def conv_integer(translation: Translation, call: Call) -> Made:
+    """Of integers less their zero points; padding is the zero point."""
+    source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
+    _require_filter(call, source, weights, group)
+    names = []
+    for operand, index, axis in ((source, 2, -1), (weights, 3, 0)):
+        zero = call.optional(index)
+        if zero is not None:
+            call.same_type(operand, zero)
+        names.append(translation.name(operand) if zero is None else centred(translation, call, operand, zero, axis))
+    name, shape = _convolved(translation, call, source, names[0], weights, names[1], Fraction(0), group)
+    return result(translation, name, shape, "int32")
+
+
+@rule("ConvTranspose")
+def conv_transpose(translation: Translation, call: Call) -> Made:
+    """The transpose of a convolution; the filter is (channels, results per group, ..)."""
+    source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
+    data_type = call.same_type(source, weights)
+    _require_plane(call, source)
+    channels, count = source.shape[1], source.rank - 2
+    if source.rank != weights.rank or group < 1 or channels != weights.shape[0] or channels % group:
+        shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
+        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+    given = call.integers("kernel_shape")
+    if given is not None and given != weights.shape[2:]:
+        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
+    outputs, sides, strides, dilations = _transposed_geometry(call, source, weights.shape[2:], count)
+    results = weights.shape[1] * group
+    shape = (source.shape[0], results, *outputs)
+    inputs: dict[str, Argument] = {
+        "input": translation.name(source),
+        "filter": translation.name(weights),
+        "bias": _bias(translation, call, results),
+    }
+    name = translation.emit(
+        "deconv", inputs, shape, border="constant", padding=sides, stride=strides, dilation=dilations, groups=group,
+        output_shape=shape,
+    )  # fmt: skip
+    return Made(name, shape, data_type)
+
+
+def _transposed_geometry(
+    call: Call, source: Operand, kernel: Shape, count: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
+    kernel, strides, dilations = _steps(call, kernel)
+    extra = call.sized("output_padding", call.integers("output_padding"), count, 0)
+    if any(not 0 <= item < max(step, gap) for item, step, gap in zip(extra, strides, dilations, strict=True)):
+        raise call.invalid("attribute", f"output_padding {list(extra)} beside strides {list(strides)}")
+    auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+    wished = call.integers("output_shape")
+    spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
+    whole = [
+        (extent - 1) * step + more + span
+        for extent, step, more, span in zip(source.shape[2:], strides, extra, spans, strict=True)
+    ]
+    if wished is None and auto.startswith("SAME"):
+        wished = tuple(extent * step for extent, step in zip(source.shape[2:], strides, strict=True))
+    sides = _pads(call, count)
+    if wished is not None:
+        if len(wished) == source.rank:
+            wished = wished[2:]
+        made = []
+        for size, target in zip(whole, call.sized("output_shape", wished, count, 0), strict=True):
+            total = size - target
+            less, more = total // 2, total - total // 2
+            made.append((less, more) if auto == "SAME_UPPER" else (more, less))
+        sides = tuple(made)
+    elif auto == "VALID":
+        sides = ((0, 0),) * count
+    outputs = tuple(size - before - after for size, (before, after) in zip(whole, sides, strict=True))
+    if any(size < 1 for size in outputs) or any(min(pair) < 0 for pair in sides):
+        raise call.refuse(f"results of the extents {list(outputs)} with pads {[list(pair) for pair in sides]}")
+    return outputs, sides, strides, dilations
+
+
+# Pooling
+
+
+@rule("MaxPool", "AveragePool")
+def pooling(translation: Translation, call: Call) -> Made:
+    """The greatest, or the mean, of each window; what reaches beyond padding at the end does not count."""
+    source = call.operand()
+    _require_plane(call, source)
+    call.integer("storage_order", 0)  # of the indices
+    kernel = call.integers("kernel_shape")
+    if kernel is None or len(kernel) != source.rank - 2:
+        raise call.invalid("attribute", f"kernel_shape {kernel} for {list(source.shape)}")
+    found = _geometry(call, source, kernel, call.flag("ceil_mode", False))
+    name, extents, sides = translation.name(source), source.shape[2:], found.sides
+    if call.node.op == "AveragePool" and call.flag("count_include_pad", False) and any(map(any, sides)):
+        extents = tuple(n + before + after for n, (before, after) in zip(extents, sides, strict=True))
+        around = ((0, 0), (0, 0), *sides)
+        padded = (*source.shape[:2], *extents)
+        name = translation.emit("pad", {"input": name}, padded, padding=around, border="constant", value=Fraction(0))
+        sides = ((0, 0),) * len(sides)
+    padding = [(0, 0), (0, 0)]
+    for i, (before, _) in enumerate(sides):
+        reach = (found.outputs[i] - 1) * found.strides[i] + (found.kernel[i] - 1) * found.dilations[i] + 1
+        padding.append((before, reach - extents[i] - before))
+    shape = (*source.shape[:2], *found.outputs)
+    greatest = call.node.op == "MaxPool"
+    name = translation.emit(
+        "max_pool" if greatest else "avg_pool", {"input": name}, shape,
+        quantizer=EVERYTHING if greatest and not source.real else None, size=(1, 1, *found.kernel), border="ignore",
+        padding=tuple(padding), stride=(1, 1, *found.strides), dilation=(1, 1, *found.dilations),
+    )  # fmt: skip
+    return Made(name, shape, source.data_type)
+
+
+@rule("GlobalAveragePool", "GlobalMaxPool")
+def global_pooling(translation: Translation, call: Call) -> Made:
+    """The mean, or the greatest, of each channel."""
+    source = call.operand()
+    _require_plane(call, source)
+    shape = source.shape[:2] + (1,) * (source.rank - 2)
+    op = "mean_reduce" if call.node.op == "GlobalAveragePool" else "max_reduce"
+    if math.prod(source.shape[2:]) == 1:
+        return Made(translation.name(source), shape, source.data_type)
+    axes = tuple(range(2, source.rank))
+    return Made(translation.emit(op, {"input": translation.name(source)}, shape, axes=axes), shape, source.data_type)

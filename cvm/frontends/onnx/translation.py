@@ -1,0 +1,445 @@
+"""From a model to a `QuantizedGraph`, node by node.
+
+Every tensor is one of real numbers in the graph; those of integers hold integers. QuantizeLinear is the only place of
+rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.errors import Invalid, Location, Unsupported
+from cvm.frontends.common.data_types import MACHINE, bounds, is_float, unit
+from cvm.frontends.common.emission import Emission
+from cvm.frontends.common.grids import Grid
+from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
+from cvm.frontends.onnx.expansion import expanded
+from cvm.frontends.onnx.folding import fold
+from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
+from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
+from cvm.frontends.onnx.model import Model, Node, Shape, Value, refusal
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import Operand as Argument
+from cvm.limits import Limits, elements
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Translated", "Translation"]
+
+_MOVES = {
+    "Identity", "Reshape", "Transpose", "Slice", "Expand", "Tile", "Split", "Gather", "Concat", "Flatten", "Squeeze",
+    "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Dropout",
+}  # fmt: skip
+"""Operators that only move: their results are of the grid of what they read."""
+_CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
+"""Operators whose results are among what they read, or zero, which every grid has."""
+
+
+@dataclass(slots=True)
+class Translated:
+    """The graph, and the node that each of its tensors serves."""
+
+    graph: QuantizedGraph
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+
+class Translation(Emission):
+    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+
+    def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
+        super().__init__(settings.overflow)
+        self._model, self._settings, self._limits = model, settings, limits
+        self._nodes = _live(expanded(model), model.outputs)
+        self._operands: dict[str, Operand] = {}
+        self._names: dict[str, str] = {}
+        self._calls: dict[str, Call] = {}
+        """The call that computes each tensor of the model."""
+        self._readers: dict[str, list[tuple[Node, int]]] = {}
+        for node in self._nodes:
+            for index, name in enumerate(node.inputs):
+                self._readers.setdefault(name, []).append((node, index))
+        self._results = {value.name for value in model.outputs}
+        self._quantised: set[str] = set()
+        self._served: dict[str, Node] = {}
+        self._node: Node | None = None
+        self._output = ""
+
+    # Running
+
+    def run(self) -> Translated:
+        """The whole graph. Raises `CvmError` with the node."""
+        inputs = self._introduce()
+        for node in self._nodes:
+            self._node = node
+            self._translate(node)
+        self._node = None
+        outputs = [self._given(value) for value in self._model.outputs]
+        graph = QuantizedGraph(
+            self._model.name, tuple(inputs), tuple(outputs), dict(self._tensors), tuple(self._operations),
+            self._model.digest,
+        )  # fmt: skip
+        return Translated(graph, self._served)
+
+    def _translate(self, node: Node) -> None:
+        call = Call(node, [self._read(name) for name in node.inputs], self._version(node))
+        folded = fold(call)
+        if folded is not None:
+            call.finish()
+            for name, (values, data_type) in zip(node.outputs, folded, strict=False):
+                elements(values.shape, self._limits, node.label)
+                self._operands[name] = Operand(name, data_type, values.shape, values, node)
+                self._calls[name] = call
+            return
+        rule = self._rule(call)
+        before = len(self._operations)
+        made = rule(self, call)
+        call.finish()
+        results = [made] if isinstance(made, Made) else list(made)
+        for index, name in enumerate(node.outputs):
+            if name and index >= len(results):
+                if name in self._readers or name in self._results:
+                    raise refusal(node, f"its result number {index} ({name!r}) is not computed")
+                continue
+            if name:
+                self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
+
+    def _version(self, node: Node) -> int:
+        """The version of the operators of the node's domain."""
+        if (node.domain, node.op) in self._model.functions:
+            advice = "write it out with onnx.inliner.inline_local_functions"
+            raise refusal(node, "it is a function that the model defines, which is not read", advice)
+        version = self._model.opsets.get(node.domain)
+        if version is None and node.domain:
+            raise refusal(node, f"the operators of {node.domain!r} are not known")
+        if node.domain:
+            return FIRST
+        assert version is not None
+        if version > LAST:
+            raise refusal(node, f"the model uses opset {version}, which is newer than {LAST}", code="onnx.opset")
+        return version
+
+    def _rule(self, call: Call):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
+        from cvm.frontends.onnx.rules import RULES
+
+        node = call.node
+        if node.op == BIAS:
+            return RULES[BIAS]
+        declared = OPERATORS.get((node.domain, node.op))
+        if declared is None:
+            raise refusal(node, "this operator is not read", "docs/onnx.md lists those that are", "onnx.operator")
+        if declared.kind == "refused":
+            raise refusal(node, "the integer machine does not run it", declared.note, "onnx.operator")
+        if declared.kind == "folded":
+            names = ", ".join(f"({item.name!r})" for item in call.operands if item is not None and item.values is None)
+            message = f"its operands {names} must be constant, but are computed or given"
+            raise refusal(node, message, "export the model with fixed shapes", "onnx.constant")
+        if not node.domain and call.version < declared.since:
+            advice = f"convert the model with onnx.version_converter.convert_version(model, {FIRST})"
+            message = f"the model uses opset {call.version}, and it is read from {declared.since} on"
+            raise refusal(node, message, advice, "onnx.opset")
+        if not node.outputs or not node.outputs[0]:
+            raise call.invalid("outputs", "the result has no name")
+        first = call.operand(0)
+        if first.data_type not in TYPES[declared.types]:
+            allowed = ", ".join(TYPES[declared.types])
+            raise call.refuse(f"operand {first.name!r} is of data type {first.data_type}, not one of {allowed}")
+        return RULES[node.op]
+
+    def _read(self, name: str) -> Operand | None:
+        """An operand of a node; constants are read here."""
+        if not name:
+            return None
+        if name not in self._operands:
+            tensor = self._model.constants[name]()
+            self._operands[name] = Operand(name, tensor.data_type, tensor.values.shape, tensor.values)
+        return self._operands[name]
+
+    def _enter(self, call: Call, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
+        elements(made.shape, self._limits, call.node.label)
+        if 0 in made.shape:
+            raise call.refuse(f"its result {name!r} has no items: shape {list(made.shape)}")
+        self._operands[name] = Operand(name, made.data_type, made.shape, None, call.node)
+        self._names[name] = made.name
+        self._calls[name] = call
+        self._attach(name, made, operations)
+
+    def _named(self, name: str, made: Made, first: int) -> Made:
+        """The result under the name that the model has for it, where an intermediate tensor of the node took it."""
+        computed = {output for operation in self._operations[first:] for output in operation.outputs}
+        if made.name == name or name not in computed or made.name not in computed:
+            return made
+        swap = {name: made.name, made.name: name}
+
+        def swapped(operand: Argument) -> Argument:
+            if isinstance(operand, tuple):
+                return tuple(swapped(part) for part in operand)
+            return swap.get(operand, operand) if isinstance(operand, str) else operand
+
+        for place, operation in enumerate(self._operations[first:], first):
+            inputs = {key: swapped(operand) for key, operand in operation.inputs.items()}
+            outputs = tuple(swap.get(output, output) for output in operation.outputs)
+            self._operations[place] = replace(operation, inputs=inputs, outputs=outputs)
+        one, other = (replace(self._tensors[old], name=new) for old, new in swap.items())
+        self._tensors[one.name], self._tensors[other.name] = one, other
+        return made._replace(name=name)
+
+    def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
+        """Give a real result the quantiser of its only readers, which are QuantizeLinear alike, where it is computed.
+
+        What only moves items after that is passed by: one quantiser for the whole tensor rounds alike before it.
+        """
+        readers = self._readers.get(name, [])
+        if not is_float(made.data_type) or name in self._results or not readers:
+            return
+        grids = [self._grid_of_reader(node, index, name) for node, index in readers]
+        if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
+            return
+        quantizer, sources = grids[0].quantizer(), {item.outputs[0]: item for item in operations}
+        target = made.name
+        if quantizer is None or target not in sources:
+            return
+        while sources[target].name in ("reshape", "transpose") and sources[target].inputs["input"] in sources:
+            target = str(sources[target].inputs["input"])
+        if len(sources[target].outputs) > 1 or self._tensors[target].quantizer is not None:
+            return
+        self._tensors[target] = replace(self._tensors[target], quantizer=quantizer)
+        self._quantised.add(name)
+
+    def _grid_of_reader(self, node: Node, index: int, name: str) -> Grid | None:
+        """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
+        if node.op != "QuantizeLinear" or index != 0:
+            return None
+        try:
+            others = [self._operands.get(item) or self._constant(node, item) for item in node.inputs[1:]]
+        except Unsupported:  # which the node itself will say
+            return None
+        call = Call(node, [self._operands[name], *others], FIRST)
+        return grid_of(call, self._operands[name], data_type_of_codes(call))
+
+    # Inputs
+
+    def _introduce(self) -> list[str]:
+        """The inputs: integers as they are; real numbers as the codes of the QuantizeLinear that reads them."""
+        shapes = shapes_of_inputs(self._model, self._settings, self._limits)
+        names = []
+        for value in self._model.inputs:
+            shape = shapes[value.name]
+            self._operands[value.name] = Operand(value.name, value.data_type, shape)
+            if is_float(value.data_type):
+                if value.name not in self._readers:
+                    continue
+                quantizer = self._quantizer_of_input(value, shape)
+            else:
+                lo, hi = self._interval(value)
+                quantizer = unit(lo, hi if hi > lo else lo + 1)
+            self._tensors[value.name] = GraphTensor(value.name, shape or (1,), "external", quantizer=quantizer)
+            self._names[value.name] = value.name
+            names.append(value.name)
+        return names
+
+    def _interval(self, value: Value) -> tuple[int, int]:
+        lo, hi = bounds(value.data_type)
+        low, high = self._settings.ranges.get(value.name, (max(lo, -MACHINE), min(hi, MACHINE)))
+        if not max(lo, -MACHINE) <= low <= high <= min(hi, MACHINE):
+            message = f"[{low}, {high}] is no interval of {value.data_type} within +-(2^31 - 1)"
+            raise Invalid("onnx.range", message, Location(tensor=value.name))
+        return low, high
+
+    def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
+        """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
+        found: list[tuple[Node, Grid]] = []
+        pending, seen = [value.name], {value.name}
+        source = Operand(value.name, value.data_type, shape)
+        while pending:
+            name = pending.pop()
+            for node, index in self._readers.get(name, []):
+                if node.op == "QuantizeLinear" and index == 0:
+                    found.append((node, self._grid_beyond(node, source)))
+                elif node.op in _MOVES and not node.domain and (index == 0 or node.op == "Concat"):
+                    pending += [item for item in node.outputs if item and item not in seen]
+                    seen.update(node.outputs)
+                elif node.op not in ("Shape", "Size"):
+                    message = f"the float input {value.name!r} enters the graph without QuantizeLinear"
+                    raise refusal(node, message, "quantise the model's inputs too", "onnx.float")
+        if seen & self._results or not found:
+            message = (
+                f"the float input {value.name!r} reaches an output of the model, or nothing, without QuantizeLinear"
+            )
+            raise Unsupported("onnx.float", message, Location(tensor=value.name))
+        (first, grid), *others = found
+        for node, other in others:
+            if not other.same(grid):
+                message = f"it quantises the input {value.name!r} otherwise than {first.label} does"
+                raise refusal(node, message, "give both the same scale and zero point")
+        quantizer = grid.quantizer()
+        if quantizer is None:
+            quantizer = None if len(found) > 1 else input_quantizer(grid, len(shape))
+        if quantizer is None or (not grid.uniform and first.inputs[0] != value.name):
+            message = f"it quantises the input {value.name!r} with several scales or zero points"
+            raise refusal(first, message, "quantise inputs per tensor")
+        return quantizer
+
+    def _grid_beyond(self, node: Node, source: Operand) -> Grid:
+        call = Call(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
+        if node.inputs[0] != source.name and call.constant(1, "the scale").size != 1:
+            message = f"it quantises the input {source.name!r}, moved before, with several scales"
+            raise refusal(node, message, "quantise inputs per tensor")
+        return grid_of(call, source, data_type_of_codes(call))
+
+    def _constant(self, node: Node, name: str) -> Operand | None:
+        """A constant of the model, also one that a Constant node gives."""
+        if not name:
+            return None
+        if name in self._model.constants:
+            return self._read(name)
+        producer = next((item for item in self._nodes if name in item.outputs), None)
+        folded = None if producer is None or producer.op != "Constant" else fold(Call(producer, [], LAST))
+        if folded is None:
+            raise refusal(node, f"{name!r} must be constant", "make it an initializer", "onnx.constant")
+        return Operand(name, folded[0][1], folded[0][0].shape, folded[0][0])
+
+    # Outputs
+
+    def _given(self, value: Value) -> str:
+        """An output: integers as they are; real numbers as the codes that DequantizeLinear stands for."""
+        operand = self._read(value.name)
+        assert operand is not None
+        if operand.data_type != value.data_type:
+            message = f"the output is declared as {value.data_type}, but it is {operand.data_type}"
+            raise Invalid("onnx.output", message, Location(tensor=value.name))
+        self._node, self._output = operand.node, value.name
+        quantizer = unit(*bounds(value.data_type)) if not operand.real else self._quantizer_of_output(operand)
+        name = self.emit("copy", {"x": self.name(operand)}, operand.shape, quantizer=quantizer, wish=value.name)
+        self._output = ""
+        return name
+
+    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer:
+        grid = self._grid_of_output(operand)
+        found = None if grid is None else grid.stored(operand.rank or 1)
+        if found is None:
+            message = f"a float value leaves the graph as the output {operand.name!r}"
+            advice = "put QuantizeLinear and DequantizeLinear after it, or end the model before it"
+            if operand.node is None:
+                raise Unsupported("onnx.float", f"{message}; {advice}", Location(tensor=operand.name))
+            raise refusal(operand.node, message, advice, "onnx.float")
+        return replace(found, lo=max(found.lo, -MACHINE), hi=min(found.hi, MACHINE))
+
+    def _grid_of_output(self, operand: Operand) -> Grid | None:
+        """The grid that a real tensor is exactly of: that of the DequantizeLinear that it was moved from."""
+        seen: list[Grid] = []
+        pending, done = [operand.name], {operand.name}
+        through = False
+        while pending:
+            call = self._calls.get(pending.pop())
+            if call is None:
+                return None
+            op = call.node.op
+            if op == "DequantizeLinear":
+                seen.append(grid_of(call, call.operand(0), call.operand(0).data_type))
+            elif op == "Cast" and not call.operand(0).real:
+                seen.append(Grid(np.ones((), np.float32), np.zeros((), np.int64), call.operand(0).data_type))
+            elif op in _MOVES | _CHOOSES | {"Where", "Cast"}:
+                through = True
+                parts = call.operands if op == "Concat" else call.operands[1:3] if op == "Where" else call.operands[:1]
+                names = [part.name for part in parts if part is not None]
+                pending += [name for name in names if name not in done]
+                done.update(names)
+            else:
+                return None
+        first = seen[0]
+        return first if not through or all(grid.same(first) for grid in seen) else None
+
+    # What rules read
+
+    def name(self, operand: Operand) -> str:
+        """The tensor of the graph that an operand became; a constant becomes one here."""
+        if operand.name not in self._names:
+            assert operand.values is not None
+            self._require_in_machine(operand)
+            if operand.values.size == 0:
+                assert self._node is not None
+                raise refusal(self._node, f"the constant {operand.name!r} has no items: shape {list(operand.shape)}")
+            self._names[operand.name] = self.constant(operand.values, operand.shape)
+        return self._names[operand.name]
+
+    def _require_in_machine(self, operand: Operand) -> None:
+        values = operand.values
+        assert values is not None
+        if not operand.real and values.size and max(-int(values.min()), int(values.max())) > MACHINE:
+            message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
+            if self._node is None:
+                raise Unsupported("onnx.range", message, Location(tensor=operand.name))
+            raise refusal(self._node, message, "use smaller integers")
+        if operand.real and not np.isfinite(values).all():
+            message = f"the constant {operand.name!r} holds a NaN or an infinity, which is no real number"
+            if self._node is None:
+                raise Unsupported("onnx.nan", message, Location(tensor=operand.name))
+            raise refusal(self._node, message)
+
+    def aligned(self, operand: Operand, rank: int) -> str:
+        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
+        name, rank = self.name(operand), max(rank, 1)
+        if max(operand.rank, 1) == rank:
+            return name
+        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
+
+    def shape(self, name: str) -> Shape:
+        """The shape of a tensor of the graph."""
+        return self._tensors[name].shape
+
+    def is_quantised(self, operand: Operand) -> bool:
+        """Whether an operand got the quantiser of its readers when it was made."""
+        return operand.name in self._quantised
+
+    # What rules write
+
+    def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, shape: Shape, integer: bool = True) -> str:
+        """X within bounds; of integers, as integers."""
+        least, most = (max(-MACHINE, min(MACHINE, math.floor(end))) for end in (lo, hi))
+        quantizer = unit(least, max(most, least + 1)) if integer else None
+        inputs: dict[str, Argument] = {"x": name, "a": Fraction(lo), "b": Fraction(hi)}
+        return self.emit("clamp", inputs, shape, quantizer=quantizer)
+
+    def selected(self, condition: str, yes: Argument, no: Argument, shape: Shape, integer: bool = True) -> str:
+        """One of two, by a truth value."""
+        inputs: dict[str, Argument] = {"condition": condition, "true_value": yes, "false_value": no}
+        return self.emit("select", inputs, shape, quantizer=unit(-MACHINE, MACHINE) if integer else None)
+
+    def place(self) -> tuple[str, str]:
+        """The result and the operator of the node that is translated."""
+        return (self._node.outputs[0], self._node.op) if self._node else ("", "")
+
+    def made(self, name: str) -> None:
+        """Note the node that a result serves."""
+        if self._node:
+            self._served[name] = self._node
+
+    def codes(self, name: str, shape: Shape, grid: Grid) -> str:
+        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
+        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
+        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
+
+    def _fresh(self, wish: str) -> str:
+        """The names of outputs are kept for the outputs."""
+        if wish in self._results and wish != self._output:
+            number = 2
+            while f"{wish}.{number}" in self._tensors:
+                number += 1
+            return f"{wish}.{number}"
+        return super()._fresh(wish)
+
+
+def _live(nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Node]:
+    """The nodes that the outputs need, in order."""
+    wanted = {value.name for value in outputs}
+    found = []
+    for node in reversed(nodes):
+        if any(name in wanted for name in node.outputs if name):
+            wanted.update(filter(None, node.inputs))
+            found.append(node)
+    return found[::-1]

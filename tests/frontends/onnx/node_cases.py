@@ -1,0 +1,123 @@
+"""The node tests that come with the package onnx, run through the compiler: each is equal, or refused with a reason.
+
+Operands that say where something is, how often, or what scale it has are inputs of these models; real models have them
+as constants. What the compiler says must be constant is made so. Ranges of integer inputs are promised.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from cvm.errors import CvmError
+from cvm.frontends import onnx as front
+from cvm.lowering import lower
+from cvm.session import Session
+
+QUANTISED = ("QuantizeLinear", "QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger")
+INTEGERS = {
+    TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT16,
+    TensorProto.UINT32, TensorProto.UINT64, TensorProto.BOOL,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a test: "equal", "different", or the code of the refusal; which inputs were made constant."""
+
+    name: str
+    op: str
+    verdict: str
+    constant: tuple[str, ...]
+    message: str = ""
+
+
+def _types(values: Any) -> list[int | None]:
+    return [v.type.tensor_type.elem_type if v.type.HasField("tensor_type") else None for v in values]
+
+
+@lru_cache(maxsize=1)
+def cases() -> tuple[list[Any], list[Any]]:
+    """Tests whose inputs and outputs are all integers or truth values; and those of the quantised operators."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = load_model_tests(kind="node")
+    integers, quantised = [], []
+    for case in found:
+        graph = case.model.graph
+        if len(graph.node) == 1 and graph.node[0].op_type in QUANTISED:
+            quantised.append(case)
+        elif all(kind in INTEGERS for kind in _types([*graph.input, *graph.output])):
+            integers.append(case)
+    return integers, quantised
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def _stored(value: Any, name: str) -> TensorProto:
+    if not isinstance(value, TensorProto):
+        return numpy_helper.from_array(np.asarray(value), name)
+    made = TensorProto()
+    made.CopyFrom(value)
+    made.name = name
+    return made
+
+
+def examine(case: Any) -> Outcome:
+    """Compile and run one test."""
+    graph = case.model.graph
+    op = graph.node[0].op_type
+    names = [value.name for value in graph.input]
+    ((inputs, outputs),) = case.data_sets
+    data = dict(zip(names, inputs, strict=True))
+    constant = {name for name in names if op in QUANTISED and ("scale" in name or "zero" in name or name == "w")}
+    while True:
+        try:
+            results = _run(case.model, data, constant)
+            break
+        except CvmError as error:
+            more = {name for name in data if f"({name!r})" in error.message} - constant
+            if op in QUANTISED and error.code == "onnx.unsupported" and "several scales" in error.message:
+                more = {names[0]} - constant
+            if not more:
+                return Outcome(case.name, op, error.code, tuple(sorted(constant)), error.message)
+            constant |= more
+    same = all(
+        np.array_equal(results[value.name].reshape(_array(expected).shape), _array(expected).astype(np.int64))
+        for value, expected in zip(graph.output, outputs, strict=True)
+    )
+    return Outcome(case.name, op, "equal" if same else "different", tuple(sorted(constant)))
+
+
+def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Any:
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    changed.graph.initializer.extend(_stored(data[name], name) for name in sorted(constant))
+    arrays = {name: _array(value) for name, value in data.items() if name not in constant and value is not None}
+    ranges = {
+        name: (int(array.min()), int(array.max()))
+        for name, array in arrays.items()
+        if array.dtype.kind in "iu" and array.size and array.dtype.itemsize > 1
+    }
+    loaded = front.loads(changed.SerializeToString(), front.Settings(ranges=ranges))
+    try:
+        program = lower(loaded.graph)
+    except CvmError as error:
+        raise loaded.explained(error) from None
+    wanted = {item.value.name for item in program.inputs}
+    feeds = {
+        name: (array.astype(np.int64) if array.dtype.kind in "iub" else array).reshape(array.shape or (1,))
+        for name, array in arrays.items()
+        if name in wanted
+    }
+    return Session(program, "numpy").run(feeds)

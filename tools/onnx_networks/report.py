@@ -1,0 +1,128 @@
+"""What docs/onnx.md says was measured: node tests of the package onnx, and how far ONNX Runtime is from exact codes.
+
+    python -m tools.onnx_networks.report            prints the section
+    python -m tools.onnx_networks.report --write    writes it into docs/onnx.md
+
+Needs onnxruntime. Networks are those of `tools.onnx_networks.lenet` on the images of ``cvm/demo`` and those of
+`tools.bench` on random inputs from fixed seeds; the tests hold the compiled programs against exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from cvm.frontends import onnx as front
+from cvm.frontends.onnx.page import MEASURED, markdown
+from cvm.lowering import lower
+from cvm.quantization import LinearQuantizer
+from cvm.session import Session
+from tools.bench.networks import NETWORKS
+from tools.bench.onnx_models import onnx_model
+from tools.onnx_networks.lenet import images
+
+PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
+MODELS = Path(__file__).parents[2] / "tests" / "frontends" / "onnx" / "models"
+_INPUTS = 2
+"""Random inputs of each large network."""
+
+
+def networks() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
+    """Name, model and inputs, of which there are as many as the first axis says."""
+    for path in sorted(MODELS.glob("*.onnx")):
+        yield path.stem, onnx.load(path), {"image": images()[0]}
+    for name in ("lenet", "resnet18", "mobilenet_v2"):
+        network = NETWORKS[name]()
+        data = np.random.default_rng(0).integers(0, 256, (_INPUTS, *network.input)).astype(np.uint8)
+        for form in ("qdq", "qlinear"):
+            yield f"bench {name} {form}", onnx_model(network, form), {"x": data}  # type: ignore[arg-type]
+
+
+def distance(model: onnx.ModelProto, data: dict[str, Any]) -> tuple[int, int, int]:
+    """Codes of the output, how many of them ONNX Runtime gives otherwise, and by how much at most."""
+    import onnxruntime
+
+    program = lower(front.loads(model.SerializeToString()).graph)
+    (output,) = program.outputs
+    exact = Session(program).run(data)[output.name]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    count = len(next(iter(data.values())))
+    found = np.concatenate([session.run(None, {k: v[i : i + 1] for k, v in data.items()})[0] for i in range(count)])
+    if found.dtype.kind == "f":
+        quantizer = output.quantizer
+        assert isinstance(quantizer, LinearQuantizer)
+        found = np.rint((found.astype(np.float64) - float(quantizer.offset[0])) / float(quantizer.scale[0]))
+    difference = np.abs(found.ravel().astype(np.int64) - exact.ravel())
+    return difference.size, int((difference > 0).sum()), int(difference.max())
+
+
+def distances() -> str:
+    """The table of networks."""
+    import onnxruntime
+
+    lines = [
+        f"ONNX Runtime {onnxruntime.__version__}, CPU, {platform.machine()}: codes of the outputs that differ from the",
+        "exact ones, which are those of the compiled programs (`python -m tools.onnx_networks.report`).",
+        "",
+        "| network | codes | differ | by at most |",
+        "|---|---|---|---|",
+    ]
+    for name, model, data in networks():
+        total, differ, most = distance(model, data)
+        lines.append(f"| {name} | {total} | {100 * differ / total:.1f} % | {most} |")
+    return "\n".join(lines) + "\n"
+
+
+def node_tests() -> str:
+    """The table of node tests."""
+    from tests.frontends.onnx.node_cases import cases, examine
+
+    lines = [
+        f"Node tests of onnx {onnx.__version__}: all whose inputs and outputs are integers or truth values, and all of",
+        "the quantised operators. Operands that must be constant are made so, and inputs with scales by blocks.",
+        "",
+        "| operator | equal | refused | different | refused for |",
+        "|---|---|---|---|---|",
+    ]
+    counts: dict[str, Counter[str]] = {}
+    reasons: dict[str, set[str]] = {}
+    for case in [*cases()[0], *cases()[1]]:
+        outcome = examine(case)
+        verdict = outcome.verdict if outcome.verdict in ("equal", "different") else "refused"
+        counts.setdefault(outcome.op, Counter())[verdict] += 1
+        if verdict == "refused":
+            reasons.setdefault(outcome.op, set()).add(outcome.verdict)
+    for op, found in sorted(counts.items()):
+        numbers = " | ".join(str(found[key]) for key in ("equal", "refused", "different"))
+        lines.append(f"| `{op}` | {numbers} | {', '.join(f'`{code}`' for code in sorted(reasons.get(op, ())))} |")
+    total = sum(counts.values(), Counter())
+    lines.append(f"| all | {' | '.join(str(total[key]) for key in ('equal', 'refused', 'different'))} | |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the section into docs/onnx.md")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    text = f"\n{node_tests()}\n{distances()}"
+    if options.write:
+        PAGE.write_text(markdown(text), encoding="utf-8")
+    else:
+        print(MEASURED + text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
