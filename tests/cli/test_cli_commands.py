@@ -329,7 +329,17 @@ def test_ops_lists_what_is_claimed_of_the_operations_of_nnef(cvm):
     document = cvm("ops", "--nnef", "--json").document
     found = {entry["name"]: entry for entry in document["operations"]}
     assert set(found) <= set(CLAIMS)
-    further = {"bitwise", "wrap", "truncated_div", "integer_pow", "erf", "softsign", "layer_normalization", "l2_reduce", "l2_pool"}
+    further = {
+        "bitwise",
+        "wrap",
+        "truncated_div",
+        "integer_pow",
+        "erf",
+        "softsign",
+        "layer_normalization",
+        "l2_reduce",
+        "l2_pool",
+    }
     further |= {"log_sum_reduce", "log_sum_exp_reduce"}
     assert set(CLAIMS) - set(found) == further  # of which NNEF has none
     assert document["refusals"] == dict(REFUSALS)
