@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -67,10 +68,16 @@ def _source(operand: Operand) -> _Source:
 
         def surd(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
             offset, radicand = c[-2:]
-            return clamped(rational(offset) + rational(linear(xs, c)) * power(rational(radicand), Fraction(-1, 2)))
+            return clamped(rational(offset) + rational(linear(xs, c)) * _inverse_root(radicand))
 
         return _Source(values, (*factors, operand.origin, operand.offset, operand.radicand), surd)
     return _Source(values, (*factors, operand.constant), lambda xs, c: clamped(rational(linear(xs, c))))
+
+
+@lru_cache(maxsize=4096)
+def _inverse_root(radicand: Fraction) -> Real:
+    """1 / sqrt of a rational: one number for all codes of a channel, whose digits are found once."""
+    return power(rational(radicand), Fraction(-1, 2))
 
 
 def tabulate(

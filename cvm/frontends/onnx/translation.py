@@ -17,6 +17,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import MACHINE, bounds, is_float, unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
+from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Call, Made, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
 from cvm.frontends.onnx.expansion import expanded
@@ -30,14 +31,6 @@ from cvm.limits import Limits, elements
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Translated", "Translation"]
-
-_MOVES = {
-    "Identity", "Reshape", "Transpose", "Slice", "Expand", "Tile", "Split", "Gather", "Concat", "Flatten", "Squeeze",
-    "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Dropout",
-}  # fmt: skip
-"""Operators that only move: their results are of the grid of what they read."""
-_CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
-"""Operators whose results are among what they read, or zero, which every grid has."""
 
 
 @dataclass(slots=True)
@@ -54,7 +47,7 @@ class Translation(Emission):
     def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
         super().__init__(settings.overflow)
         self._model, self._settings, self._limits = model, settings, limits
-        self._nodes = _live(expanded(model), model.outputs)
+        self._nodes = live(expanded(model), model.outputs)
         self._operands: dict[str, Operand] = {}
         self._names: dict[str, str] = {}
         self._calls: dict[str, Call] = {}
@@ -260,7 +253,7 @@ class Translation(Emission):
             for node, index in self._readers.get(name, []):
                 if node.op == "QuantizeLinear" and index == 0:
                     found.append((node, self._grid_beyond(node, source)))
-                elif node.op in _MOVES and not node.domain and (index == 0 or node.op == "Concat"):
+                elif node.op in MOVES and not node.domain and (index == 0 or node.op == "Concat"):
                     pending += [item for item in node.outputs if item and item not in seen]
                     seen.update(node.outputs)
                 elif node.op not in ("Shape", "Size"):
@@ -319,7 +312,7 @@ class Translation(Emission):
         return name
 
     def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer:
-        grid = self._grid_of_output(operand)
+        grid = grid_of_output(self._calls, operand)
         found = None if grid is None else grid.stored(operand.rank or 1)
         if found is None:
             message = f"a float value leaves the graph as the output {operand.name!r}"
@@ -328,31 +321,6 @@ class Translation(Emission):
                 raise Unsupported("onnx.float", f"{message}; {advice}", Location(tensor=operand.name))
             raise refusal(operand.node, message, advice, "onnx.float")
         return replace(found, lo=max(found.lo, -MACHINE), hi=min(found.hi, MACHINE))
-
-    def _grid_of_output(self, operand: Operand) -> Grid | None:
-        """The grid that a real tensor is exactly of: that of the DequantizeLinear that it was moved from."""
-        seen: list[Grid] = []
-        pending, done = [operand.name], {operand.name}
-        through = False
-        while pending:
-            call = self._calls.get(pending.pop())
-            if call is None:
-                return None
-            op = call.node.op
-            if op == "DequantizeLinear":
-                seen.append(grid_of(call, call.operand(0), call.operand(0).data_type))
-            elif op == "Cast" and not call.operand(0).real:
-                seen.append(Grid(np.ones((), np.float32), np.zeros((), np.int64), call.operand(0).data_type))
-            elif op in _MOVES | _CHOOSES | {"Where", "Cast"}:
-                through = True
-                parts = call.operands if op == "Concat" else call.operands[1:3] if op == "Where" else call.operands[:1]
-                names = [part.name for part in parts if part is not None]
-                pending += [name for name in names if name not in done]
-                done.update(names)
-            else:
-                return None
-        first = seen[0]
-        return first if not through or all(grid.same(first) for grid in seen) else None
 
     # What rules read
 
@@ -432,14 +400,3 @@ class Translation(Emission):
                 number += 1
             return f"{wish}.{number}"
         return super()._fresh(wish)
-
-
-def _live(nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Node]:
-    """The nodes that the outputs need, in order."""
-    wanted = {value.name for value in outputs}
-    found = []
-    for node in reversed(nodes):
-        if any(name in wanted for name in node.outputs if name):
-            wanted.update(filter(None, node.inputs))
-            found.append(node)
-    return found[::-1]

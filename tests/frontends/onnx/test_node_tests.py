@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import onnx
 import pytest
 
+from cvm.frontends.onnx.page import MEASURED
 from tests.frontends.onnx.node_cases import cases, examine
 
 INTEGER_REFUSALS = {
@@ -58,3 +60,11 @@ def test_every_test_of_quantised_operators_is_equal_or_refused_for_its_reason() 
     assert refused == QUANTISED_REFUSALS
     counts = Counter(item.op for item in outcomes if item.verdict == "equal")
     assert counts == {"QuantizeLinear": 10, "QLinearMatMul": 8, "QLinearConv": 1, "MatMulInteger": 1, "ConvInteger": 2}
+
+
+def test_the_page_states_these_counts() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.partition(MEASURED)[2].splitlines() if line.startswith("| `")]
+    counted = [sum(int(row[place]) for row in rows if len(row) == 5) for place in (1, 2, 3)]
+    assert counted == [209 + 22, len(INTEGER_REFUSALS) + 13 + len(QUANTISED_REFUSALS), 0]
+    assert f"| all | {' | '.join(map(str, counted))} | |" in page
