@@ -14,6 +14,7 @@ there is taken to be one; M is less than 2^-60 steps of the result. Rounding hal
 from __future__ import annotations
 
 import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -34,9 +35,7 @@ from cvm.lowering.decide import (
 from cvm.lowering.digits import array_digits, squared, value_digits
 from cvm.lowering.form import LinearForm
 from cvm.lowering.pooling import window_total, window_volume
-from cvm.quantization.enclosures import Arithmetic
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import Real, power, rational
 
 __all__: list[str] = []
 
@@ -44,6 +43,7 @@ _FINENESS = 60
 _MOST_POWER = 16
 """The largest 1 / beta: numbers of 16 bits become such of 256."""
 _MOST_NUMBERS = 2**16
+_STEP = 32
 _DIGIT = 13
 _SQUARE_BITS = 17
 """Products of digits of so many bits, and of one bit more, fit 32 bits."""
@@ -127,7 +127,9 @@ def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta
     margin = squares + 4
     # Near step k the right side R grows by 2 R / (beta * (2 k - 1)) per step; R is at least 1, and k at most 2^15.
     bits = _FINENESS + margin.bit_length() + 18 + math.ceil(beta).bit_length()
+    bits = -(-bits // _STEP) * _STEP  # so that windows of several sizes share a table
     guard = 80 + math.ceil(17 * inverse) + math.ceil(max(constants)).bit_length()
+    guard = -(-guard // _STEP) * _STEP
     powers = _powers(2 * max(largest, steps), inverse, bits + guard)
     left = [_shifted(powers[2 * x], guard) for x in range(largest + 1)]
     base, slope = ([_shifted_product(powers[k], item, guard) for k in places] for item in constants)
@@ -158,24 +160,24 @@ def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
     for k in range(2, most + 1):
         prime = smallest[k]
         if prime == k:
-            found.append(_enclosed(power(rational(k), exponent), bits))
+            found.append(_power_of_prime(k, exponent, bits))
         else:
             found.append(_shifted(found[prime] * found[k // prime], bits))
     return found[: most + 1]
 
 
-def _enclosed(number: Real, bits: int) -> int:
-    """A number times 2^bits, off by less than 2, from an enclosure of that many digits."""
-    if number.exact is not None:
-        return math.floor(number.exact * (1 << bits))
-    digits = bits // 3 + 20
-    while True:
-        found = number.bounds(Arithmetic.of(digits))
-        if found is not None:
-            low, high = (math.floor(Fraction(end) * (1 << bits)) for end in found)
-            if high - low <= 1:
-                return low
-        digits *= 2
+def _power_of_prime(k: int, exponent: Fraction, bits: int) -> int:
+    """k^exponent * 2^bits, an irrational number, off by less than 2; k < 2^17.
+
+    exp and ln of `decimal` are correctly rounded. With P digits the exponent of e is off by less than 16 * 10^-P of
+    itself, which is below 189 for exponents up to 16, and so by less than 10^(4 - P); e to it by less than 2 *
+    10^(4 - P) of itself. The result is below 2^(17 * exponent + bits) and off by less than 1, before its fraction goes.
+    """
+    digits = math.ceil((bits + 17 * exponent) * Fraction(30_103, 100_000)) + 6
+    context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    power = context.exp(context.multiply(ratio, context.ln(Decimal(k))))
+    return math.floor(Fraction(power) * (1 << bits))
 
 
 def _square_digits(
