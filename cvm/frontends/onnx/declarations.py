@@ -64,6 +64,7 @@ def _enter(
 
 _WRAPS = "integers of 8 and 16 bits wrap, wider ones must be proven to fit"
 _TABLE = "a table over the codes"
+_STANDARDISED = "constant scale and bias; codes are found bit by bit, exactly"
 
 _enter("Add Sub Mul", "integer", "number", _WRAPS)
 _enter("Sum", "integer", "number", _WRAPS)
@@ -125,16 +126,23 @@ _enter(
     "nearest on integers; nearest, linear and cubic on real numbers, by exact rational weights; constant sizes",
 )
 _enter("BatchNormalization", "real", "real", "constant parameters; inference")
+_enter("InstanceNormalization", "real", "real", _STANDARDISED)
+_enter("LayerNormalization", "real", "real", f"{_STANDARDISED}; no mean and no deviation as results", since=17)
+_enter("ReduceL2", "real", "real", "the root is exact")
+_enter("ReduceLogSum", "real", "real", "of a sum that is proven not to be negative")
+_enter("ReduceLogSumExp", "real", "real", "of more than four items within the bound that the report gives")
 _enter("Softmax", "real", "real", "of 8-bit codes; of more than two items within the bound that the report gives")
 _enter(
-    "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Exp Floor Log Reciprocal Round Sigmoid Sin Sinh Softplus Sqrt Tan "
-    "Tanh",
+    "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor Log Reciprocal Round Sigmoid Sin Sinh Softplus Sqrt "
+    "Tan Tanh",
     "real",
     "real",
     _TABLE,
 )
 _enter("Elu Selu Celu LeakyRelu ThresholdedRelu Shrink", "real", "real", _TABLE)
 _enter("HardSigmoid HardSwish Softsign Mish", "real", "real", _TABLE)
+_enter("Gelu", "real", "real", _TABLE, since=20)
+_enter("Gelu", "real", "real", "as ONNX's", MICROSOFT)
 _enter("Swish", "real", "real", _TABLE, since=24)
 _enter("QuantizeLinear", "boundary", "number", "rounds half to even, once; to integers of 2, 4, 8 and 16 bits")
 _enter("DequantizeLinear", "boundary", "code")
@@ -149,17 +157,13 @@ _enter(
 )
 _enter("Constant ConstantOfShape Shape Size Range EyeLike NonZero", "folded", note="when compiling")
 
-_VOCABULARY = "no exact form of it is lowered yet: quantise its parts, or take it out of the model"
-_enter("Erf", "refused", note=_VOCABULARY)
-_enter("Gelu", "refused", note=_VOCABULARY, since=20)
-_enter("LayerNormalization", "refused", note=_VOCABULARY, since=17)
 _enter(
-    "InstanceNormalization GroupNormalization MeanVarianceNormalization RMSNormalization",
+    "GroupNormalization MeanVarianceNormalization RMSNormalization",
     "refused",
-    note="fold constant statistics into BatchNormalization",
+    note="write it as Reshape and InstanceNormalization, or fold constant statistics into BatchNormalization",
 )
 _enter(
-    "LRN LpNormalization LogSoftmax ReduceLogSum ReduceLogSumExp ReduceL2 Hardmax GlobalLpPool LpPool",
+    "LRN LpNormalization LogSoftmax Hardmax GlobalLpPool LpPool",
     "refused",
     note="quantise the sum, then take a function of its codes",
 )
@@ -216,7 +220,7 @@ def functions() -> dict[str, str]:
     """
     return {
         "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-        "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp", "Floor": "floor", "Log": "log",
+        "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor", "Log": "log",
         "Reciprocal": "rcp", "Sigmoid": "sigmoid", "Sin": "sin", "Sinh": "sinh", "Softplus": "softplus",
         "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
     }  # fmt: skip

@@ -139,6 +139,12 @@ REAL: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any], dict[str, Any
     ("Tanh", ((3, 40),), {}, {}), ("Softsign", ((3, 40),), {}, {}), ("Softplus", ((3, 40),), {}, {}),
     ("Mish", ((3, 40),), {}, {}), ("ThresholdedRelu", ((3, 40),), {"alpha": 2.0}, {}),
     ("Shrink", ((3, 40),), {"lambd": 1.5, "bias": 0.5}, {}), ("Exp", ((3, 4),), {}, {}), ("Floor", ((3, 40),), {}, {}),
+    ("Erf", ((3, 40),), {}, {}), ("Gelu", ((3, 40),), {}, {}), ("Gelu", ((3, 40),), {"approximate": "tanh"}, {}),
+    ("LayerNormalization", ((2, 3, 8),), {}, {"s": np.float32([1, 0.5, 2, -1, 1, 1, 0.25, 3])}),
+    ("LayerNormalization", ((2, 3, 4),), {"axis": 1, "epsilon": 0.5},
+     {"s": np.float32([[1, 2, 0.5, 1]]), "b": np.arange(12, dtype=np.float32).reshape(3, 4) / 4}),
+    ("InstanceNormalization", ((2, 3, 4, 3),), {}, {"s": np.float32([1, 0.5, 2]), "b": np.float32([0, 1, -1])}),
+    ("ReduceL2", ((2, 3, 4),), {"keepdims": 0}, {"a": ints(2)}), ("ReduceLogSumExp", ((3, 4),), {}, {"a": ints(1)}),
     ("Round", ((3, 40),), {}, {}), ("Softmax", ((3, 2),), {"axis": 1}, {}),
 ]  # fmt: skip
 """Operators between DequantizeLinear and QuantizeLinear: shapes of inputs, attributes, constants."""

@@ -6,6 +6,7 @@ from cvm.frontends.onnx.rules import (  # noqa: F401  (enter the rules)
     functions,
     indices,
     movement,
+    normalization,
     ordering,
     quantization,
     reductions,

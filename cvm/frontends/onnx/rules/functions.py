@@ -70,6 +70,12 @@ def with_alpha(translation: Translation, call: Call) -> Made:
     return _made(translation, call, {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op], alpha=alpha)
 
 
+@rule("Gelu")
+def gelu(translation: Translation, call: Call) -> Made:
+    """By a table over the codes: x times the normal distribution of x, or its approximation by tanh."""
+    return _made(translation, call, "gelu", approximate=call.text("approximate", "none", "none", "tanh"))
+
+
 @rule("Celu")
 def celu(translation: Translation, call: Call) -> Made:
     """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""

@@ -1,4 +1,4 @@
-"""Matrix products, reductions, running sums, normalisation by constants, softmax."""
+"""Matrix products, reductions, running sums, softmax."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from cvm.frontends.onnx.translation import Translation
 __all__ = ["centred"]
 
 _MOST_FACTORS = 64
-_EPSILON = Fraction(10995116, 2**40)
-"""The float32 number 1e-5."""
 
 
 # Products
@@ -180,6 +178,17 @@ def sums_of(translation: Translation, call: Call) -> Made:
     return result(translation, name, shape, source.data_type)
 
 
+@rule("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+def functions_of_sums(translation: Translation, call: Call) -> Made:
+    """The root of a sum of squares, the logarithm of a sum, or that of a sum of exponentials."""
+    op = {"ReduceL2": "l2_reduce", "ReduceLogSum": "log_sum_reduce", "ReduceLogSumExp": "log_sum_exp_reduce"}
+    source = call.operand()
+    if not _axes(call, source):
+        raise call.refuse("it reduces no axis", "use Abs, Log or Identity")
+    name, shape = _reduced(translation, call, op[call.node.op], translation.name(source), source)
+    return Made(name, shape, source.data_type)
+
+
 def _rows(translation: Translation, call: Call, source: Operand, axes: Sequence[int]) -> tuple[str, int, int]:
     """A tensor with the axes at the end and flattened: its name, its rows and their length."""
     count = math.prod(source.shape[axis] for axis in axes)
@@ -264,27 +273,6 @@ def cumulative_sum(translation: Translation, call: Call) -> Made:
 
 
 # Normalisation
-
-
-@rule("BatchNormalization")
-def batch_normalization(translation: Translation, call: Call) -> Made:
-    """Constant parameters per channel."""
-    source = call.operand()
-    if call.flag("training_mode", False):
-        raise call.refuse("it computes its statistics when it trains", "export the model for inference")
-    epsilon = call.number("epsilon", _EPSILON)
-    call.ignore("momentum")
-    if source.rank < 2:
-        raise call.invalid("shape", f"no channels in {list(source.shape)}")
-    along = [source.shape[1] if axis == 1 else 1 for axis in range(source.rank)]
-    inputs = {"input": translation.name(source)}
-    for index, key in ((1, "scale"), (2, "offset"), (3, "mean"), (4, "variance")):
-        operand = call.operand(index)
-        if operand.shape != (source.shape[1],):
-            raise call.invalid("shape", f"{operand.name!r} has shape {list(operand.shape)}, not [{source.shape[1]}]")
-        inputs[key] = translation.emit("reshape", {"input": translation.name(operand)}, along)
-    name = translation.emit("batch_normalization", inputs, source.shape, epsilon=epsilon)
-    return Made(name, source.shape, source.data_type)
 
 
 @rule("Softmax")
