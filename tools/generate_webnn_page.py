@@ -16,14 +16,18 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE, RECORD = DOCS / "webnn.md", DOCS / "webnn-conformance.json"
 
 
+def page() -> str:
+    """The text of the page."""
+    return markdown(json.loads(RECORD.read_text(encoding="utf-8")))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare only")
-    page = markdown(json.loads(RECORD.read_text(encoding="utf-8")))
     if not parser.parse_args().check:
-        PAGE.write_text(page, encoding="utf-8")
+        PAGE.write_text(page(), encoding="utf-8")
         return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page:
+    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
         return 0
     print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
     return 1
