@@ -55,7 +55,7 @@ def test_the_page_of_nnef_operations_is_what_the_rules_claim():
 
 def test_the_page_of_webnn_is_what_the_declarations_say() -> None:
     assert generate_webnn_page.PAGE.read_text(encoding="utf-8") == generate_webnn_page.page()
-    assert "| `conv2d` | 8.9.10 | real |" in page
+    assert "| `conv2d` | 8.9.10 | real |" in generate_webnn_page.page()
 
 
 def test_the_page_of_openvx_is_what_the_declarations_say() -> None:
@@ -75,7 +75,7 @@ def test_the_example_of_the_page_of_openvx_gives_what_it_says(tmp_path: Path, mo
 
 def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", generate_webnn_page.markdown(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", generate_webnn_page.page(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
     feeds = {"x": names["np"].array([[-3, 5, 100, -128]], "int8")}
