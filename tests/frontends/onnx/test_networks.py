@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from cvm.frontends import onnx as front
 from cvm.lowering import lower
+from cvm.program.model import Program
 from cvm.session import Session
 from tools.bench.networks import NETWORKS, Layer, Network, parameters
 from tools.bench.onnx_models import onnx_model
@@ -84,10 +86,14 @@ def _layer(network: Network, layer: Layer, sources: list[Any], codes: dict[str, 
     return rounded([total], [[ratios[0] * scale for scale in scales]], layer.codes.zero, offset)
 
 
+@cache
+def compiled(name: str, form: Literal["qdq", "qlinear"]) -> Program:
+    return lower(front.loads(onnx_model(NETWORKS[name](), form).SerializeToString()).graph)
+
+
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_every_output_is_that_of_exact_arithmetic(name: str, form: Literal["qdq", "qlinear"]) -> None:
-    network = NETWORKS[name]()
-    program = lower(front.loads(onnx_model(network, form).SerializeToString()).graph)
+    network, program = NETWORKS[name](), compiled(name, form)
     assert all(item.bound == 0 for item in program.provenance.exactness)
     random = np.random.default_rng(3)
     session = Session(program)
@@ -95,3 +101,15 @@ def test_every_output_is_that_of_exact_arithmetic(name: str, form: Literal["qdq"
         image = random.integers(0, 256, (1, *network.input))
         expected = evaluated(network, image, form)[network.layers[-1].name]
         np.testing.assert_array_equal(session.run({"x": image})["y"].ravel(), expected.ravel())
+
+
+@pytest.mark.parametrize(("name", "form"), CASES)
+def test_executors_agree_on_every_tensor(name: str, form: Literal["qdq", "qlinear"]) -> None:
+    """FORMAL only on the small network: it takes minutes for a large one."""
+    image = np.random.default_rng(4).integers(0, 256, (1, *NETWORKS[name]().input))
+    executors = ("formal", "numpy", "native") if name == "lenet" else ("numpy", "native")
+    first, *others = (Session(compiled(name, form), one).run({"x": image}, capture="all") for one in executors)
+    for other in others:
+        assert set(other) == set(first)
+        for tensor in first:
+            np.testing.assert_array_equal(first[tensor], other[tensor], tensor)
