@@ -80,7 +80,12 @@ class Histogram:
         (used,) = np.nonzero(self.counts)
         places = used - BINS
         middles = places - 0.5 * np.sign(places)
-        return np.clip(middles, self.min / self.width, self.max / self.width), self.counts[used]
+        return np.clip(middles, self._in_widths(self.min), self._in_widths(self.max)), self.counts[used]
+
+    def _in_widths(self, extreme: float) -> float:
+        """An extreme in units of the width: where the quotient is subnormal and rounded, not beyond the extreme."""
+        quotient = extreme / self.width
+        return float(np.nextafter(quotient, 0.0)) if abs(quotient) * self.width > abs(extreme) else quotient
 
     def share_outside(self, low: float, high: float) -> float:
         """The share of the numbers whose point is outside of [low, high]."""
