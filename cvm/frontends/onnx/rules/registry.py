@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from cvm.frontends.common.registry import entering
+
 if TYPE_CHECKING:
     from cvm.frontends.onnx.call import Call, Made
     from cvm.frontends.onnx.translation import Translation
@@ -16,12 +18,5 @@ Rule: TypeAlias = "Callable[[Translation, Call], Made | list[Made]]"
 
 RULES: dict[str, Rule] = {}
 
-
-def rule(*ops: str) -> Callable[[Rule], Rule]:
-    """Enter the rule of the named operators."""
-
-    def enter(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, function))
-        return function
-
-    return enter
+rule = entering(RULES)
+"""Enter the rule of the named operators."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from cvm.frontends.common.registry import entering
 from cvm.frontends.openvx.constants import Kernels
 from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.graph import Node
@@ -20,25 +21,11 @@ RULES: dict[Kernels, Rule] = {}
 SAMPLE_RULES: dict[Kernels, Rule] = {}
 """As the sample implementation of OpenVX 1.3 computes it."""
 
+rule = entering(RULES)
+"""Enter a rule by the specification."""
 
-def rule(*kernels: Kernels) -> Callable[[Rule], Rule]:
-    """Enter a rule by the specification."""
-
-    def enter(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(kernels, function))
-        return function
-
-    return enter
-
-
-def sample_rule(*kernels: Kernels) -> Callable[[Rule], Rule]:
-    """Enter a rule of the sample implementation."""
-
-    def enter(function: Rule) -> Rule:
-        SAMPLE_RULES.update(dict.fromkeys(kernels, function))
-        return function
-
-    return enter
+sample_rule = entering(SAMPLE_RULES)
+"""Enter a rule of the sample implementation."""
 
 
 def refused(node: Node) -> NotSupported:
