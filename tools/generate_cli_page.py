@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
 from collections.abc import Iterator
@@ -11,8 +10,11 @@ from typing import get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from cvm.cli.application import COMMANDS, EXIT_CODES
 from cvm.cli.declaration import Command, Group
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 
@@ -72,17 +74,5 @@ def parameters(command: Command) -> Iterator[tuple[str, str, str]]:
         yield " ".join(words), shown, str(info.help)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only")
-    if not parser.parse_args().check:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, __file__, __doc__))

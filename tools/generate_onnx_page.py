@@ -5,28 +5,22 @@ Its last section is kept: `python -m tools.onnx_networks.report --write` writes 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from cvm.frontends.onnx.page import MEASURED, markdown
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only")
+def page() -> str:
+    """The text of the page."""
     found = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
-    made = markdown(found.partition(MEASURED)[2])
-    if not parser.parse_args().check:
-        PAGE.write_text(made, encoding="utf-8")
-        return 0
-    if found == made:
-        return 0
-    print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
-    return 1
+    return markdown(found.partition(MEASURED)[2])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, __file__, __doc__))

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from cvm.frontends.openvx.page import markdown
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).parents[1] / "docs" / "openvx.md"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only")
-    if not parser.parse_args().check:
-        PAGE.write_text(markdown(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == markdown():
-        return 0
-    print(f"{PAGE} is stale: run {Path(__file__).name}", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, markdown, __file__, __doc__))

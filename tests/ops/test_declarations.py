@@ -94,7 +94,8 @@ def test_the_page_generator_notices_a_stale_page(tmp_path: Path) -> None:
     tool = tmp_path / "tools" / "generate_ops_page.py"
     tool.parent.mkdir()
     (tmp_path / "docs").mkdir()
-    tool.write_text((ROOT / "tools" / "generate_ops_page.py").read_text(encoding="utf-8"), encoding="utf-8")
+    for name in (tool.name, "pages.py"):
+        (tool.parent / name).write_text((ROOT / "tools" / name).read_text(encoding="utf-8"), encoding="utf-8")
 
     def run(*arguments: str) -> int:
         return subprocess.run([sys.executable, str(tool), *arguments], capture_output=True, check=False).returncode
