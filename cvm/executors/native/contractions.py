@@ -13,8 +13,8 @@ import numpy.typing as npt
 from cvm.executors.native import depthwise
 from cvm.executors.native.contraction import Contraction, emit_contraction, segments
 from cvm.executors.native.epilogue import Output, Pixels, Read
+from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.formats import INT32, Format
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, Sums, build
 from cvm.executors.native.pointwise import Read as Operand
@@ -85,40 +85,41 @@ def plan_contraction(planner: Planner, root: Node) -> None:
     """The kernel of a group with a contraction."""
     node = planner.groups.sums[root.outputs[0].name]
     weights = planner.arrays_by_name[node.inputs[1]].stored()
-    bias = np.zeros(weights.shape[0], np.int64)
+    bias = exact(np.zeros(weights.shape[0], np.int64))
     if len(node.inputs) == 3:
         given = planner.constant(node.inputs[2])
         assert given is not None
-        bias = given.astype(np.int64)
+        bias = exact(given)
     target = planner.result(root.outputs[0].name)
     if node.op == "conv2d":
         map_ = _map_home(planner, node)
         if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
-            sums = _sums(planner.machine, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
+            sums = _sums(planner, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
             built = build(planner, root, sums)
             operands = [_operand(planner, read, target, node.op) for read in built.reads]
             depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
-    sums = _sums(planner.machine, node, home.format, weights.reshape(weights.shape[0], -1), bias)
+    sums = _sums(planner, node, home.format, weights.reshape(weights.shape[0], -1), bias)
     _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
 
 
-def _sums(machine: Machine, node: Node, format_: Format, weights: Integers, bias: Integers) -> Sums:
+def _sums(planner: Planner, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
     """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes. Where
     the machine turns the highest bits of bytes, 128 less come, and go in the start likewise.
 
-    The start is what it is modulo 2^32, as the sums are, but where the first requantize takes it over.
+    The bounds of what is added are those of the elements that the dot product takes: the input's proven interval with
+    0, which borders hold, moved by the same number. The start is what it is modulo 2^32, as the sums are, but where the
+    first requantize takes it over.
     """
     per = _per(format_, weights)
-    stored = (format_.bias if per > 1 else 0) - (128 if machine.turned and per == 4 else 0)
-    unsigned = per == 4 and not format_.signed and not machine.turned
-    largest = 255 if format_.bits == 8 and not format_.signed else 2 ** (format_.bits - 1)
-    total = weights.sum(axis=1, dtype=np.int64)
-    below = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
+    stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.turned and per == 4 else 0)
+    lo, hi = planner.hull(node.inputs[0])
+    lo, hi = min(lo, 0) + stored, max(hi, 0) + stored
+    total = exact(weights).sum(axis=1)
+    below = exact(np.minimum(weights, 0)).sum(axis=1)
     above = total - below
-    least, most = (below, above) if unsigned else (below - above, above - below)
-    return Sums(node, bias - stored * total, least * largest, most * largest)
+    return Sums(node, bias - total * stored, below * hi + above * lo, above * hi + below * lo)
 
 
 def _wanted(planner: Planner, name: str) -> Format:
@@ -248,7 +249,7 @@ def _calls(
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
         arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights]
         if built.start is not None:
-            start = ((built.start + 2**31) & (2**32 - 1)) - 2**31  # modulo 2^32
+            start = built.start.int32()
             arguments.append(planner.constants.add(packed_channels(start[part], kernel.segments, INT32)))
         for format_, where, what in operands:
             if isinstance(what, Home):

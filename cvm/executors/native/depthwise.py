@@ -145,7 +145,7 @@ def plan_depthwise(
         planner.constants.add(packed_taps(parts, kernel.segments)),
     ]
     if built.start is not None:
-        arguments.append(planner.constants.add(packed_channels(built.start, kernel.segments, INT32)))
+        arguments.append(planner.constants.add(packed_channels(built.start.int32(), kernel.segments, INT32)))
     for format_, _, what in operands:
         arguments.append(
             what.at()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.exact import exact
 from cvm.executors.native.ir import Code, V, vector
 
 __all__ = ["INT32", "INT64", "Format"]
@@ -51,10 +52,18 @@ class Format:
         """The NumPy type of the stored integers."""
         return np.dtype(f"{'i' if self.signed else 'u'}{self.bytes}")
 
+    @property
+    def hull(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        least = -(2 ** (self.bits - 1)) if self.signed else 0
+        return least - self.bias, least + 2**self.bits - 1 - self.bias
+
     def stored(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Values as they are stored."""
-        wide: npt.NDArray[np.generic] = values.astype(np.int64) + self.bias
-        return wide.astype(self.dtype)
+        """Values as they are stored. Raises OverflowError for a value that the format does not hold."""
+        given, (lo, hi) = exact(values), self.hull
+        if not lo <= given.hull[0] <= given.hull[1] <= hi:
+            raise OverflowError(f"{given.hull} is not within [{lo}, {hi}]")
+        return (given + self.bias).int64().astype(self.dtype)
 
     def load(self, code: Code, pointer: V, count: int) -> V:
         """``count`` values that lie side by side, in i32 (in i64 where they are stored so)."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.exact import Exact, Operand, exact, where
 from cvm.executors.native.ir import Code, V, lanes
 
-__all__ = ["LEAST", "MOST", "ROOM", "fused_parameters", "fused_product"]
+__all__ = ["LEAST", "MOST", "fused_parameters", "fused_product"]
 
 Integers = npt.NDArray[np.int64]
 LEAST, MOST = 20, 23
@@ -34,63 +35,62 @@ often lie alike to both sides of a zero point; then two limits for C may meet, w
 
 
 def fused_parameters(
-    multiplier: Integers, offset: Integers, shift: Integers, largest: Integers, lo: int, hi: int
+    multiplier: Operand, offset: Operand, shift: Operand, largest: Operand, lo: int, hi: int
 ) -> tuple[Integers, Integers, int] | None:
     """M and C of each channel, and b, for sums 0 .. ``largest``, if every channel has them. All arrays have one axis.
 
     Results below ``lo`` and above ``hi`` may come out as any number there: they are cut.
     """
-    m, c, s, most = (array.astype(np.int64).reshape(-1, 1) for array in (multiplier, offset, shift, largest))
-    bits = max(LEAST, int(most.max()).bit_length())
-    if int(most.min()) < 0 or bits > MOST or int(s.min()) < 1 or int(s.max()) > 52:
+    m, c, s, most = (exact(array).reshape(-1, 1) for array in (multiplier, offset, shift, largest))
+    bits = max(LEAST, most.hull[1].bit_length())
+    if most.hull[0] < 0 or bits > MOST or s.hull[0] < 1 or s.hull[1] > 52:
         return None
-    if int(m.min()) < 1 or (m >= np.left_shift(1, s) >> (bits - LEAST)).any() or int(np.abs(c).max()) > ROOM:
+    if m.hull[0] < 1 or bool((m >= ((exact(1) << s) >> (bits - LEAST))).any()) or c.magnitude > ROOM:
         return None
     # Results that are reached, or would be next, and are not cut.
-    lo, hi = max(lo, int((c >> s).min()) - 1), min(hi, int(((m * most + c) >> s).max()) + 1)
-    if not 0 < hi - lo <= RESULTS or (max(abs(lo), abs(hi)) + 1) << int(s.max()) > ROOM:
+    lo, hi = max(lo, (c >> s).hull[0] - 1), min(hi, (m * most + c >> s).hull[1] + 1)
+    if not 0 < hi - lo <= RESULTS:
         return None
-    results = np.arange(lo + 1, hi + 1, dtype=np.int64).reshape(1, -1)
+    results = exact(np.arange(lo + 1, hi + 1, dtype=np.int64).reshape(1, -1))
     # The first x with at least each result: from 0 up to one more than there is.
-    first = np.clip(-((c - (results << s)) // m), 0, most + 1)
-    exact, beside = np.left_shift(m, 32 + bits - s), int(most.max()) >> (bits - LEAST)
-    turned = (_beside(exact, beside) << bits) // np.maximum(first[:, -1:] - first[:, :1], 1) + 1
-    wide, addend, left = exact.copy(), np.zeros_like(exact), np.arange(exact.size)
+    first = (-((c - (results << s)) // m)).clip(0, most + 1)
+    ideal, beside = m << -s + (32 + bits), most.hull[1] >> (bits - LEAST)
+    turned = (_beside(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
+    wide, addend = ideal.int64().copy(), np.zeros(ideal.shape, np.int64)
+    left = np.arange(ideal.shape[0])
     for turn in TURNS:
-        tried = np.clip(exact[left] + turn * turned[left], 1, 2**52 - 1)
+        tried = (ideal[left] + turned[left] * turn).clip(1, 2**52 - 1)
         least, highest = _bounds(first[left], results, most[left], tried, beside, bits)
-        wide[left], addend[left] = tried, _between(least, highest)
+        wide[left], addend[left] = tried.int64(), _between(least, highest).int64()
         left = left[(least > highest)[:, 0]]
         if not left.size:
             return wide[:, 0], addend[:, 0], bits
     return None
 
 
-def _bounds(
-    first: Integers, results: Integers, most: Integers, wide: Integers, beside: int, bits: int
-) -> tuple[Integers, Integers]:
+def _bounds(first: Exact, results: Exact, most: Exact, wide: Exact, beside: int, bits: int) -> tuple[Exact, Exact]:
     """The least and the largest C with which every result begins at its first x."""
-    least = np.where(first <= most, (results << 32) - _upper(first, wide, bits), -FAR)
-    before = _upper(np.maximum(first - 1, 0), wide, bits) + _beside(wide, beside)
-    highest = np.where(first >= 1, (results << 32) - 1 - before, FAR)
-    return least.max(axis=1, keepdims=True), highest.min(axis=1, keepdims=True)
+    least = where(first <= most, (results << 32) - _upper(first, wide, bits), -FAR)
+    before = _upper((first - 1).larger(0), wide, bits) + _beside(wide, beside)
+    highest = where(first >= 1, (results << 32) - 1 - before, FAR)
+    return least.max(axis=1), highest.min(axis=1)
 
 
-def _between(least: Integers, highest: Integers) -> Integers:
+def _between(least: Exact, highest: Exact) -> Exact:
     """The middle of two bounds, either of which may be none."""
-    middle = least + (highest - least) // 2
-    return np.where(least == -FAR, highest, np.where(highest == FAR, least, middle))
+    middle = least + (highest - least >> 1)
+    return where(least <= -FAR, highest, where(highest >= FAR, least, middle))
 
 
-def _beside(wide: Integers, beside: int) -> Integers:
+def _beside(wide: Exact, beside: int) -> Exact:
     """What the lane beside adds to the product at most, one more for two times rounding down."""
-    return ((beside * ((wide >> 20) + 1)) >> 32) + 1
+    return (((wide >> 20) + 1) * beside >> 32) + 1
 
 
-def _upper(x: Integers, wide: Integers, bits: int) -> Integers:
-    """floor(x * M / 2^b), of x <= 2^b and M < 2^52, in 64 bits."""
+def _upper(x: Exact, wide: Exact, bits: int) -> Exact:
+    """floor(x * M / 2^b), of x <= 2^b and M < 2^52; in two parts, since the product may need more than 64 bits."""
     high, low = wide >> 26, wide & (2**26 - 1)
-    return ((x * high) << (26 - bits)) + ((x * low) >> bits)
+    return (x * high << 26 - bits) + (x * low >> bits)
 
 
 def fused_product(code: Code, x: V, bits: int, multipliers: tuple[V, V], addends: tuple[V, V]) -> tuple[V, V]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Static, Step
-from cvm.executors.native.fused import ROOM, fused_parameters
-from cvm.executors.native.requantize import Requantization, Terms, biased, terms
+from cvm.executors.native.fused import fused_parameters
+from cvm.executors.native.requantize import Requantization, Terms, biased, half, terms
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
 from cvm.program.model import Node
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Build", "Read", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
-Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,7 +56,7 @@ class Build:
     reads: tuple[Read, ...]
     note: str
     clamp: tuple[int, int] | None = None
-    start: Integers | None = None
+    start: Exact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Sums:
     """A contraction: what the sums of each channel begin with, and the bounds of what is added to it."""
 
     node: Node
-    start: Integers
-    least: Integers
-    most: Integers
+    start: Exact
+    least: Exact
+    most: Exact
 
     @property
     def magnitude(self) -> int:
         """The bound of what is added to any channel, on either side."""
-        return int(np.maximum(-self.least, self.most).max())
+        return max(-self.least.hull[0], self.most.hull[1])
 
 
 def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
@@ -104,7 +104,7 @@ class _Builder:
     sums: Sums | None
     last: Node | None
     clamp: tuple[int, int] | None = None
-    start: Integers | None = None
+    start: Exact | None = None
     reads: list[Read] = field(default_factory=list)
     steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
@@ -241,18 +241,15 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
 
 
 def _fused(
-    builder: _Builder, sums: Sums, multiplier: Array, offset: Array, shift: Array, bounds: tuple[int, int]
+    builder: _Builder, sums: Sums, multiplier: Array, begun: Exact, shift: Array, bounds: tuple[int, int]
 ) -> Terms | None:
     """The fused form, if there is one: the sums begin such that none is negative, which c takes back."""
-    shape = np.broadcast_shapes(offset.shape, shift.shape)
+    m, s = exact(multiplier), exact(shift)
+    shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
     least, most = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
-    bound = int(np.abs(multiplier).max()) * int(np.abs(sums.least).max()) + int(np.abs(offset).max())
-    if int(shift.max()) > 52 or bound > ROOM // 2:
-        return None
-    half = np.left_shift(np.int64(1), np.maximum(shift.astype(np.int64) - 1, 0))
-    moved = offset + multiplier.astype(np.int64) * least + half
-    m, c, s, span = (np.broadcast_to(array, shape).reshape(-1) for array in (multiplier, moved, shift, most - least))
-    found = fused_parameters(m, c, s, span, *bounds)
+    moved = begun + m * least + half(s)
+    m, moved, s, span = (array.broadcast(shape).reshape(-1) for array in (m, moved, s, most - least))
+    found = fused_parameters(m, moved, s, span, *bounds)
     if found is None:
         return None
     builder.start = -sums.least
@@ -261,7 +258,7 @@ def _fused(
     return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
 
 
-def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Integers | None:
+def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Exact | None:
     """The offset with what the sums begin with: m (x + start) + c = m x + (m start + c). None if x is not the sums, or
     somebody else needs them, or 64 bits might not do.
     """
@@ -270,16 +267,15 @@ def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: 
         return None
     name = node.inputs[0]
     uses = sum(one.inputs.count(name) for one in builder.planner.program.nodes)
-    largest = int(np.abs(sums.start).max()) + sums.magnitude
-    bound = int(np.abs(multipliers[0]).max()) * largest + int(np.abs(offset).max()) + 2 ** max(int(shift.max()) - 1, 0)
+    m, c = exact(multipliers[0]), exact(offset)
+    largest = sums.start.magnitude + sums.magnitude
+    bound = m.magnitude * largest + c.magnitude + half(exact(shift)).magnitude
     if name not in builder.planner.groups.joined or uses != 1 or sums.magnitude >= 2**31 or bound >= 2**63:
         return None
-    start = _by_channel(sums.start, len(builder.planner.shape(name)))
-    begun: Integers = multipliers[0].astype(np.int64) * start + offset
-    return begun
+    return m * _by_channel(sums.start, len(builder.planner.shape(name))) + c
 
 
-def _by_channel(array: Integers, rank: int) -> Integers:
+def _by_channel(array: Exact, rank: int) -> Exact:
     """One element for each channel, axis 1, as it is broadcast to a result of so many axes."""
     return array.reshape(1, -1, *(1,) * (rank - 2))
 

@@ -19,10 +19,11 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
 from cvm.executors.native.fused import fused_product
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
 
-__all__ = ["Parameter", "Requantization", "Terms", "biased", "requantized", "terms"]
+__all__ = ["Parameter", "Requantization", "Terms", "biased", "half", "requantized", "terms"]
 
 Integers = npt.NDArray[np.int64]
 LARGEST = 2**63 - 1
@@ -74,59 +75,61 @@ class Terms:
 
 def terms(
     magnitudes: Sequence[int],
-    multipliers: Sequence[Integers],
-    offset: Integers,
-    shift: Integers,
+    multipliers: Sequence[Operand],
+    offset: Operand,
+    shift: Operand,
     rounding: str,
     lo: int,
     hi: int,
+    plain: bool = False,
 ) -> Terms:
-    """Choose the arithmetic for |x_i| <= magnitudes[i].
+    """Choose the arithmetic for |x_i| <= magnitudes[i]; with ``plain`` it is always ``wide``.
 
     Half-up rounding joins c: floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s. The verifier has proven the sum of all positive
     and that of all negative parts, with 2^(s-1), within int64.
     """
-    count = len(multipliers)
+    count, c, s = len(multipliers), exact(offset), exact(shift)
     # What multiplies nothing but zeros may be of any size, and is of none.
-    multipliers = [m if x else np.zeros_like(m) for x, m in zip(magnitudes, multipliers, strict=True)]
+    ms = [exact(m) if x else exact(m) * 0 for x, m in zip(magnitudes, multipliers, strict=True)]
     if rounding == "half_up":
-        offset = offset + np.where(shift > 0, np.left_shift(1, np.maximum(shift - 1, 0)), 0)
-    bound = _bound(magnitudes, multipliers, offset)
-    if bound < 2**31 and int(shift.max()) < 32 and rounding == "half_up":
-        rule = Requantization("narrow", count, rounding, lo, hi)
-        return Terms(rule, tuple(multipliers), offset, shift)
-    if rounding == "half_up" and bound <= LARGEST:
-        narrow = _narrowed(magnitudes, multipliers, offset, shift, lo, hi)
-        if narrow is not None:
-            return narrow
-    if rounding == "half_up":
-        raised = _raised(magnitudes, multipliers, offset, shift)
+        c = c + half(s)
+        bound = _bound(magnitudes, ms, c)
+        if bound < 2**31 and s.hull[1] < 32 and not plain:
+            return _terms(Requantization("narrow", count, rounding, lo, hi), ms, c, s)
+        if bound <= LARGEST and not plain:
+            narrow = _narrowed(magnitudes, ms, c, s, lo, hi)
+            if narrow is not None:
+                return narrow
+        raised = None if plain else _raised(magnitudes, ms, c, s)
         if raised is not None:
-            rule = Requantization("high", count, rounding, lo, hi, short=True)
-            return Terms(rule, *raised)
-    short = all(int(np.abs(m).max()) < 2**31 for m in multipliers)
-    return Terms(Requantization("wide", count, rounding, lo, hi, short=short), tuple(multipliers), offset, shift)
+            return _terms(Requantization("high", count, rounding, lo, hi, short=True), *raised)
+    short = all(m.magnitude < 2**31 for m in ms)
+    return _terms(Requantization("wide", count, rounding, lo, hi, short=short), ms, c, s)
 
 
-def _bound(magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: Integers) -> int:
+def half(shift: Exact) -> Exact:
+    """2^(s-1), which rounds half up before a shift by s; 0 where s is 0."""
+    return (exact(1) << shift) >> 1
+
+
+def _terms(rule: Requantization, multipliers: Sequence[Exact], offset: Exact, shift: Exact) -> Terms:
+    return Terms(rule, tuple(m.int64() for m in multipliers), offset.int64(), shift.int64())
+
+
+def _bound(magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact) -> int:
     """What the sum and every part of it cannot exceed in magnitude."""
-    parts = [int(np.abs(m).max()) * x for m, x in zip(multipliers, magnitudes, strict=True)]
-    return sum(parts) + int(np.abs(offset).max())
+    return sum(m.magnitude * x for m, x in zip(multipliers, magnitudes, strict=True)) + offset.magnitude
 
 
 def _raised(
-    magnitudes: Sequence[int], multipliers: Sequence[Integers], offset: Integers, shift: Integers
-) -> tuple[tuple[Integers, ...], Integers, Integers] | None:
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact, shift: Exact
+) -> tuple[list[Exact], Exact, Exact] | None:
     """M * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s), where m stays in 32 bits and the sum in 64."""
-    if int(shift.max()) > 63:
+    if shift.hull[1] > 63:
         return None
-    lift = np.maximum(32 - shift, 0)
-    most = int(lift.max())
-    if any(int(np.abs(m).max()) << most >= 2**62 for m in multipliers) or int(np.abs(offset).max()) << most > LARGEST:
-        return None
-    raised = tuple(np.left_shift(m, lift) for m in multipliers)
-    moved = np.left_shift(offset, lift)
-    if any(int(np.abs(m).max()) >= 2**31 for m in raised) or _bound(magnitudes, raised, moved) > LARGEST:
+    lift = (-shift + 32).larger(0)
+    raised, moved = [m << lift for m in multipliers], offset << lift
+    if any(m.magnitude >= 2**31 for m in raised) or _bound(magnitudes, raised, moved) > LARGEST:
         return None
     return raised, moved, shift + lift - 32
 
@@ -140,7 +143,7 @@ BYTES = 7
 
 
 def _narrowed(
-    magnitudes: Sequence[int], multipliers: Sequence[Integers], c: Integers, s: Integers, lo: int, hi: int
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
 ) -> Terms | None:
     """A 32-bit form with the same results for all inputs, found by trial: m, c and s are cut by the same power of two.
 
@@ -149,11 +152,11 @@ def _narrowed(
     """
     shape = np.broadcast_shapes(*(m.shape for m in multipliers), c.shape, s.shape)
     channels, inputs = math.prod(shape), math.prod(2 * x + 1 for x in magnitudes)
-    if channels * inputs > TRIED or int(s.min()) < 1 or int(s.max()) > 55:
+    if channels * inputs > TRIED or s.hull[0] < 1 or s.hull[1] > 55:
         return None
-    flat = [np.broadcast_to(array, shape).reshape(-1, 1) for array in (*multipliers, c, s)]
-    grid = np.indices([2 * x + 1 for x in magnitudes]).reshape(len(magnitudes), -1)
-    values = grid - np.array(magnitudes).reshape(-1, 1)
+    flat = [array.broadcast(shape).reshape(-1, 1) for array in (*multipliers, c, s)]
+    grid = np.indices([2 * x + 1 for x in magnitudes]).reshape(len(magnitudes), 1, -1)
+    values = [exact(row) - x for row, x in zip(grid, magnitudes, strict=True)]
     found = []
     step = max(1, AT_ONCE // inputs)
     for first in range(0, channels, step):
@@ -162,39 +165,46 @@ def _narrowed(
         if narrow is None:
             return None
         found.append(narrow)
-    *chosen, offset, shift = (np.concatenate(parts).reshape(shape) for parts in zip(*found, strict=True))
-    rule = Requantization("narrow", len(magnitudes), "half_up", lo, hi)
-    return Terms(rule, tuple(chosen), offset, shift)
+    *chosen, offset, shift = (stacked(parts).reshape(*shape) for parts in zip(*found, strict=True))
+    return _terms(Requantization("narrow", len(magnitudes), "half_up", lo, hi), chosen, offset, shift)
 
 
 def _tried(
-    values: Integers, magnitudes: Sequence[int], ms: Sequence[Integers], c: Integers, s: Integers, lo: int, hi: int
-) -> tuple[Integers, ...] | None:
+    values: Sequence[Exact], magnitudes: Sequence[int], ms: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
+) -> tuple[Exact, ...] | None:
     """Multipliers, offset and shift in 32 bits for some channels, (channels, 1) each, if every channel has them."""
-    expected = np.clip((sum(m * x for m, x in zip(ms, values, strict=True)) + c) >> s, lo, hi)
-    size = sum(np.abs(m) * x for m, x in zip(ms, magnitudes, strict=True)) + np.abs(c) + np.left_shift(1, s + BYTES)
-    cut = np.zeros_like(s)
-    while (over := (size >> cut) >= 2**31 - 2 * sum(magnitudes) - 2).any():
-        cut = cut + over
+    expected = (_products(ms, values) + c >> s).clip(lo, hi)
+    size = _products([abs(m) for m in ms], magnitudes) + abs(c) + (exact(1) << s + BYTES)
+    least_size = 2**31 - 2 * sum(magnitudes) - 2
+    cut = exact(np.zeros_like(s.int64()))
+    while (over := (size >> cut) >= least_size).any():
+        cut = cut + over.astype(np.int64)
     shift = s - cut
-    if (shift < 0).any() or (shift > 31).any():
+    if shift.hull[0] < 0 or shift.hull[1] > 31:
         return None
-    chosen = [np.zeros_like(c) for _ in (*ms, c)]
-    open_ = np.ones_like(c, dtype=bool)
+    chosen = [exact(np.zeros_like(s.int64())) for _ in (*ms, c)]
+    left = np.ones(c.shape, dtype=bool)
     for more in itertools.product((0, 1), repeat=len(ms)):
         tried = [(m >> cut) + one for m, one in zip(ms, more, strict=True)]
-        products = sum(m * x for m, x in zip(tried, values, strict=True))
-        least = np.where(expected > lo, (expected << shift) - products, -FAR).max(axis=1, keepdims=True)
-        most = np.where(expected < hi, ((expected + 1) << shift) - 1 - products, FAR).min(axis=1, keepdims=True)
-        offset = np.clip(c >> cut, least, np.maximum(least, most))
-        bound = sum(np.abs(m) * x for m, x in zip(tried, magnitudes, strict=True)) + np.abs(offset)
-        works = open_ & (least <= most) & (bound < 2**31)
-        for place, array in enumerate((*tried, offset)):
-            chosen[place] = np.where(works, array, chosen[place])
-        open_ &= ~works
-        if not open_.any():
+        products = _products(tried, values)
+        least = where(expected > lo, (expected << shift) - products, -FAR).max(axis=1)
+        most = where(expected < hi, ((expected + 1) << shift) - 1 - products, FAR).min(axis=1)
+        offset = (c >> cut).clip(least, least.larger(most))
+        bound = _products([abs(m) for m in tried], magnitudes) + abs(offset)
+        works = left & (least <= most) & (bound < 2**31)
+        chosen = [where(works, array, old) for array, old in zip((*tried, offset), chosen, strict=True)]
+        left &= ~works
+        if not left.any():
             return (*chosen, shift)
     return None
+
+
+def _products(multipliers: Sequence[Exact], values: Sequence[Operand]) -> Exact:
+    """The sum of m_i * x_i."""
+    total = exact(0)
+    for m, x in zip(multipliers, values, strict=True):
+        total = total + m * x
+    return total
 
 
 def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
@@ -202,23 +212,21 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
 
     None where the sum could leave its arithmetic, or where what is not cut could leave 32 bits.
     """
-    if chosen.rule.arithmetic == "wide":
+    arithmetic, shift = chosen.rule.arithmetic, exact(chosen.shift)
+    if arithmetic == "wide":
         return None
-    if chosen.rule.arithmetic == "fused":
-        moved = chosen.offset + np.left_shift(np.int64(bias), 32)
-        return Terms(replace(chosen.rule, cuts=False), chosen.multipliers, moved, chosen.shift)
-    high = chosen.rule.arithmetic == "high"
-    offset = chosen.offset + np.left_shift(np.int64(bias), np.minimum(chosen.shift + (32 if high else 0), 54))
-    if int(chosen.shift.max()) + (32 if high else 0) > 54:
-        return None
-    if high:
-        fits = _bound(magnitudes, chosen.multipliers, offset) <= LARGEST
+    offset = exact(chosen.offset)
+    if arithmetic == "fused":
+        moved, fits = offset + (bias << 32), True
     else:
-        parts = (np.abs(m) * x for m, x in zip(chosen.multipliers, magnitudes, strict=True))
-        fits = int(sum(parts, np.abs(offset)).max()) < 2**31
-    if not fits:
+        shift = shift + (32 if arithmetic == "high" else 0)
+        moved = offset + (exact(bias) << shift)
+        most = LARGEST if arithmetic == "high" else 2**31 - 1
+        size = _products([abs(exact(m)) for m in chosen.multipliers], magnitudes) + abs(moved)
+        fits = shift.hull[1] <= 54 and size.hull[1] <= most
+    if not fits or moved.magnitude > LARGEST:
         return None
-    return Terms(replace(chosen.rule, cuts=False), chosen.multipliers, offset, chosen.shift)
+    return replace(chosen, rule=replace(chosen.rule, cuts=False), offset=moved.int64())
 
 
 def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:

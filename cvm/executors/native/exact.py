@@ -1,0 +1,215 @@
+"""Exact integers at plan time: arrays that never wrap.
+
+The planner prepares constants for machine code: it folds biases into offsets, scales multipliers, bounds sums. NumPy's
+64-bit integers wrap in silence, and a wrapped constant is a wrong result. So constants are prepared with `Exact` alone:
+every operation first bounds its result in Python integers, from the least and the largest element of its operands. It
+uses 64 bits where the bound fits in them, and Python integers where it does not. `Exact.int64` hands the elements over
+and refuses those that need more bits.
+
+`tools/lint_arithmetic.py` holds the rest of the package to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Exact", "Operand", "exact", "stacked", "where"]
+
+Array: TypeAlias = npt.NDArray[Any]
+LEAST, MOST = -(2**63), 2**63 - 1
+
+
+class Exact:
+    """An array of integers of any size, of one element at least. Operations broadcast as NumPy's do."""
+
+    __slots__ = ("_array", "_hull")
+    __array_ufunc__ = None  # so that NumPy's arrays leave mixed operations to this class, or refuse them
+
+    def __init__(self, array: Array, hull: tuple[int, int] | None = None) -> None:
+        self._array = array
+        self._hull = hull
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self._array.shape
+
+    @property
+    def hull(self) -> tuple[int, int]:
+        """Bounds of all elements: the least and the largest one, or those of the array that a part was taken from."""
+        if self._hull is None:
+            self._hull = int(self._array.min()), int(self._array.max())
+        return self._hull
+
+    @property
+    def magnitude(self) -> int:
+        """The largest absolute value of an element."""
+        lo, hi = self.hull
+        return max(-lo, hi)
+
+    def int64(self) -> npt.NDArray[np.int64]:
+        """The elements in 64 bits. Raises OverflowError where one does not fit."""
+        if not _fits(self.hull):
+            raise OverflowError(f"{self.hull} does not fit in 64 bits")
+        return self._array.astype(np.int64, copy=False)
+
+    def int32(self) -> npt.NDArray[np.int64]:
+        """The elements modulo 2^32, as signed 32-bit integers: what machine code that wraps at 32 bits begins with."""
+        residues = (self + 2**31) & (2**32 - 1)
+        return (residues - 2**31).int64()
+
+    def __add__(self, other: Operand) -> Exact:
+        b = exact(other)
+        return _applied(np.add, self, b, (self.hull[0] + b.hull[0], self.hull[1] + b.hull[1]))
+
+    def __sub__(self, other: Operand) -> Exact:
+        b = exact(other)
+        return _applied(np.subtract, self, b, (self.hull[0] - b.hull[1], self.hull[1] - b.hull[0]))
+
+    def __neg__(self) -> Exact:
+        return exact(0) - self
+
+    def __mul__(self, other: Operand) -> Exact:
+        b = exact(other)
+        return _applied(np.multiply, self, b, _hull_of([x * y for x in self.hull for y in b.hull]))
+
+    def __lshift__(self, other: Operand) -> Exact:
+        """Times 2^other; no shift is negative."""
+        b = exact(other)
+        _require_shifts(b)
+        return _applied(np.left_shift, self, b, _hull_of([x << y for x in self.hull for y in b.hull]))
+
+    def __rshift__(self, other: Operand) -> Exact:
+        """floor(self / 2^other); no shift is negative."""
+        b = exact(other)
+        _require_shifts(b)
+        return _applied(np.right_shift, self, b, self.hull if b.hull[1] < 64 else _WIDE)
+
+    def __floordiv__(self, other: Operand) -> Exact:
+        """floor(self / other); no divisor is 0."""
+        b = exact(other)
+        if b.hull[0] <= 0 <= b.hull[1] and bool((b._array == 0).any()):
+            raise ZeroDivisionError("a divisor is 0")
+        largest = self.magnitude + 1
+        return _applied(np.floor_divide, self, b, (-largest, largest))
+
+    def __and__(self, mask: int) -> Exact:
+        """The lowest bits that a mask of ones (2^k - 1) keeps."""
+        return _applied(np.bitwise_and, self, exact(mask), (min(self.hull[0], 0), max(self.hull[1], mask)))
+
+    def __abs__(self) -> Exact:
+        return self.larger(-self)
+
+    def larger(self, other: Operand) -> Exact:
+        """The larger of both, element by element."""
+        return _applied(np.maximum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
+
+    def smaller(self, other: Operand) -> Exact:
+        """The smaller of both, element by element."""
+        return _applied(np.minimum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
+
+    def clip(self, lo: Operand, hi: Operand) -> Exact:
+        """The elements, none below ``lo`` and then none above ``hi``."""
+        return self.larger(lo).smaller(hi)
+
+    def __lt__(self, other: Operand) -> npt.NDArray[np.bool_]:
+        return _compared(np.less, self, exact(other))
+
+    def __le__(self, other: Operand) -> npt.NDArray[np.bool_]:
+        return _compared(np.less_equal, self, exact(other))
+
+    def __gt__(self, other: Operand) -> npt.NDArray[np.bool_]:
+        return _compared(np.greater, self, exact(other))
+
+    def __ge__(self, other: Operand) -> npt.NDArray[np.bool_]:
+        return _compared(np.greater_equal, self, exact(other))
+
+    def __getitem__(self, index: Any) -> Exact:
+        return Exact(self._array[index], self._hull if self._hull and _fits(self._hull) else None)
+
+    def sum(self, axis: int) -> Exact:
+        """The sums along an axis, which goes."""
+        count = self.shape[axis]
+        bound = (min(count * self.hull[0], 0), max(count * self.hull[1], 0))
+        if _fits(bound) and self._array.dtype != object:
+            return Exact(self._array.sum(axis=axis, dtype=np.int64))
+        return Exact(np.asarray(self._objects().sum(axis=axis)))
+
+    def max(self, axis: int) -> Exact:
+        """The largest elements along an axis, which keeps extent 1."""
+        return Exact(np.asarray(self._array.max(axis=axis, keepdims=True)), self._hull)
+
+    def min(self, axis: int) -> Exact:
+        """The least elements along an axis, which keeps extent 1."""
+        return Exact(np.asarray(self._array.min(axis=axis, keepdims=True)), self._hull)
+
+    def reshape(self, *shape: int) -> Exact:
+        """The same elements in another shape."""
+        return Exact(self._array.reshape(*shape), self._hull)
+
+    def broadcast(self, shape: Sequence[int]) -> Exact:
+        """The elements repeated to a shape."""
+        return Exact(np.broadcast_to(self._array, tuple(shape)), self._hull)
+
+    def _objects(self) -> Array:
+        return self._array.astype(object)
+
+
+Operand: TypeAlias = "Exact | Array | int"
+_WIDE = (LEAST - 1, MOST + 1)
+"""The hull of a result that 64-bit instructions are not asked for."""
+
+
+def exact(values: Operand) -> Exact:
+    """Integers of any type as `Exact`. Raises TypeError for what is not an integer."""
+    if isinstance(values, Exact):
+        return values
+    if isinstance(values, int):
+        return Exact(np.array(values, np.int64 if LEAST <= values <= MOST else object), (values, values))
+    if values.dtype.kind not in "iuO":
+        raise TypeError(f"Exact holds integers, found {values.dtype}")
+    return Exact(values)
+
+
+def stacked(parts: Sequence[Exact]) -> Exact:
+    """Arrays one after the other along the first axis."""
+    return Exact(np.concatenate([part._array for part in parts]))
+
+
+def where(condition: npt.NDArray[np.bool_], a: Operand, b: Operand) -> Exact:
+    """``a`` where the condition holds, else ``b``."""
+    first, second = exact(a), exact(b)
+    hull = _hull_of([*first.hull, *second.hull])
+    if _fits(hull):
+        return Exact(np.where(condition, first.int64(), second.int64()), hull)
+    return Exact(np.where(condition, first._objects(), second._objects()), hull)
+
+
+def _hull_of(values: Sequence[int]) -> tuple[int, int]:
+    return min(values), max(values)
+
+
+def _fits(hull: tuple[int, int]) -> bool:
+    return hull[0] >= LEAST and hull[1] <= MOST
+
+
+def _require_shifts(shifts: Exact) -> None:
+    if shifts.hull[0] < 0:
+        raise ValueError(f"a shift is negative: {shifts.hull[0]}")
+
+
+def _applied(operation: Callable[[Array, Array], Array], a: Exact, b: Exact, bound: tuple[int, int]) -> Exact:
+    """An operation in 64 bits if the operands and every result fit in them, else in Python integers."""
+    if _fits(bound) and _fits(a.hull) and _fits(b.hull):
+        return Exact(np.asarray(operation(a.int64(), b.int64())))
+    return Exact(np.asarray(operation(a._objects(), b._objects()), object))
+
+
+def _compared(operation: Callable[[Array, Array], Array], a: Exact, b: Exact) -> npt.NDArray[np.bool_]:
+    if _fits(a.hull) and _fits(b.hull):
+        return np.asarray(operation(a.int64(), b.int64()), bool)
+    return np.asarray(operation(a._objects(), b._objects()), bool)

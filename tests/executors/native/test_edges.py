@@ -1,0 +1,80 @@
+"""Programs whose constants lie at the edges of 64 bits, and whose sums are counted from 16-bit codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cvm.errors import Invalid
+from cvm.program import Output, Program, ProgramBuilder
+from tests.executors.native.comparison import compare
+
+
+def requantized(builder: ProgramBuilder, x: str, m: Any, c: Any, s: Any, lo: int, hi: int) -> Program:
+    parameters = [builder.parameter(np.array(value)) for value in (m, c, s)]
+    (y,) = builder.add("requantize", [x, *parameters], {"rounding": "half_up", "lo": lo, "hi": hi})
+    return builder.build([Output("y", y)])
+
+
+@pytest.mark.parametrize("bits", [14, 15, 16])
+@pytest.mark.parametrize("weight", [-17, -33, 17, 100, -127])
+def test_sums_of_unsigned_16_bit_codes_are_counted_from_their_bounds(bits: int, weight: int) -> None:
+    """Sums of 20 to 23 bits, whose fused form needs their true bounds, from codes that bytes do not hold."""
+    most = 2**bits - 1
+    codes = np.array([0, 1, 100, 1000, most // 3, most // 2, most - 5535 % most, most], np.int32)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 1, 1, 8), 0, most)
+    (sums,) = builder.add("conv2d", [x, builder.constant(np.full((1, 1, 1, 1), weight))], {})
+    shift = 30
+    multiplier = max(1, 3 * 2**shift // (most * abs(weight)))
+    c = 0 if weight > 0 else 3 << shift
+    program = requantized(builder, sums, [[[[multiplier]]]], [[[[c]]]], [shift], 0, 3)
+    compare(program, [{"x": codes.reshape(1, 1, 1, 8)}, {"x": codes[::-1].reshape(1, 1, 1, 8).copy()}])
+
+
+@pytest.mark.parametrize("kernel", ["dense", "depthwise"])
+def test_products_and_depthwise_sums_of_unsigned_16_bit_codes(kernel: str) -> None:
+    random = np.random.default_rng(3)
+    builder = ProgramBuilder()
+    if kernel == "dense":
+        x = builder.input("x", (3, 9), 0, 2**16 - 1)
+        (sums,) = builder.add("dense", [x, builder.constant(random.integers(-9, 9, (20, 9)))])
+        shape: tuple[int, ...] = (1, 20)
+    else:
+        x = builder.input("x", (1, 20, 5, 5), 0, 2**16 - 1)
+        weights = builder.constant(random.integers(-9, 9, (20, 1, 3, 3)))
+        (sums,) = builder.add("conv2d", [x, weights], {"groups": 20, "padding": (1, 1)})
+        shape = (1, 20, 1, 1)
+    m = random.integers(2**20, 2**21, shape)
+    compare(requantized(builder, sums, m, np.full(shape, 2**40), np.full(shape, 40), -8, 7))
+
+
+def test_a_bias_joins_an_offset_near_2_to_63() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 2, 1, 1), 0, 255)
+    weights = builder.constant(np.array([[1, -1], [-1, 1]]).reshape(2, 2, 1, 1))
+    (sums,) = builder.add("conv2d", [x, weights], {})
+    c = np.array([9 * 10**18, -2 * 10**18]).reshape(1, 2, 1, 1)
+    program = requantized(builder, sums, np.full((1, 2, 1, 1), 2**20), c, [54], -128, 127)
+    compare(program, [{"x": np.full((1, 2, 1, 1), value, np.int32)} for value in (0, 1, 255)])
+
+
+@pytest.mark.parametrize("shift", [1, 2, 31, 32, 55])
+@pytest.mark.parametrize("magnitude", [1, 3, 127, 256])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_multipliers_as_large_as_the_verifier_admits(magnitude: int, shift: int, sign: int) -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 64), -magnitude, magnitude)
+    largest = min((2**63 - 1 - 2 ** (shift - 1)) // magnitude, 2**62 - 1)
+    codes = np.resize(np.arange(-magnitude, magnitude + 1), (1, 64)).astype(np.int32)
+    per_channel = [[sign * (largest - k % 2) for k in range(64)]]
+    compare(requantized(builder, x, per_channel, [[0]], [[shift]], -128, 127), [{"x": codes}], threads=[1])
+
+
+def test_the_verifier_refuses_what_64_bits_do_not_hold() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 4), -2, 2)
+    with pytest.raises(Invalid):
+        requantized(builder, x, [2**62 - 1], [2], [1], -128, 127)
