@@ -306,12 +306,44 @@ def powers(b: _Builder) -> Network:
     return b.network("logarithmic quantisers", [Output("y", y, result)])
 
 
+def unsigned_words(b: _Builder) -> Network:
+    """Sums of 21 bits over codes of 16 bits without a sign, requantized to 2 bits."""
+    x = b.given("x", (1, 1, 1, 8), 0, 65535)
+    sums = b.one("conv2d", x, b.fixed(tensor((1, 1, 1, 1), [-17])))
+    m, c, s = b.numbers([2**13], (1, 1, 1, 1)), b.numbers([3 * 2**31], (1, 1, 1, 1)), b.numbers([31])
+    y = b.one("requantize", sums, m, c, s, rounding="half_up", lo=0, hi=3)
+    found = b.network("sums of unsigned 16-bit codes", {"y": y}, runs=1)
+    codes = [0, 1, 100, 1000, 20000, 40000, 60000, 65535]
+    return Network(found.aim, found.program, [*found.runs, {"x": tensor((1, 1, 1, 8), codes)}])
+
+
+def wide_offsets(b: _Builder) -> Network:
+    """Offsets near 2^63 beside a shift of 54: a bias of the stored codes would not fit beside them in 64 bits."""
+    x = b.given("x", (1, 2, 1, 1), 0, 255)
+    sums = b.one("conv2d", x, b.fixed(tensor((2, 2, 1, 1), [1, -1, -1, 1])))
+    m, s = b.numbers([2**20, 2**20], (1, 2, 1, 1)), b.numbers([54])
+    c = b.numbers([9 * 10**18, -2 * 10**18], (1, 2, 1, 1))
+    return b.network(
+        "offsets near 2^63", {"y": b.one("requantize", sums, m, c, s, rounding="half_up", lo=-128, hi=127)}
+    )
+
+
+def wide_multipliers(b: _Builder) -> Network:
+    """Multipliers near 2^62 of small numbers, whose products fill 63 bits."""
+    x = b.given("x", (1, 8), -2, 2)
+    m = b.numbers([2**62 - 1 - 2**54 - k for k in range(8)], (1, 8))
+    c, s = b.numbers([0], (1, 1)), b.numbers([30], (1, 1))
+    narrow = b.one("requantize", x, m, c, s, rounding="half_up", lo=-128, hi=127)
+    wide = b.one("requantize", x, m, c, b.numbers([55], (1, 1)), rounding="half_up", lo=-(2**20), hi=2**20)
+    return b.network("multipliers near 2^62", {"narrow": narrow, "wide": wide})
+
+
 NETWORKS: dict[str, Callable[[_Builder], Network]] = {
     function.__name__: function
     for function in (
         accumulator, delay_line, exchanged_states, valid_rows, detection, several_terms, residual_block, depthwise,
         tiny_cnn, table, two_results, skip_connection, argmax, direct, constants_only, movements, selection_by_zero,
-        quantised, powers,
+        quantised, powers, unsigned_words, wide_offsets, wide_multipliers,
     )
 }  # fmt: skip
 """Name -> the function that builds the network."""
