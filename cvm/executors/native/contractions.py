@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native import depthwise
+from cvm.executors.native.claims import Computes
 from cvm.executors.native.contraction import Contraction, emit_contraction, segments
 from cvm.executors.native.epilogue import Output, Pixels, Read
 from cvm.executors.native.exact import Exact, exact
@@ -67,9 +68,10 @@ class Geometry:
     """A contraction in terms of its input's home: what a group reads, and how.
 
     ``taps`` are loops (count, elements apart) around runs of ``run`` elements; ``weights`` (OC, taps, run) fit them,
-    in integers of any width.
+    in integers of any width. ``home`` is where the input lies, border included.
     """
 
+    home: Home
     images: int
     rows: int
     columns: int
@@ -164,6 +166,7 @@ def _convolution(planner: Planner, node: Node, weights: Integers) -> tuple[Home,
     shifted = replace(home, view=View(home.view.offset + moved, home.view.axes))
     source = Pixels(strides[0], a.stride[0] * strides[2], a.stride[1] * strides[3], strides[1])
     return shifted, Geometry(
+        home,
         images,
         rows,
         columns,
@@ -189,7 +192,7 @@ def _product(planner: Planner, node: Node, weights: Integers) -> tuple[Home, Geo
     assert order is not None
     M, K = home.view.shape
     ordered = weights[:, order].reshape(weights.shape[0], 1, K)
-    return home, Geometry(1, 1, M, 1, Pixels(0, 0, row, 1), 0, (), K, ordered)
+    return home, Geometry(home, 1, 1, M, 1, Pixels(0, 0, row, 1), 0, (), K, ordered)
 
 
 def _compact(view: View) -> Integers | None:
@@ -244,6 +247,8 @@ def _calls(
     results = products / math.prod(geometry.weights.shape[1:])
     streamed = 0.14 * geometry.weights.size / geometry.groups / per  # at 28 bytes in a nanosecond
     cost = max(products * (0.02 / per if on_tiles is None else 0.001), streamed) + 0.5 * results
+    reads = tuple(what if isinstance(what, Home) else None for _, _, what in operands)
+    planner.claims.append(Computes(root, kernel, reads, (target,), len(planner.calls), geometry.home))
     for number in range(geometry.groups):
         part = slice(number * channels, (number + 1) * channels)
         weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.claims import Computes
 from cvm.executors.native.contraction import Segment, each_block, starting, tile_start
 from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read
 from cvm.executors.native.formats import INT32, Format
@@ -139,6 +140,8 @@ def plan_depthwise(
     function = planner.kernel(
         ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
     )
+    reads = tuple(what if isinstance(what, Home) else None for _, _, what in operands)
+    planner.claims.append(Computes(root, kernel, reads, (target,), len(planner.calls), home))
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
     arguments: list[tuple[Buffer, int]] = [
         home.at(moved),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cvm.executors.native.claims import Joins, Views
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
 from cvm.ops.axes import normal
@@ -27,7 +28,9 @@ def _view(change: Callable[[Planner, Node, View], View | None]) -> Callable[[Pla
             home = planner.rearranged(home)
             view = change(planner, node, home.view)
         assert view is not None
-        planner.homes[node.outputs[0].name] = replace(home, view=view, border=(0, 0))
+        target = replace(home, view=view, border=(0, 0))
+        planner.homes[node.outputs[0].name] = target
+        planner.claims.append(Views(node, home, target))
 
     return plan
 
@@ -112,6 +115,7 @@ def concatenate(planner: Planner, node: Node) -> None:
         else:
             planner.copy(planner.home(part), place, name)
         start += extent
+    planner.claims.append(Joins(node, target))
 
 
 VIEWS: dict[str, Callable[[Planner, Node], None]] = {

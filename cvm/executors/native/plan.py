@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy.typing as npt
 
 from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
+from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds
 from cvm.executors.native.exchange import Exchange, emit_exchange, exchange
 from cvm.executors.native.formats import INT32, INT64, Format
 from cvm.executors.native.formula import Formula, Step
@@ -36,15 +37,31 @@ __all__ = ["Planner", "plan"]
 Array = npt.NDArray[Any]
 
 
-def plan(verified: VerifiedProgram, machine: Machine, returned: frozenset[str]) -> Plan:
-    """Plan a program for a machine; ``returned`` values are given to the caller."""
-    return Planner(verified, machine, returned).plan()
+def plan(
+    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: frozenset[str] = frozenset()
+) -> Plan:
+    """Plan a program for a machine; ``returned`` values are given to the caller.
+
+    Groups that compute a ``plain`` value are planned without what is hard to prove: every node is a kernel of its own,
+    and `requantize` is computed in 64-bit lanes.
+    """
+    return Planner(verified, machine, returned, plain).plan()
+
+
+Made: TypeAlias = "Callable[[object, Sequence[Home], int], Claim]"
+"""Makes the claim of a kernel, from what it reads and the number of its call."""
 
 
 class Planner:
     """The state of planning one program."""
 
-    def __init__(self, verified: VerifiedProgram, machine: Machine, returned: frozenset[str]) -> None:
+    def __init__(
+        self,
+        verified: VerifiedProgram,
+        machine: Machine,
+        returned: frozenset[str],
+        plain: frozenset[str] = frozenset(),
+    ) -> None:
         self.verified, self.machine = verified, machine
         self.program = verified.program
         self.constants = Constants()
@@ -52,6 +69,8 @@ class Planner:
         self.borders: dict[str, tuple[int, int]] = contractions.borders(verified)
         self.orders = orders(self.program)
         self.calls: list[Call] = []
+        self.claims: list[Claim] = []
+        self.plain = plain
         self.functions: dict[str, Emit] = {}
         self.arrays_by_name = {constant.name: constant for constant in self.program.constants}
         self._names: dict[object, str] = {}
@@ -62,12 +81,12 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        kept = returned | set(self._fed)
+        kept = returned | set(self._fed) | plain
         self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
         self._parts = self._destinations()
         for place, value in enumerate(fed):
             buffer = Buffer("array", place=place)
-            self.homes[value.name] = Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32)
+            self.hold(value.name, Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32))
 
     # The walk -------------------------------------------------------------------------------------------------------
 
@@ -94,6 +113,7 @@ class Planner:
             len(self._fed),
             self._roots(),
             self._ready,
+            tuple(self.claims),
         )
 
     def _roots(self) -> dict[str, str]:
@@ -118,6 +138,11 @@ class Planner:
 
     # Homes ----------------------------------------------------------------------------------------------------------
 
+    def hold(self, name: str, home: Home) -> None:
+        """A value lies there before the run."""
+        self.homes[name] = home
+        self.claims.append(Holds(name, home))
+
     def call_of(self, node: Node) -> OpCall:
         """The verified call of a node."""
         return self._op_calls[node.outputs[0].name]
@@ -141,7 +166,8 @@ class Planner:
             values = self.constant(name)
             assert values is not None, name
             lo, hi = int(values.min()), int(values.max())
-            self.homes[name] = self.constants.home(values, Format.of(lo, hi) if abs(lo) < 2**31 > hi else INT64)
+            format_ = Format.of(lo, hi) if -(2**31) < lo <= hi < 2**31 else INT64
+            self.hold(name, self.constants.home(values, format_))
         return self.homes[name]
 
     def result(self, name: str) -> Home:
@@ -254,7 +280,7 @@ class Planner:
             buffer.used(len(self.calls))
         self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
 
-    def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str) -> None:
+    def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, claim: Made) -> None:
         """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they
         repeat).
         """
@@ -263,7 +289,7 @@ class Planner:
         for axis in range(len(target.view.axes)):
             cut = refined([_spread(home.view, target.view, axis) for home in homes])
             if cut is None:
-                self.nest(self._alike(reads, target), target, formula, what, note)
+                self.nest(self._alike(reads, target), target, formula, what, note, claim)
                 return
             loops += [Loop(extent, strides) for extent, strides in cut]
         if not loops:
@@ -271,11 +297,13 @@ class Planner:
         if not formula.steps:
             turned = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
             if turned is not None:
+                self.claims.append(claim(turned, reads, len(self.calls)))
                 self._exchange(turned, homes, what)
                 return
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
         width = self.machine.width
         name = self.kernel(("nest", nest, width), "nest", lambda module, name: emit_nest(module, name, nest, width))
+        self.claims.append(claim(nest, reads, len(self.calls)))
         self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
 
     def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
@@ -288,11 +316,19 @@ class Planner:
 
     def copy(self, source: Home, target: Home, what: str) -> None:
         """The elements of one home in another."""
-        self.nest([source], target, Formula(1), what, "copy")
+        self.nest(
+            [source],
+            target,
+            Formula(1),
+            what,
+            "copy",
+            lambda kernel, reads, call: Copies(reads[0], target, kernel, call),
+        )
 
     def fill(self, target: Home, value: int, what: str) -> None:
         """One number everywhere."""
-        self.nest([], target, Formula(0, (Step("immediate", (), (value,)),)), what, f"filled with {value}")
+        formula, note = Formula(0, (Step("immediate", (), (value,)),)), f"filled with {value}"
+        self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
 
     def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
         """The reads, those copied through a table of places whose axes are cut where the others' are not."""
@@ -314,7 +350,10 @@ class Planner:
         fresh = self.fresh(shape, home.format)
         base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
         step = Step("gather", (0, 1), (extent, 1, home.format))
-        self.nest([base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places")
+        self.nest(
+            [base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places",
+            lambda kernel, _, call: Copies(home, fresh, kernel, call, table),
+        )  # fmt: skip
         return fresh
 
 
@@ -333,7 +372,10 @@ def pointwise(planner: Planner, node: Node) -> None:
     target = planner.result(name)
     built: Build = build(planner, node, None)
     reads = [read.over(planner, target) for read in built.reads]
-    planner.nest(reads, target, built.formula, name, f"{built.note}, {planner.machine.width} lanes")
+    planner.nest(
+        reads, target, built.formula, name, f"{built.note}, {planner.machine.width} lanes",
+        lambda kernel, reads, call: Computes(node, kernel, tuple(reads), (target,), call),
+    )  # fmt: skip
 
 
 _PLANS: dict[str, Callable[[Planner, Node], None]] = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cvm.executors.native.claims import Computes
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.nest import Loop, walked
@@ -83,6 +84,7 @@ def plan_reduction(planner: Planner, node: Node) -> None:
         ("reduction", reduction), kind, lambda module, name: emit_reduction(module, name, reduction, width)
     )
     place = Home(target.buffer, view, target.format)
+    planner.claims.append(Computes(node, reduction, (source,), (target,), len(planner.calls)))
     planner.call(
         function,
         [source.at(), place.at()],

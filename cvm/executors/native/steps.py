@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ import numpy.typing as npt
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Module
 from cvm.executors.native.view import View
+
+if TYPE_CHECKING:
+    from cvm.executors.native.claims import Claim
 
 __all__ = ["Buffer", "Call", "Constants", "Emit", "Home", "Plan"]
 
@@ -109,7 +112,7 @@ class Plan:
 
     ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
     ``ready`` tells of each of the latter after how many calls it holds its value. ``joined`` names, for each value that
-    exists inside a kernel only, the value that this kernel computes.
+    exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is meant to do.
     """
 
     functions: dict[str, Emit]
@@ -121,3 +124,4 @@ class Plan:
     written: int
     joined: dict[str, str]
     ready: dict[str, int]
+    claims: tuple[Claim, ...] = ()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cvm.executors.native.claims import Computes
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.steps import Buffer, Home
@@ -79,6 +80,7 @@ def plan_valid_count(planner: Planner, node: Node) -> None:
         ("valid_count", kernel), "valid_count", lambda module, name: emit_valid_count(module, name, kernel)
     )
     arguments = [source.at(), count.at(), target.at()]
+    planner.claims.append(Computes(node, kernel, (source,), (count, target), len(planner.calls)))
     planner.call(
         function, arguments, read.shape[0], rows_value.name, "rows one after the other", 5.0 * math.prod(read.shape)
     )
@@ -138,7 +140,7 @@ def plan_suppression(planner: Planner, node: Node) -> None:
     source, read = Rows.of(planner, planner.home(node.inputs[0]))
     target, written = Rows.of(planner, planner.result(name))
     count = planner.home(node.inputs[1])
-    if count.view.stride(0) not in (0, 1):
+    if count.view.shape[0] > 1 and count.view.stride(0) != 1:  # one count for each batch, side by side
         count = planner.rearranged(count)
     a = planner.call_of(node).attributes
     lo, hi = planner.hull(node.inputs[0])
@@ -155,6 +157,7 @@ def plan_suppression(planner: Planner, node: Node) -> None:
     padded = -(-rows // LANES) * LANES
     scores, order, kept = (planner.scratch(4 * size) for size in (padded, rows, 5 * (rows + 1)))
     arguments: list[tuple[Buffer, int]] = [source.at(), count.at(), target.at(), (scores, 0), (order, 0), (kept, 0)]
+    planner.claims.append(Computes(node, kernel, (source, count), (target,), len(planner.calls)))
     planner.call(function, arguments, 1, name, f"exact in {bits}-bit integers, sorted by counting", 2.0 * rows * rows)
 
 

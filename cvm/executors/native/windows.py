@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cvm.executors.native.claims import Computes
 from cvm.executors.native.formats import Format
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.machine import multiply_add
@@ -63,6 +64,7 @@ def plan_pool(planner: Planner, node: Node) -> None:
     )
     width = planner.machine.width
     function = planner.kernel(("pool", pool), "pool", lambda module, name: emit_pool(module, name, pool, width))
+    planner.claims.append(Computes(node, pool, (source,), (target,), len(planner.calls)))
     planner.call(
         function,
         [source.at(), target.at()],
@@ -209,6 +211,7 @@ def plan_products(planner: Planner, node: Node) -> None:
         ("products", products), "products", lambda module, name: emit_products(module, name, products)
     )
     arguments = [home.at() for home in (*homes, target)]
+    planner.claims.append(Computes(node, products, tuple(homes), (target,), len(planner.calls)))
     planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
 
 
