@@ -338,12 +338,21 @@ def wide_multipliers(b: _Builder) -> Network:
     return b.network("multipliers near 2^62", {"narrow": narrow, "wide": wide})
 
 
+def repeated_counts(b: _Builder) -> Network:
+    """Detections whose count of valid rows is one element, repeated for all batches."""
+    x, count = b.given("x", (3, 4, 6), -9, 9), b.given("count", (1,), 0, 4)
+    limits = {"iou_threshold": 50, "max_output_size": -1, "force_suppress": True, "top_k": -1}
+    kept = b.one("non_max_suppression", x, b.one("tile", count, reps=(3,)), **limits)
+    return b.network("one count for all batches", {"kept": kept}, runs=3)
+
+
 NETWORKS: dict[str, Callable[[_Builder], Network]] = {
     function.__name__: function
     for function in (
         accumulator, delay_line, exchanged_states, valid_rows, detection, several_terms, residual_block, depthwise,
         tiny_cnn, table, two_results, skip_connection, argmax, direct, constants_only, movements, selection_by_zero,
         quantised, powers, unsigned_words, wide_offsets, wide_multipliers,
+        repeated_counts,
     )
 }  # fmt: skip
 """Name -> the function that builds the network."""

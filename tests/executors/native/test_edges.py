@@ -78,3 +78,19 @@ def test_the_verifier_refuses_what_64_bits_do_not_hold() -> None:
     x = builder.input("x", (1, 4), -2, 2)
     with pytest.raises(Invalid):
         requantized(builder, x, [2**62 - 1], [2], [1], -128, 127)
+
+
+@pytest.mark.parametrize("op", ["tile", "repeat"])
+def test_counts_that_are_one_element_repeated(op: str) -> None:
+    """Every batch has its own count, wherever the elements of the counts lie."""
+    builder = ProgramBuilder()
+    x, count = builder.input("x", (3, 4, 6), -9, 9), builder.input("count", (1,), 0, 4)
+    attributes: dict[str, Any] = {"reps": (3,)} if op == "tile" else {"repeats": 3, "axis": 0}
+    (counts,) = builder.add(op, [count], attributes)
+    limits = {"iou_threshold": 50, "max_output_size": -1, "force_suppress": True, "top_k": -1}
+    (y,) = builder.add("non_max_suppression", [x, counts], limits)
+    random = np.random.default_rng(0)
+    runs = [
+        {"x": random.integers(-9, 10, (3, 4, 6)).astype(np.int32), "count": np.array([n], np.int32)} for n in (4, 2, 0)
+    ]
+    compare(builder.build([Output("y", y)]), runs)
