@@ -52,6 +52,8 @@ def contracts(planner: Planner, node: Node) -> bool:
     """Whether a node is a contraction: a convolution or product with constant weights and bias."""
     if node.op not in ("conv2d", "dense") or any(name not in planner.arrays_by_name for name in node.inputs[1:]):
         return False
+    if node.outputs[0].name in planner.plain:
+        return False
     return node.op == "dense" or planner.call_of(node).attributes.groups <= GROUPS
 
 

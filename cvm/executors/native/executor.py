@@ -13,10 +13,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.executors.base import Capture, Int32Array, RunResult, Watch, cores, feeds, returned, windows
+from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned, windows
 from cvm.executors.native import cache
+from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.ir import Module
 from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.machine import Machine
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SLACK", "NativeExecutor", "network_text", "read_bounds", "stage_name"]
 
+Bytes = npt.NDArray[np.uint8]
+Runs = Callable[[Sequence[Int32Array]], bool]
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
 
@@ -99,8 +103,9 @@ class Network:
     """A compiled network, loaded; runs in as many threads at once as call it.
 
     It is planned by ``planned`` and compiled where there is none under ``name`` on disk. ``bounds`` are (elements,
-    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. With ``ends`` the calls run in
-    stages, each up to so many calls, and somebody may look at the arrays between them.
+    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. ``tried`` tries new code and
+    raises `Distrusted`. With ``ends`` the calls run in stages, each up to so many calls, and somebody may look at the
+    arrays between them.
     """
 
     def __init__(
@@ -111,15 +116,16 @@ class Network:
         name: str,
         bounds: Sequence[tuple[int, int, int]],
         shapes: Mapping[str, tuple[int, ...]],
+        tried: Callable[[Plan, Loaded, Bytes, Runs], None],
         ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
         self._planned, self.machine, self.bounds, self._ends = planned, machine, bounds, ends
         key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
         found = restore(key)
-        self.cached = found is not None
+        self.cached, made = found is not None, None
         if found is None:
-            found = self._compiled(planned(), threads)
-            store(key, found)
+            made = planned()
+            found = self._compiled(made, threads)
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]
@@ -133,6 +139,9 @@ class Network:
         self._stage_functions = [stage(address) for address in self.addresses]
         self.constants = self.packed.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
+        if made is not None:  # what is kept has been tried
+            tried(made, self._loaded, self.packed, self.run)
+            store(key, found)
 
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
@@ -143,7 +152,10 @@ class Network:
         stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
         constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
         constants[:] = np.frombuffer(made.constants, np.uint8)
-        code = compiled(self._text(made, threads, stages), self.machine)
+        try:
+            code = compiled(self._text(made, threads, stages), self.machine)
+        except RuntimeError as error:
+            raise Distrusted(f"the code generator refuses the code: {str(error).splitlines()[0]}") from error
         return Compiled(replace(made, constants=b""), threads, stages, code, constants)
 
     def _text(self, made: Plan, threads: int, stages: Sequence[tuple[int, int]]) -> str:
@@ -191,7 +203,8 @@ class Network:
 class NativeExecutor:
     """A verified program as machine code. ``threads`` is the number of threads at most (None: one per core).
 
-    Tensors that are captured are compiled as results of their own; each set of names once.
+    Tensors that are captured are compiled as results of their own; each set of names once. A network whose machine code
+    is `Distrusted` is run by the NumPy executor instead; `refusals` and `explain` say so.
     """
 
     name = "native"
@@ -202,8 +215,10 @@ class NativeExecutor:
         self._threads = threads or cores()
         self._program = verified.program
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
-        self._networks: dict[frozenset[str], Network] = {}
-        self._watched_networks: dict[frozenset[str], tuple[Network, Watched]] = {}
+        self._networks: dict[frozenset[str], Network | None] = {}
+        self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
+        self.refusals: list[str] = []
+        self._numpy: Executor | None = None
         self._lock = threading.Lock()
         self._outputs = returned(self._program, frozenset())
         self._main = self._network(self._outputs)
@@ -214,23 +229,24 @@ class NativeExecutor:
         """The instruction set in use."""
         return self._machine
 
-    def _network(self, names: frozenset[str]) -> Network:
+    def _network(self, names: frozenset[str]) -> Network | None:
         wanted = names | set(self._updates.values())
         with self._lock:
             if wanted not in self._networks:
                 self._networks[wanted] = self._made(wanted)
             return self._networks[wanted]
 
-    def _watched(self, names: frozenset[str]) -> tuple[Network, Watched]:
+    def _watched(self, names: frozenset[str]) -> tuple[Network, Watched] | None:
         wanted = names | set(self._updates.values())
         with self._lock:
             if wanted not in self._watched_networks:
                 network = self._made(wanted, watched=True)
-                shows = Watched(network, self._program, network.plan, wanted)
-                self._watched_networks[wanted] = network, shows
+                shows = network and Watched(network, self._program, network.plan, wanted)
+                self._watched_networks[wanted] = (network, shows) if network and shows else None
             return self._watched_networks[wanted]
 
-    def _made(self, wanted: frozenset[str], watched: bool = False) -> Network:
+    def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
+        """A network that is proven and tried, or None, and a refusal noted."""
         if watched:
             wanted |= {value.name for node in self._program.nodes for value in node.outputs}
         name = "\n".join(
@@ -238,14 +254,33 @@ class NativeExecutor:
         )
 
         def planned() -> Plan:
-            from cvm.executors.native.plan import plan  # only compiling needs the planner
+            from cvm.executors.native.proven import proven  # only compiling needs the planner
 
-            return plan(self._verified, self._machine, wanted)
+            try:
+                return proven(self._verified, self._machine, wanted)
+            except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
+
+        def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
+            from cvm.executors.native.rehearsal import rehearse
+
+            rehearse(self._verified, made, loaded, constants, run)
 
         ends = partial(stage_ends, self._program) if watched else None
-        return Network(
-            planned, self._machine, self._threads, name, read_bounds(self._program), self._verified.shapes, ends
-        )
+        bounds, shapes = read_bounds(self._program), self._verified.shapes
+        try:
+            return Network(planned, self._machine, self._threads, name, bounds, shapes, tried, ends)
+        except Distrusted as reason:
+            self.refusals.append(str(reason))
+            return None
+
+    def _instead(self) -> Executor:
+        """Who runs what machine code is not trusted with."""
+        if self._numpy is None:
+            from cvm.executors.numpy import NumpyExecutor
+
+            self._numpy = NumpyExecutor(self._verified)
+        return self._numpy
 
     def run(
         self,
@@ -261,11 +296,16 @@ class NativeExecutor:
         names = returned(self._program, capture) if capture else self._outputs
         if watch is None:
             network = self._network(names) if capture else self._main
+            if network is None:
+                return self._instead().run(inputs, state, capture)
             arrays = self._arrays(network, inputs, state)
             results = {name: np.empty(shape, np.int32) for name, shape in network.left}
             done = network.run([*arrays, *results.values()])
         else:
-            network, shows = self._watched(names)
+            watched = self._watched(names)
+            if watched is None:
+                return self._instead().run(inputs, state, capture, watch)
+            network, shows = watched
             arrays = self._arrays(network, inputs, state)
             fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
             results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
@@ -296,6 +336,9 @@ class NativeExecutor:
     def explain(self) -> tuple[str, ...]:
         """See `cvm.executors.Executor.explain`."""
         network = self._network(returned(self._program, frozenset()))
+        if network is None:
+            refusal = f"machine code is not used for this program: {self.refusals[0]}"
+            return (refusal, *self._instead().explain())
         return tuple(explained(self._verified, network.plan))
 
 

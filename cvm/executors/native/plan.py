@@ -8,7 +8,7 @@ where it lies is copied once into a home that it can.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,14 +38,14 @@ Array = npt.NDArray[Any]
 
 
 def plan(
-    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: frozenset[str] = frozenset()
+    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
 ) -> Plan:
     """Plan a program for a machine; ``returned`` values are given to the caller.
 
-    Groups that compute a ``plain`` value are planned without what is hard to prove: every node is a kernel of its own,
-    and `requantize` is computed in 64-bit lanes.
+    ``plain`` values are planned without what is hard to prove, for the reasons given: each is computed by a kernel of
+    its own, products one element at a time and `requantize` in 64-bit lanes.
     """
-    return Planner(verified, machine, returned, plain).plan()
+    return Planner(verified, machine, returned, plain or {}).plan()
 
 
 Made: TypeAlias = "Callable[[object, Sequence[Home], int], Claim]"
@@ -60,7 +60,7 @@ class Planner:
         verified: VerifiedProgram,
         machine: Machine,
         returned: frozenset[str],
-        plain: frozenset[str] = frozenset(),
+        plain: Mapping[str, str],
     ) -> None:
         self.verified, self.machine = verified, machine
         self.program = verified.program
@@ -81,7 +81,7 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        kept = returned | set(self._fed) | plain
+        kept = returned | set(self._fed) | plain.keys()
         self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
         self._parts = self._destinations()
         for place, value in enumerate(fed):
@@ -278,6 +278,8 @@ class Planner:
         """Add a call; ``cost`` in nanoseconds (see `Call`)."""
         for buffer, _ in arguments:
             buffer.used(len(self.calls))
+        if what in self.plain:
+            note += f"; plain, since otherwise {self.plain[what]}"
         self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
 
     def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, claim: Made) -> None:

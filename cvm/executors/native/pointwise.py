@@ -222,7 +222,8 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     magnitudes = [interval.magnitude() for interval in call.ranges[:count]]
     rounding = str(node.attributes["rounding"])
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
-    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds)
+    plain = node.outputs[0].name in builder.planner.plain
+    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain)
     begun = _begun(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
     if begun is not None and builder.sums is not None:
         magnitudes = [builder.sums.magnitude]
@@ -230,7 +231,7 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
         builder.start = None
         if builder.planner.machine.fuses and rounding == "half_up":
             chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
-    if node is builder.last:
+    if node is builder.last and not plain:
         chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
     places = INT64 if chosen.rule.arithmetic == "wide" else INT32

@@ -46,6 +46,8 @@ def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
     from cvm.executors.numpy import NumpyExecutor
 
     native, numpy = NativeExecutor(verified, 1, machine), NumpyExecutor(verified)
+    if native.refusals:
+        return False
     for feed in _feeds(verified):
         expected, found = numpy.run(feed, {}).values, native.run(feed, {}).values
         if any(not np.array_equal(found[name], tensor) for name, tensor in expected.items()):

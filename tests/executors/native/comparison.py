@@ -62,6 +62,7 @@ def require_equal(
     state = initial_state(verified.program)
     for number, (feed, right) in enumerate(zip(runs, known, strict=True)):
         found = native.run(feed, state, capture)
+        assert not native.refusals, f"{what}: {native.refusals}"
         wanted = {output.value for output in verified.program.outputs}
         wanted |= set(right.values) if capture == "all" else capture
         assert set(found.values) == wanted

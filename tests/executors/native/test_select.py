@@ -15,8 +15,6 @@ from cvm.executors.native import (
     NativeExecutor,
     cache,
     epilogue,
-    fused,
-    pointwise,
     requantize,
     residual,
     select,
@@ -130,16 +128,10 @@ def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 
-def _one_more(*given: Any) -> Any:
-    found = fused.fused_parameters(*given)
-    return found and (found[0], found[1] + 2**31, found[2])
-
-
 BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
     (epilogue.Epilogue, "_packed", _swapped_vectors, ("8-bit convolution", "convolution of many channels")),
     (requantize, "_merged", _halves_swapped, "8-bit convolution"),
     (residual, "_digits", lambda multiplier: (multiplier >> 14, 0), "residual sum"),
-    (pointwise, "fused_parameters", _one_more, ("depthwise", "8-bit convolution")),
     (tiles.Walk, "places", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
 ]
 
@@ -148,7 +140,7 @@ BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
 def test_a_wrong_pack_fails_by_its_class(
     module: object, name: str, wrong: Any, what: str | tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needed = {requantize: "dot4", pointwise: "fuses", tiles.Walk: "tiles"}.get(module, "packs")  # type: ignore[call-overload]
+    needed = {requantize: "dot4", tiles.Walk: "tiles"}.get(module, "packs")  # type: ignore[call-overload]
     machines = [machine for machine in select.available() if getattr(machine, needed)]
     if not machines:
         pytest.skip(f"no machine here has {needed}")

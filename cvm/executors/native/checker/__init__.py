@@ -1,0 +1,598 @@
+"""The checker: proves that a plan computes the program, from what the plan claims and what its constants hold.
+
+It shares no arithmetic with the planner. Homes are maps of indices to addresses, which views, copies and loops must
+follow; contractions are coefficients modulo 2^32 that are read back from the packed weights; requantizations are pairs
+of rounded linear forms, proven equal on the whole proven interval. NumPy moves, compares and counts bounded numbers
+here; whatever could leave 64 bits is a Python integer.
+
+Kernels without constants of their own - maxima and sums over windows and axes, products of computed tensors,
+detections - are known by what they read and write; what they compute is compared in the `rehearsal` of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.executors.native.checker.groups import Added, Group
+from cvm.executors.native.checker.packed import per_channel, weights_of
+from cvm.executors.native.checker.places import (
+    Array,
+    Factors,
+    Unproven,
+    broadcast,
+    decoded,
+    extent,
+    loops_of,
+    merged,
+    moved,
+    require,
+    stride,
+    visited,
+)
+from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
+from cvm.executors.native.contraction import Contraction
+from cvm.executors.native.depthwise import Depthwise
+from cvm.executors.native.exchange import Exchange
+from cvm.executors.native.formats import INT32
+from cvm.executors.native.nest import Nest
+from cvm.executors.native.steps import Buffer, Home, Plan
+from cvm.program.model import Node
+
+if TYPE_CHECKING:
+    from cvm.executors.native.machine import Machine
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Unproven", "unproven"]
+
+Kernel = Contraction | Depthwise
+
+
+def unproven(verified: VerifiedProgram, plan: Plan, machine: Machine) -> dict[str, str]:
+    """What could not be proven, by the value that it is about ("": the plan as a whole)."""
+    checker, found = _Checker(verified, plan, machine), {}
+    for claim in plan.claims:
+        try:
+            checker.check(claim)
+        except Unproven as reason:
+            found[_about(claim)] = str(reason)
+            checker.suppose(claim)
+    try:
+        checker.check_whole()
+    except Unproven as reason:
+        found[""] = str(reason)
+    return found
+
+
+def _about(claim: Claim) -> str:
+    match claim:
+        case Computes():
+            return claim.root.outputs[0].name
+        case Views() | Joins():
+            return claim.node.outputs[0].name
+        case Holds():
+            return claim.name
+        case _:
+            return ""
+
+
+class _Checker:
+    """What is proven so far: which homes hold which tensor, and which homes are copies of others."""
+
+    def __init__(self, verified: VerifiedProgram, plan: Plan, machine: Machine) -> None:
+        self.verified, self.plan, self.machine = verified, plan, machine
+        program = verified.program
+        self.constants = {constant.name: constant for constant in program.constants}
+        self.producer = {value.name: node for node in program.nodes for value in node.outputs}
+        self.calls = {node.outputs[0].name: call for node, call in zip(program.nodes, verified.calls, strict=True)}
+        self.homes: dict[str, list[Home]] = {}
+        self.copies: dict[Home, Home] = {}
+        self.filled: dict[Buffer, list[Home]] = {}
+        self.parts: dict[Home, int] = {}
+        self.data = bytes(plan.constants)
+
+    def check(self, claim: Claim) -> None:
+        """Prove one claim. Raises `Unproven`."""
+        match claim:
+            case Holds():
+                self._holds(claim)
+            case Views():
+                self._views(claim)
+            case Copies():
+                self._copies(claim)
+            case Fills():
+                self._fills(claim)
+            case Joins():
+                self._joins(claim)
+            case Computes():
+                self._computes(claim)
+
+    def suppose(self, claim: Claim) -> None:
+        """Go on as if a claim had been proven, to say what else cannot be: the plan is refused as a whole anyway."""
+        match claim:
+            case Computes():
+                for value, home in zip(claim.root.outputs, claim.targets, strict=True):
+                    self.homes.setdefault(value.name, []).append(home)
+            case Views() | Joins():
+                self.homes.setdefault(claim.node.outputs[0].name, []).append(claim.target)
+            case Holds():
+                self.homes.setdefault(claim.name, []).append(claim.home)
+            case Copies():
+                self.copies[claim.target] = claim.source
+
+    # Homes ----------------------------------------------------------------------------------------------------------
+
+    def held(self, name: str, home: Home) -> bool:
+        """Whether a home, or what it is a copy of, holds a tensor."""
+        known = self.homes.get(name, ())
+        while home not in known and home in self.copies:
+            home = self.copies[home]
+        return home in known
+
+    def reads(self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]]) -> bool:
+        """Whether ``home`` is some home of a tensor as ``spread`` reads it, or a copy of that."""
+        while True:
+            for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
+                if (known.buffer, known.format) == (home.buffer, home.format):
+                    offset, axes = spread(known)
+                    if (offset, axes) == (home.view.offset, tuple(map(merged, home.view.axes))):
+                        return True
+            if home not in self.copies:
+                return False
+            home = self.copies[home]
+
+    def _holds(self, claim: Holds) -> None:
+        home, name = claim.home, claim.name
+        require(tuple(map(extent, home.view.axes)) == self.verified.shapes[name], "another shape")
+        if home.buffer.kind == "constants":
+            values = self._constant(name)
+            require(values is not None and np.array_equal(self._spread(home), values), "other elements")
+        else:
+            program = self.verified.program
+            fed = [*(one.value.name for one in program.inputs), *(one.value.name for one in program.state)]
+            self._require_array(home, fed.index(name))
+        self.homes.setdefault(name, []).append(home)
+
+    def _spread(self, home: Home) -> Array:
+        return np.broadcast_to(decoded(self.data, home), tuple(map(extent, home.view.axes)))
+
+    def _constant(self, name: str) -> Array | None:
+        return self.constants[name].array() if name in self.constants else None
+
+    def _require_array(self, home: Home, place: int) -> None:
+        """The home is an array of the caller, row-major and of 32 bits."""
+        require((home.buffer.kind, home.buffer.place) == ("array", place), "another array")
+        require((home.format.bits, home.format.signed, home.format.bias) == (32, True, 0), "an array of int32")
+        step = 1
+        for axis in reversed(home.view.axes):
+            require(merged(axis) == merged(((extent(axis), step),)), "an array is row-major")
+            step *= extent(axis)
+        require(home.view.offset == 0, "an array begins with its first element")
+
+    def _views(self, claim: Views) -> None:
+        node, source, target = claim.node, claim.source, claim.target
+        require(self.held(node.inputs[0], source), f"what is read is not {node.inputs[0]}")
+        require((source.buffer, source.format) == (target.buffer, target.format), "a view of another buffer")
+        result = node.outputs[0]
+        axes = tuple(map(merged, target.view.axes))
+        require(tuple(map(extent, axes)) == result.shape, "another shape")
+        if node.op in ("reshape", "flatten", "squeeze", "expand_dims"):
+            every = [merged([factor for axis in one.view.axes for factor in axis]) for one in (source, target)]
+            require(every[0] == every[1] and source.view.offset == target.view.offset, "elements in another order")
+        else:
+            like = self.verified.shapes[node.inputs[-1]]
+            offset, expected = moved(node, self.calls[result.name].attributes, source.view.axes, like)
+            require(axes == tuple(expected), "elements in another order")
+            require(target.view.offset == source.view.offset + offset, "elements begin elsewhere")
+        self.homes.setdefault(result.name, []).append(target)
+
+    def _copies(self, claim: Copies) -> None:
+        source, target, kernel = claim.source, claim.target, claim.kernel
+        shape = tuple(map(extent, target.view.axes))
+        require(tuple(map(extent, source.view.axes)) == shape, "another shape")
+        self._require_at(claim.call, [source, target] if claim.table is None else None, target)
+        if claim.table is not None:
+            self._require_table(claim, claim.table)
+        elif isinstance(kernel, Exchange):
+            loops = [(one.extent, one.strides) for one in (*kernel.outer, kernel.along, kernel.across)]
+            require((kernel.source, kernel.target) == (source.format, target.format), "other formats")
+            require(loops_of(loops, 1) == self._visited([source, target], shape), "a copy visits other elements")
+        else:
+            assert isinstance(kernel, Nest)
+            require(not kernel.formula.steps, "a copy computes something")
+            self._require_nest(kernel, [source, target], shape)
+        self.copies[target] = source
+
+    def _require_table(self, claim: Copies, table: Home) -> None:
+        """A copy by a table of places: every entry leads to the element."""
+        source, target, kernel = claim.source, claim.target, claim.kernel
+        assert isinstance(kernel, Nest)
+        places = np.full((1,), source.view.offset)
+        for axis in source.view.axes:
+            for n, apart in axis:
+                places = (places[:, None] + apart * np.arange(n)).reshape(-1)
+        (step,) = kernel.formula.steps
+        count, *static = step.static
+        require((step.op, step.arguments, static) == ("gather", (0, 1), [1, source.format]), "another step")
+        (buffer, offset), *others = self.plan.calls[claim.call].arguments
+        first, rest = divmod(offset, source.format.bytes)
+        require(buffer is source.buffer and rest == 0 and others == [table.at(), target.at()], "other arguments")
+        entries = self._spread(table).reshape(-1)
+        require(np.array_equal(first + entries, places), "a table leads elsewhere")
+        require(entries.min() >= 0 and entries.max() < count, "a table leads too far")
+        shape = tuple(map(extent, target.view.axes))
+        still = tuple(((n, 0),) for n in shape)
+        loops = [(one.extent, one.strides) for one in kernel.loops]
+        expected = visited([still, broadcast(table.view.axes, shape), target.view.axes], 2)
+        require(loops_of(loops, 2) == expected, "a copy visits other elements")
+        require(kernel.formats == (source.format, table.format, target.format), "other formats")
+
+    def _fills(self, claim: Fills) -> None:
+        target, kernel = claim.target, claim.kernel
+        assert isinstance(kernel, Nest)
+        self._require_nest(kernel, [target], tuple(map(extent, target.view.axes)))
+        self._require_at(claim.call, [target], target)
+        (step,) = kernel.formula.steps
+        require((step.op, step.static) == ("immediate", (claim.value,)), "another value")
+        least, most = target.format.hull
+        require(least <= claim.value <= most, "the format does not hold the value")
+        self.filled.setdefault(target.buffer, []).append(target)
+        self.parts[target] = claim.value
+
+    def _joins(self, claim: Joins) -> None:
+        """Every part lies in its place: computed there, copied there, or filled with its one number."""
+        node, target = claim.node, claim.target
+        name = node.outputs[0].name
+        shape = self.verified.shapes[name]
+        axis = self.calls[name].attributes.axis % len(shape)
+        require(tuple(map(extent, target.view.axes)) == shape, "another shape")
+        step, start = stride(target.view.axes[axis]), 0
+        for part in node.inputs:
+            count = self.verified.shapes[part][axis]
+            axes = tuple(
+                merged(((count, step),)) if place == axis else merged(one) for place, one in enumerate(target.view.axes)
+            )
+
+            def lies(home: Home, at: int = target.view.offset + start * step, axes: Any = axes) -> bool:
+                same = (home.buffer, home.format, home.view.offset) == (target.buffer, target.format, at)
+                return same and tuple(map(merged, home.view.axes)) == axes
+
+            values = self._constant(part)
+            computed = any(lies(home) for home in self.homes.get(part, ()))
+            copied = any(lies(home) and self.held(part, home) for home in self.copies)
+            filled = values is not None and any(
+                lies(home) and bool((values == value).all()) for home, value in self.parts.items()
+            )
+            require(computed or copied or filled, f"{part} is not in its place")
+            start += count
+        self._require_format(name, target)
+        self.homes.setdefault(name, []).append(target)
+
+    # Kernels --------------------------------------------------------------------------------------------------------
+
+    def _computes(self, claim: Computes) -> None:
+        for value, home in zip(claim.root.outputs, claim.targets, strict=True):
+            require(tuple(map(extent, home.view.axes)) == value.shape, "another shape")
+            self._require_format(value.name, home)
+        kernel = claim.kernel
+        if isinstance(kernel, Nest):
+            self._nest(claim, kernel)
+        elif isinstance(kernel, Contraction | Depthwise):
+            self._contraction(claim, kernel)
+        else:
+            for name, read in zip(claim.root.inputs, claim.reads, strict=False):
+                require(read is not None and self.held(name, read), f"what is read is not {name}")
+        for value, home in zip(claim.root.outputs, claim.targets, strict=True):
+            self.homes.setdefault(value.name, []).append(home)
+
+    def _require_format(self, name: str, home: Home) -> None:
+        lo, hi = self.verified.ranges[name].hull()
+        least, most = home.format.hull
+        require(least <= lo <= hi <= most, "the format does not hold the result")
+
+    def _require_at(self, call: int, homes: list[Home] | None, target: Home) -> None:
+        arguments = self.plan.calls[call].arguments
+        require(arguments[-1] == target.at(), "another target")
+        require(homes is None or arguments == tuple(home.at() for home in homes), "other arguments")
+
+    def _visited(self, homes: list[Home], shape: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+        return visited([broadcast(home.view.axes, shape) for home in homes], len(homes) - 1)
+
+    def _require_nest(self, kernel: Nest, homes: list[Home], shape: tuple[int, ...]) -> None:
+        require(kernel.formats == tuple(home.format for home in homes), "other formats")
+        loops = [(one.extent, one.strides) for one in kernel.loops]
+        require(loops_of(loops, len(homes) - 1) == self._visited(homes, shape), "a kernel visits other elements")
+
+    def _group(self, claim: Computes, elements: Callable[[int], Array], first: int, added: Added | None) -> Group:
+        kernel: Any = claim.kernel
+
+        def home(number: int) -> Home | None:
+            return claim.reads[number - first]
+
+        return Group(
+            kernel.formula, claim.root.outputs[0].shape, self.producer,
+            lambda node: self.calls[node.outputs[0].name].attributes,
+            lambda name: self.verified.ranges[name].hull(), self._constant, self.reads, home, elements,
+            lambda name: name in self.homes, lambda name: self.verified.shapes[name], added,
+        )  # fmt: skip
+
+    def _nest(self, claim: Computes, kernel: Nest) -> None:
+        homes = [home for home in claim.reads if home is not None]
+        require(len(homes) == len(claim.reads), "a kernel reads nothing")
+        target = claim.targets[0]
+        self._require_nest(kernel, [*homes, target], claim.root.outputs[0].shape)
+        self._require_at(claim.call, [*homes, target], target)
+
+        def elements(number: int) -> Array:
+            if number >= kernel.formula.reads:
+                return _number(kernel.formula.steps[number - kernel.formula.reads])
+            require(homes[number].buffer.kind == "constants", "a parameter is no constant")
+            return decoded(self.data, homes[number])
+
+        self._group(claim, elements, 0, None).stored(claim.root, target.format, None)
+
+    def _contraction(self, claim: Computes, kernel: Kernel) -> None:
+        """Coefficients, addresses, and the formula after the sums."""
+        root, target, source = claim.root, claim.targets[0], claim.source
+        assert source is not None
+        node = self._contracted(root)
+        require(self.held(node.inputs[0], source), f"what is read is not {node.inputs[0]}")
+        shape, weights = root.outputs[0].shape, self.constants[node.inputs[1]].stored()
+        groups = getattr(self.calls[node.outputs[0].name].attributes, "groups", 1)
+        channels = shape[1]
+        each = channels // groups if isinstance(kernel, Contraction) else channels
+        places, steps = self._places(node, source, weights.shape, groups)
+        packed: dict[int, list[Array]] = {}
+        begins = []
+        calls = groups if isinstance(kernel, Contraction) else 1
+        for number in range(calls):
+            arguments = list(self.plan.calls[claim.call + number].arguments)
+            part = slice(number * each, (number + 1) * each)
+            self._coefficients(kernel, arguments, source, weights[part], places[part] if calls > 1 else places)
+            begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
+            reads = arguments[3 if kernel.starts else 2 : -1]
+            for place, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
+                if home is None:
+                    values = per_channel(self._bytes(argument), kernel.segments, read.format, each)
+                    packed.setdefault(place, []).append(values)
+                else:
+                    step = stride(home.view.axes[1])
+                    require(argument == home.at(number * each * step), "a tensor is read elsewhere")
+                    require(read.format == home.format, "a tensor is read in another format")
+            require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
+        self._require_pixels(claim, kernel, steps, node)
+        self._require_digits(kernel, weights)
+        added = self._added(node, kernel, source, weights, np.concatenate(begins))
+
+        def elements(number: int) -> Array:
+            if number > len(claim.reads):
+                return _number(kernel.formula.steps[number - kernel.formula.reads])
+            home = claim.reads[number - 1]
+            if home is None:
+                return np.concatenate(packed[number - 1]).reshape(1, -1, *(1,) * (len(shape) - 2))
+            require(home.buffer.kind == "constants", "a parameter is no constant")
+            return decoded(self.data, home)
+
+        require(kernel.output.format == target.format, "another format")
+        self._group(claim, elements, 1, added).stored(root, target.format, kernel.output.clamp)
+
+    def _contracted(self, root: Node) -> Node:
+        """The contraction of a group: the only one that its nodes reach through operands that have no home."""
+        left, seen = [root], set()
+        while left:
+            node = left.pop()
+            if node.op in ("conv2d", "dense"):
+                return node
+            for name in node.inputs:
+                if name in self.producer and name not in self.homes and name not in seen:
+                    seen.add(name)
+                    left.append(self.producer[name])
+        raise Unproven("there is no contraction")
+
+    def _places(
+        self, node: Node, source: Home, shape: tuple[int, ...], groups: int
+    ) -> tuple[Array, list[tuple[int, int]]]:
+        """The address of every weight's element at the first pixel, as (output channel, weight); and (extent, address
+        stride) of images, rows and columns of the output, axes of the result.
+        """
+        if node.op == "dense":
+            row, run = source.view.axes
+            places = np.full((1,), source.view.offset)
+            for n, step in run:
+                places = (places[:, None] + step * np.arange(n)).reshape(-1)
+            return np.broadcast_to(places, shape), [(node.outputs[0].shape[0], stride(row))]
+        a = self.calls[node.outputs[0].name].attributes
+        OC, IC, KH, KW = shape
+        n, c, *pitch = (stride(axis) for axis in source.view.axes)
+        if source.border != (0, 0):
+            pitch = list(source.pitch)
+            for axis in (0, 1):
+                one = source.view.axes[2 + axis]
+                require(extent(one) == 1 or stride(one) == pitch[axis], "a border of another pitch")
+        if tuple(a.padding) != (0, 0):
+            self._require_border(source, a.padding, pitch)
+        group, i, kh, kw = np.indices((groups, IC, KH, KW))
+        places = (
+            source.view.offset + (group * IC + i) * c
+            + (kh * a.dilation[0] - a.padding[0]) * pitch[0] + (kw * a.dilation[1] - a.padding[1]) * pitch[1]
+        )  # fmt: skip
+        repeated = np.repeat(places.reshape(groups, -1), OC // groups, axis=0)
+        N, _, OH, OW = node.outputs[0].shape
+        return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
+
+    def _require_border(self, source: Home, padding: tuple[int, int], pitch: list[int]) -> None:
+        """Every place of the border that a window may reach has been filled with the code of 0, in every channel."""
+        H, W = (extent(axis) for axis in source.view.axes[2:])
+        require(all(p <= b for p, b in zip(padding, source.border, strict=True)), "the border is too narrow")
+        rows, columns = range(-padding[0], H + padding[0]), range(-padding[1], W + padding[1])
+        outside = {
+            source.view.offset + h * pitch[0] + w * pitch[1]
+            for h, w in product(rows, columns) if not (0 <= h < H and 0 <= w < W)
+        }  # fmt: skip
+        images = tuple(map(merged, source.view.axes[:2]))
+        for home in self.filled.get(source.buffer, ()):
+            same = tuple(map(merged, home.view.axes[:2])) == images and home.format == source.format
+            if same and self.parts[home] == 0:
+                steps = [stride(axis) for axis in home.view.axes[2:]]
+                extents = [extent(axis) for axis in home.view.axes[2:]]
+                outside -= {
+                    home.view.offset + h * steps[0] + w * steps[1]
+                    for h, w in product(range(extents[0]), range(extents[1]))
+                }
+        require(not outside, "a part of the border is not filled")
+
+    def _coefficients(
+        self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, places: Array
+    ) -> None:
+        """At every address the kernel has the weight of the element that lies there, and none elsewhere."""
+        (buffer, offset), (_, _), *_ = arguments
+        require(buffer is source.buffer and kernel_format(kernel, source), "another input")
+        first, rest = divmod(offset, source.format.bytes)
+        require(rest == 0, "the input begins between two elements")
+        found = weights_of(self._bytes(arguments[1]), kernel)
+        if isinstance(kernel, Contraction):
+            at = np.full((1,), first)
+            for n, step in kernel.taps:
+                at = (at[:, None] + step * np.arange(n)).reshape(-1)
+            at = (at[:, None] + np.arange(found.shape[2])).reshape(-1)
+        else:
+            columns = kernel.dilation * kernel.source.column * np.arange(kernel.window[1])
+            at = (first + columns[:, None] + kernel.taps[0] * np.arange(found.shape[2])).reshape(-1)
+        found = found.reshape(found.shape[0], -1)
+        given = weights.reshape(weights.shape[0], -1)
+        expected = places[0]
+        if isinstance(kernel, Contraction):
+            require(bool((places == expected).all()), "channels read other elements")
+        else:  # a channel further for every channel
+            require(
+                bool((places - places[:1] == np.arange(len(places))[:, None]).all()), "channels read other elements"
+            )
+        ours, theirs = np.flatnonzero(found.any(axis=0)), np.flatnonzero(given.any(axis=0))
+        ours, theirs = ours[np.argsort(at[ours], kind="stable")], theirs[np.argsort(expected[theirs], kind="stable")]
+        require(np.array_equal(at[ours], expected[theirs]), "weights stand at other elements")
+        require(bool((np.diff(at[ours]) > 0).all()), "two weights stand at one element")
+        left, right = found[:, ours], given[:, theirs]
+        if found.dtype.itemsize == 8:
+            right = right.astype(np.int64) & 2**32 - 1
+        require(np.array_equal(left, right), "other weights")
+
+    def _start(self, kernel: Kernel, argument: tuple[Buffer, int], channels: int) -> Array:
+        return per_channel(self._bytes(argument), kernel.segments, INT32, channels)
+
+    def _bytes(self, argument: tuple[Buffer, int]) -> memoryview:
+        buffer, offset = argument
+        require(buffer.kind == "constants" and 0 <= offset <= len(self.data), "a parameter is no constant")
+        return memoryview(self.data)[offset:]
+
+    def _require_pixels(self, claim: Computes, kernel: Kernel, steps: list[tuple[int, int]], node: Node) -> None:
+        """Images, rows and columns move every tensor as the views of the result do."""
+        target, shape = claim.targets[0], claim.root.outputs[0].shape
+        homes = [(target, kernel.output.pixels)]
+        homes += [(home, read.pixels) for home, read in zip(claim.reads, kernel.reads, strict=True)
+                  if home is not None and read.pixels is not None]  # fmt: skip
+        require(all(read.pixels is not None for home, read in zip(claim.reads, kernel.reads, strict=True) if home),
+                "a tensor is read per channel")  # fmt: skip
+        axes = [axis for axis in range(len(shape)) if axis != 1]
+        expected = [
+            (n, (step, *(stride(broadcast(home.view.axes, shape)[axis]) for home, _ in homes)))
+            for axis, (n, step) in zip(axes, steps, strict=True)
+        ]
+        column = kernel.source.column * (kernel.step if isinstance(kernel, Depthwise) else 1)
+        given = [(kernel.source.image, [p.image for _, p in homes]), (kernel.source.row, [p.row for _, p in homes]),
+                 (column, [p.column for _, p in homes])]  # fmt: skip
+        extents = (kernel.images, kernel.rows, kernel.columns)
+        found = [(n, (first, *others)) for n, (first, others) in zip(extents, given, strict=True)]
+        require(loops_of(found, 1) == loops_of(expected, 1), "pixels lie elsewhere")
+        for home, pixels in homes:
+            step = stride(broadcast(home.view.axes, shape)[1])
+            require(pixels.channel == step or shape[1] == 1, "channels lie elsewhere")
+
+    def _require_digits(self, kernel: Kernel, weights: Array) -> None:
+        """A machine whose dot product saturates gets no pair of weights that could get there."""
+        if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
+            most = max(-int(weights.min()), int(weights.max()))
+            parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
+            require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
+
+    def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
+        """What the kernel's sums hold beside the node's result, and the interval of the latter, per channel.
+
+        The sums are of elements x + b: with the bias b of the format where it is not taken out on the way, and 128 less
+        where a machine takes signed bytes.
+        """
+        rows = weights.reshape(weights.shape[0], -1)
+        per = kernel.per if isinstance(kernel, Contraction) else 4
+        b = (source.format.bias if per > 1 else 0) - (128 if self.machine.turned and per == 4 else 0)
+        lo, hi = self.verified.ranges[node.inputs[0]].hull()
+        lo, hi = min(lo, 0), max(hi, 0)
+        total, below = (
+            rows.sum(axis=1, dtype=np.int64).tolist(),
+            np.minimum(rows, 0).sum(axis=1, dtype=np.int64).tolist(),
+        )
+        bias = [0] * len(total)
+        if len(node.inputs) == 3:
+            bias = list(map(int, self.constants[node.inputs[2]].integers()))
+        columns: list[list[int]] = [[], [], []]
+        least, most = self.verified.ranges[node.outputs[0].name].hull()
+        for start, t, neg, add in zip(begins.tolist(), total, below, bias, strict=True):
+            ends = max(add + (t - neg) * lo + neg * hi, least), min(add + (t - neg) * hi + neg * lo, most)
+            more = (b * t + start - add + ends[0] + 2**31) % 2**32 - 2**31 - ends[0]
+            require(more == 0 or (ends[0] + more >= -(2**31) and ends[1] + more < 2**31), "sums leave 32 bits")
+            for column, value in zip(columns, (more, *ends), strict=True):
+                column.append(value)
+        rank = len(node.outputs[0].shape)
+        arrays = [np.array(column, object).reshape(1, -1, *(1,) * (rank - 2)) for column in columns]
+        return Added(node.outputs[0].name, *arrays)
+
+    # The plan as a whole --------------------------------------------------------------------------------------------
+
+    def check_whole(self) -> None:
+        """Buffers that live at the same time do not overlap, and the caller's arrays get what they are for."""
+        spans: dict[Buffer, tuple[int, int]] = {}
+        for number, call in enumerate(self.plan.calls):
+            for buffer, offset in call.arguments:
+                require(buffer.kind != "arena" or offset < buffer.size, "an argument lies outside its buffer")
+                if buffer.kind == "arena":
+                    first, _ = spans.get(buffer, (number, number))
+                    spans[buffer] = (first, number)
+        _require_apart(spans, self.plan)
+        for place, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
+            given = [
+                home for home in self.copies
+                if (home.buffer.kind, home.buffer.place) == ("array", place) and self.held(name, home)
+            ]  # fmt: skip
+            require(len(given) == 1, f"{name} is not given to the caller")
+            self._require_array(given[0], place)
+
+
+def kernel_format(kernel: Kernel, source: Home) -> bool:
+    """Whether a kernel reads what its input holds."""
+    format_ = source.format
+    if isinstance(kernel, Depthwise):
+        return (format_.bits, format_.signed) == (8, False)
+    fits = {4: (8, False), 2: (16, True)}.get(kernel.per)
+    return kernel.input == format_ and fits in (None, (format_.bits, format_.signed))
+
+
+def _number(step: Any) -> Array:
+    """The number that a step is."""
+    require(step.op == "immediate", "a parameter is computed")
+    return np.array(step.static[0], object)
+
+
+def _require_apart(spans: dict[Buffer, tuple[int, int]], plan: Plan) -> None:
+    """Buffers of the arena that live at the same time do not overlap."""
+    events: Iterable[tuple[int, int, Buffer]] = sorted(
+        ((first, last, buffer) for buffer, (first, last) in spans.items()), key=lambda one: one[:2]
+    )
+    living: list[tuple[int, int, int]] = []
+    for first, last, buffer in events:
+        start = plan.offsets[buffer]
+        end = start + buffer.size
+        require(start >= 0 and end <= plan.arena, "a buffer lies outside the arena")
+        living = [one for one in living if one[0] >= first]
+        require(all(end <= low or high <= start for _, low, high in living), "buffers overlap")
+        living.append((last, start, end))

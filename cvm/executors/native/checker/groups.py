@@ -1,0 +1,328 @@
+"""Groups: the formula of a kernel computes what the program's nodes say, for every element and every channel.
+
+`Group.proves` walks through the nodes and the formula side by side: a step must have the op of its node and compute it
+from values that are proven to be the node's operands. A kernel may leave out a clip that the proven interval makes
+needless, begin sums elsewhere, requantize in another arithmetic, and leave the last cut to the store; each is proven
+from numbers that are read back from the packed constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cvm.executors.native.checker.places import (
+    Array,
+    Factors,
+    Unproven,
+    broadcast,
+    extent,
+    merged,
+    require,
+    stride,
+)
+from cvm.executors.native.checker.thresholds import Line, agree
+from cvm.executors.native.formats import Format
+from cvm.executors.native.formula import Formula, Step
+from cvm.executors.native.requantize import Requantization
+from cvm.executors.native.steps import Home
+from cvm.program.model import Node
+
+__all__ = ["Added", "Group"]
+
+INT32, INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
+SAME = {
+    "broadcast_add": "add", "elemwise_add": "add", "broadcast_sub": "sub", "elemwise_sub": "sub",
+    "broadcast_mul": "mul", "broadcast_div": "div", "broadcast_max": "max", "broadcast_greater": "greater",
+    "abs": "abs", "negative": "negative", "cvm_precision": "precision",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The sums of a contraction, value 0 of a formula: per channel, what they hold beside the node's result, and the
+    interval of the latter. All have the rank of the result.
+    """
+
+    name: str
+    more: Array
+    lo: Array
+    hi: Array
+
+
+@dataclass(slots=True)
+class Group:
+    """One group to be proven. The functions say what the plan claims and the program holds."""
+
+    formula: Formula
+    shape: tuple[int, ...]
+    producer: dict[str, Node]
+    attributes: Callable[[Node], Any]
+    hull: Callable[[str], tuple[int, int]]
+    constant: Callable[[str], Array | None]
+    holds: Callable[[str, Home, Callable[[Home], tuple[int, tuple[Factors, ...]]]], bool]
+    """Whether some home of a tensor, as the function reads it, is the home that is read."""
+    home: Callable[[int], Home | None]
+    elements: Callable[[int], Array]
+    """The elements of a constant that the formula reads, which broadcast to the result."""
+    exists: Callable[[str], bool]
+    """Whether a tensor has a home."""
+    shape_of: Callable[[str], tuple[int, ...]]
+    added: Added | None = None
+    proven: set[tuple[str, int]] = field(default_factory=set)
+
+    def proves(self, name: str, number: int) -> None:
+        """Value ``number`` of the formula is tensor ``name``. Raises `Unproven`."""
+        number = self._same(number)
+        if (name, number) in self.proven:
+            return
+        if number < self.formula.reads:
+            self._read(name, number)
+        elif self.constant(name) is not None:
+            self._immediate(name, self._step(number))
+        else:
+            self._node(self.producer[name], number)
+        self.proven.add((name, number))
+
+    def stored(self, root: Node, format_: Format, clamp: tuple[int, int] | None) -> None:
+        """The result of the formula, stored, is the code of the root's result. Raises `Unproven`."""
+        lo, hi = self.hull(root.outputs[0].name)
+        least, most = format_.hull
+        if clamp is None:
+            require(least <= lo <= hi <= most, "the format does not hold the result")
+            self.proves(root.outputs[0].name, self.formula.result)
+            return
+        cut = clamp[0] - format_.bias, clamp[1] - format_.bias
+        require(least <= cut[0] <= lo <= hi <= cut[1] <= most, "the store cuts results off")
+        require(root.op == "requantize", "only a requantize leaves its cut to the store")
+        self._requantize(root, self._step(self.formula.result), format_.bias, cut)
+
+    def _same(self, number: int) -> int:
+        """The value that steps called ``same`` repeat."""
+        while number >= self.formula.reads and self.formula.steps[number - self.formula.reads].op == "same":
+            (number,) = self.formula.steps[number - self.formula.reads].arguments
+        return number
+
+    def _step(self, number: int) -> Step:
+        number = self._same(number)
+        require(number >= self.formula.reads, "nothing is computed")
+        return self.formula.steps[number - self.formula.reads]
+
+    def _read(self, name: str, number: int) -> None:
+        node = self.producer.get(name)
+        if node is not None and node.op in ("relu", "clip", "cvm_clip") and not self.exists(name):
+            self._clip(node, number, *_bounds(node.op, self.attributes(node)))
+            return
+        if self.added is not None and number == 0:
+            require(name == self.added.name and not self.added.more.any(), "sums are not the node's result")
+            return
+        home = self.home(number)
+        values = self.constant(name)
+        if home is None or (home.buffer.kind == "constants" and values is not None):
+            if values is None:
+                raise Unproven(f"{name} is no constant")
+            require(_equal(values, self.elements(number), self.shape), f"elements are not those of {name}")
+            return
+        spread = self.holds(name, home, lambda one: (one.view.offset, broadcast(one.view.axes, self.shape)))
+        require(spread, f"what is read is not {name}")
+
+    def _immediate(self, name: str, step: Step) -> None:
+        values = self.constant(name)
+        require(values is not None and step.op == "immediate", f"{name} is not what is computed")
+        assert values is not None
+        require(bool((values == step.static[0]).all()), f"a number is not {name}")
+
+    def _node(self, node: Node, number: int) -> None:
+        a = self.attributes(node)
+        if node.op in ("relu", "clip", "cvm_clip"):
+            self._clip(node, number, *_bounds(node.op, a))
+            return
+        step = self._step(number)
+        match node.op:
+            case "cvm_right_shift":
+                most = 2 ** (a.precision - 1) - 1
+                require(step.op == "clip" and step.static == (-most, most), "a shift is cut elsewhere")
+                inner = self._step(step.arguments[0])
+                require(inner.op == "right_shift" and inner.static == (a.shift_bit,), "a shift by other bits")
+                self.proves(node.inputs[0], inner.arguments[0])
+            case "cvm_left_shift":
+                static = (a.shift_bit, 2 ** (a.precision - 1) - 1)
+                require(step.op == "left_shift" and step.static == static, "a shift by other bits")
+                self.proves(node.inputs[0], step.arguments[0])
+            case "where":
+                self._where(node, step)
+            case "take" | "cvm_lut":
+                self._gather(node, step, getattr(a, "axis", None))
+            case "requantize":
+                cut = a.lo, a.hi
+                self._requantize(node, step, 0, cut)
+            case _:
+                require(step.op == SAME.get(node.op), f"{node.op} is computed as {step.op}")
+                for name, argument in zip(node.inputs, step.arguments, strict=True):
+                    self.proves(name, argument)
+
+    def _clip(self, node: Node, number: int, lo: int, hi: int) -> None:
+        least, most = self.hull(node.inputs[0])
+        if not lo <= least <= most <= hi:
+            step = self._step(number)
+            require(step.op == "clip" and step.static == (lo, hi), "a clip is missing")
+            number = step.arguments[0]
+        self.proves(node.inputs[0], number)
+
+    def _where(self, node: Node, step: Step) -> None:
+        require(step.op == "where", f"where is computed as {step.op}")
+        condition, *branches = node.inputs
+        if len(self.shape_of(condition)) == len(self.shape):
+            self.proves(condition, step.arguments[0])
+        else:  # of rank 1, it decides about whole rows
+            home, rows = self.home(step.arguments[0]), ((),) * (len(self.shape) - 1)
+            found = home is not None and self.holds(
+                condition, home, lambda one: (one.view.offset, broadcast((one.view.axes[0], *rows), self.shape))
+            )
+            require(found, f"what is read is not {condition}")
+        for name, argument in zip(branches, step.arguments[1:], strict=True):
+            self.proves(name, argument)
+
+    def _gather(self, node: Node, step: Step, axis: int | None) -> None:
+        require(step.op == "gather", f"{node.op} is computed as {step.op}")
+        source, indices = node.inputs
+        base, index = self.home(step.arguments[0]), step.arguments[1]
+        count, apart, format_ = step.static
+        rank = len(self.shape_of(indices))
+
+        def spread(one: Home) -> tuple[int, tuple[Factors, ...]]:
+            axes = one.view.axes
+            if axis is None or node.op == "cvm_lut":
+                flat = merged([factor for factors in axes for factor in factors])
+                require((count, apart) == (extent(flat), stride(flat)), "elements lie otherwise")
+                return one.view.offset, broadcast(((),) * rank, self.shape)
+            place = axis % len(axes)
+            require((count, apart) == (extent(axes[place]), stride(axes[place])), "elements lie otherwise")
+            found = (*axes[:place], *((),) * rank, *axes[place + 1 :])
+            return one.view.offset, broadcast(found, self.shape)
+
+        require(base is not None and base.format == format_, "elements are stored otherwise")
+        assert base is not None
+        require(self.holds(source, base, spread), f"what is read is not {source}")
+        before = 0 if axis is None or node.op == "cvm_lut" else axis % len(self.shape_of(source))
+        if rank == len(self.shape):
+            self.proves(indices, index)
+            return
+        home, after = self.home(index), len(self.shape) - rank - before
+        found = home is not None and self.holds(
+            indices, home,
+            lambda one: (one.view.offset, broadcast(((),) * before + one.view.axes + ((),) * after, self.shape)),
+        )  # fmt: skip
+        require(found, f"what is read is not {indices}")
+
+    def _requantize(self, node: Node, step: Step, bias: int, cut: tuple[int, int]) -> None:
+        """The step is the node's result plus ``bias``, once it is cut to ``cut`` plus ``bias``."""
+        require(step.op == "requantize", f"requantize is computed as {step.op}")
+        (rule,) = step.static
+        assert isinstance(rule, Requantization)
+        a, count = self.attributes(node), (len(node.inputs) - 2) // 2
+        require(rule.terms == count and rule.rounding == a.rounding, "another rounding or number of terms")
+        if rule.cuts:
+            require((rule.lo, rule.hi) == (a.lo, a.hi) == cut and bias == 0, "a result is cut elsewhere")
+        require(rule.cuts or a.lo <= cut[0] <= cut[1] <= a.hi, "a result is cut elsewhere")
+        ends = []
+        for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
+            if self.added is not None and argument == 0 and name == self.added.name:
+                ends += [self.added.lo, self.added.hi, self.added.more]
+            else:
+                self.proves(name, argument)
+                ends += [np.array(number) for number in (*self.hull(name), 0)]
+        given = [self.constant(name) for name in node.inputs[count:]]
+        own = [self.elements(argument) for argument in step.arguments[count:]]
+        most = 0 if self.added is None else int((self.added.hi + self.added.more).max())
+        columns = np.broadcast_arrays(*(array for array in (*given, *own, *ends) if array is not None))
+        require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is no constant")
+        for row in set(zip(*(column.ravel().tolist() for column in columns), strict=True)):
+            theirs, ours, operands = row[: count + 2], row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
+            _require_same(rule, theirs, ours, operands, most, bias, cut)
+
+
+def _bounds(op: str, attributes: Any) -> tuple[int, int]:
+    """What an op clips to."""
+    if op == "relu":
+        return 0, INT32[1]
+    if op == "clip":
+        return attributes.a_min, attributes.a_max
+    return 1 - 2 ** (attributes.precision - 1), 2 ** (attributes.precision - 1) - 1
+
+
+def _equal(a: Array, b: Array, shape: Sequence[int]) -> bool:
+    """Whether two arrays broadcast to the same elements of a result of this shape."""
+    rank = len(shape)
+    a, b = (array.reshape((1,) * (rank - array.ndim) + array.shape) for array in (a, b))
+    return bool((a == b).all())
+
+
+def _require_same(
+    rule: Requantization,
+    theirs: Sequence[int],
+    ours: Sequence[int],
+    operands: Sequence[int],
+    most: int,
+    bias: int,
+    cut: tuple[int, int],
+) -> None:
+    """One channel: m.., c, s of the node and of the kernel; the least and largest of each operand, and what is added
+    to it. ``most`` is the largest sum of any channel, which a lane beside may hold.
+    """
+    *ms, c, s = theirs
+    *Ms, C, S = ours
+    lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
+    parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
+    sums = sum(map(min, parts)) + C, sum(map(max, parts)) + C
+    if rule.arithmetic == "wide" and rule.rounding != "half_up":
+        used = [(m, M) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True) if lo or hi]
+        begun = C + sum(M * d for M, d in zip(Ms, more, strict=True))
+        require(all(m == M for m, M in used) and (c, s) == (begun, S), "other parameters")
+        require(not rule.short or all(abs(M) < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        return
+    require(rule.rounding == "half_up", "a rounding that only 64-bit lanes have")
+    slack, total = 0, S
+    if rule.arithmetic == "fused":
+        require(rule.bits in range(20, 24) and 0 <= Ms[0] < 2**52, "a multiplier has more than 52 bits")
+        require(lows[0] + more[0] >= 0 and most < 2**rule.bits, "sums have more bits")
+        require(INT64[0] <= C <= INT64[1] - 2**52, "an offset has more than 64 bits")
+        slack, total = (most >> rule.bits - 20) * Ms[0], 84
+        Ms, C = [Ms[0] << 52 - rule.bits], C << 52
+    elif rule.arithmetic == "high":
+        require(all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        require(0 <= S < 32, "a shift of 32 bits or more")
+        total = S + 32
+    limits = INT32 if rule.arithmetic == "narrow" else INT64
+    if rule.arithmetic != "fused":
+        require(limits[0] <= sums[0] <= sums[1] <= limits[1], "a sum leaves its lane")
+        require(0 <= S < (32 if rule.arithmetic == "narrow" else 64), "a shift as wide as the lane")
+        require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+    c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # half up, with the bias: over 2^(s + 1)
+    C += sum(M * d for M, d in zip(Ms, more, strict=True))
+    pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
+    require(
+        _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (cut[0] + bias, cut[1] + bias)),
+        "results may differ",
+    )
+
+
+def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, cut: tuple[int, int]) -> bool:
+    """Whether two rounded sums of products agree: at once where all multipliers are in proportion, else for every value
+    of all operands but the widest.
+    """
+    if not slack and a.c << b.s == b.c << a.s and all(m << b.s == M << a.s or lo == hi == 0 for m, M, lo, hi in pairs):
+        return True
+    *others, (m, M, lo, hi) = sorted(pairs, key=lambda pair: pair[3] - pair[2])
+    if not others:
+        return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), cut)
+    if others[0][3] - others[0][2] > 2**16:
+        return False
+    (m1, M1, lo1, hi1), left = others[0], [*others[1:], (m, M, lo, hi)]
+    return all(
+        _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, cut)
+        for x in range(lo1, hi1 + 1)
+    )

@@ -1,0 +1,84 @@
+"""Packed constants, read back: which channel, tap and element each stored number belongs to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cvm.executors.native.checker.places import Array, require
+from cvm.executors.native.contraction import Contraction, Segment
+from cvm.executors.native.depthwise import Depthwise
+from cvm.executors.native.formats import Format
+
+__all__ = ["per_channel", "weights_of"]
+
+
+def _lanes(one: Segment) -> Array:
+    """The channel in each lane, as (blocks, vectors, lanes)."""
+    lane, vectors = one.block.lane, one.block.vectors
+    block, q, k = np.indices((one.count, vectors, lane))
+    within = 4 * vectors * (k // 4) + 4 * q + k % 4 if one.block.interleaved else q * lane + k
+    return np.asarray(one.start + block * lane * vectors + within)
+
+
+def _ordered(lanes: Sequence[Array], channels: int) -> Array:
+    """The channels of all lanes in the order in which they are stored: each stands in one of them."""
+    order = np.concatenate([part.reshape(-1) for part in lanes])
+    require(np.array_equal(np.sort(order), np.arange(order.size)), "blocks do not hold every channel once")
+    require(order.size >= channels, "blocks do not hold every channel")
+    return order
+
+
+def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, channels: int) -> Array:
+    """The value of each channel; of 64-bit ones every vector holds the even lanes first."""
+    require(format_.bits < 64 or format_.bias == 0, "64-bit numbers with a bias")
+    lanes = [_lanes(one) for one in segments]
+    if format_.bits == 64:
+        lanes = [np.concatenate([part[..., ::2], part[..., 1::2]], axis=-1) for part in lanes]
+    order = _ordered(lanes, channels)
+    found = np.empty(order.size, np.int64)
+    found[order] = np.frombuffer(data, format_.dtype, order.size)
+    return found[:channels] - format_.bias
+
+
+def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
+    """The weights as (channels, taps, elements); those of several digits modulo 2^32.
+
+    Of a depthwise window, a tap is a column and the elements are its rows.
+    """
+    order = _ordered([_lanes(one) for one in kernel.segments], kernel.channels)
+    parts, start = [], 0
+    for one in kernel.segments:
+        part = _digits(data, kernel, one, start)
+        start += part.nbytes
+        parts.append(part)
+    digits = np.empty((order.size, *parts[0].shape[1:]), parts[0].dtype)
+    digits[order] = np.concatenate(parts)
+    digits = digits[: kernel.channels]
+    if digits.shape[1] == 1:
+        return digits[:, 0]
+    shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
+    total = np.zeros(digits[:, 0].shape, np.int64)
+    for number, shift in enumerate(shifts):
+        total = ((total << shift) + digits[:, number]) & 2**32 - 1  # below 2^41 before it is reduced
+    return total
+
+
+def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, start: int) -> Array:
+    """The digits of a segment as (lanes, digits, taps, elements)."""
+    lane, vectors = one.block.lane, one.block.vectors
+    if isinstance(kernel, Contraction):
+        dtype, together = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per], one.together or vectors
+        taps, count = math.prod(n for n, _ in kernel.taps), len(kernel.shifts)
+        shape: tuple[int, ...] = (one.count, vectors // together, count, taps, kernel.steps, together, lane, kernel.per)
+        order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4, 7)
+        form = (-1, count, taps, kernel.steps * kernel.per)
+    else:
+        dtype, columns = np.int8, kernel.window[1]
+        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, lane, 4)
+        order = (0, 4, 5, 2, 1, 3, 6)
+        form = (-1, kernel.parts, columns, 4 * kernel.groups)
+    stored = np.frombuffer(data, dtype, math.prod(shape), start)
+    return np.ascontiguousarray(stored.reshape(shape).transpose(order)).reshape(form)

@@ -1,0 +1,241 @@
+"""The checker proves every plan of ours, and none in which a number, a place or a step is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cvm.executors.native import contractions, depthwise, fused, packing, plan, pointwise, requantize
+from cvm.executors.native.checker import unproven
+from cvm.executors.native.distrust import Distrusted
+from cvm.executors.native.exact import exact
+from cvm.executors.native.executor import NativeExecutor
+from cvm.executors.native.formats import Format
+from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.proven import proven
+from cvm.executors.native.select import available
+from cvm.executors.native.steps import Plan
+from cvm.executors.numpy import NumpyExecutor
+from cvm.program import Output, ProgramBuilder, verify
+from cvm.program.verifier import VerifiedProgram
+from tests.executors.native.networks import AIMS, network
+
+
+def planned(verified: VerifiedProgram, machine: Machine, everything: bool = False) -> Plan:
+    wanted = {output.value for output in verified.program.outputs} | {kept.update for kept in verified.program.state}
+    if everything:
+        wanted |= {value.name for node in verified.program.nodes for value in node.outputs}
+    return plan.plan(verified, machine, frozenset(wanted))
+
+
+@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_every_plan_is_proven(aim: str, machine: Machine) -> None:
+    """For all machines, those of other processors included: planning needs none of their instructions."""
+    for seed in range(5):
+        verified = verify(network(aim, seed))
+        for everything in (False, True):
+            assert unproven(verified, planned(verified, machine, everything), machine) == {}
+
+
+def chain() -> VerifiedProgram:
+    """A convolution with a border, a depthwise one, a residual sum, tables, slices and parts of a concatenation."""
+    random = np.random.default_rng(7)
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 24, 6, 5), -128, 127)
+
+    def codes(sums: str, *more: str) -> str:
+        channels = builder.shape(sums)[1]
+        bits = builder.range(sums).magnitude().bit_length()
+        ms = [random.integers(2**29, 2**31, (1, channels, 1, 1)), *(np.full(1, 2**28) for _ in more)]
+        parameters = [*ms, random.integers(-(2**35), 2**35, (1, channels, 1, 1)), np.full(1, 23 + bits)]
+        attributes = {"rounding": "half_up", "lo": -128, "hi": 127}
+        return builder.add("requantize", [sums, *more, *map(builder.parameter, parameters)], attributes)[0]
+
+    def conv(x: str, out: int, kernel: int, groups: int = 1, weights: int = 127) -> str:
+        shape = (out, builder.shape(x)[1] // groups, kernel, kernel)
+        inputs = [x, builder.constant(random.integers(-weights, weights, shape)),
+                  builder.constant(random.integers(-900, 900, out))]  # fmt: skip
+        padding = (kernel // 2, kernel // 2)
+        return builder.add("conv2d", inputs, {"padding": padding, "groups": groups})[0]
+
+    a = codes(conv(x, 24, 3))
+    b = codes(conv(a, 24, 3, 24))
+    c = codes(conv(b, 24, 1), a)
+    (positive,) = builder.add("relu", [c])
+    (clipped,) = builder.add("clip", [positive], {"a_min": 3, "a_max": 90})
+    (shifted,) = builder.add("cvm_right_shift", [clipped], {"precision": 8, "shift_bit": 2})
+    table = builder.constant(random.integers(-500, 500, 64))
+    (looked,) = builder.add("cvm_lut", [table, shifted])
+    (joined,) = builder.add("concatenate", [looked, c], {"axis": 1})
+    (sliced,) = builder.add("slice", [joined], {"begin": (0, 3), "end": (2, 40), "strides": (1, 2)})
+    (turned,) = builder.add("transpose", [sliced], {"axes": (0, 2, 3, 1)})
+    (flat,) = builder.add("reshape", [turned], {"target_shape": (2, 6 * 5 * 19)})
+    wide = builder.constant(random.integers(-40_000, 40_000, (33, 6 * 5 * 19)))
+    (small,) = builder.add("clip", [flat], {"a_min": -4, "a_max": 3})
+    (y,) = builder.add("dense", [small, wide])
+    return verify(builder.build([Output("y", y), Output("turned", turned)]))
+
+
+Change = Callable[[Any], Any]
+
+
+def changed(function: Any, change: Change) -> Any:
+    """A function whose result is changed."""
+    return lambda *arguments, **named: change(function(*arguments, **named))
+
+
+def _shifted(found: Any) -> Any:
+    return found and replace(found, offset=found.offset + 1)
+
+
+DEFECTS: dict[str, tuple[object, str, Any]] = {
+    "a sum's bounds are half of what they are": (
+        contractions,
+        "_sums",
+        changed(
+            contractions._sums, lambda s: replace(s, least=exact(s.least.int64() // 2), most=exact(s.most.int64() // 2))
+        ),
+    ),
+    "sums begin one too high": (
+        contractions,
+        "_sums",
+        changed(contractions._sums, lambda s: replace(s, start=s.start + 1)),
+    ),
+    "the bias of a format is forgotten": (
+        pointwise,
+        "biased",
+        lambda chosen, magnitudes, bias: requantize.biased(chosen, magnitudes, 0),
+    ),
+    "the bias of a format is one off": (
+        pointwise,
+        "biased",
+        lambda chosen, magnitudes, bias: requantize.biased(chosen, magnitudes, bias + 1),
+    ),
+    "rounding down": (requantize, "half", lambda shift: exact(0)),
+    "the fused offset is one half up": (
+        pointwise,
+        "fused_parameters",
+        changed(fused.fused_parameters, lambda found: found and (found[0], found[1] + 2**31, found[2])),
+    ),
+    "the fused multiplier of one channel": (
+        pointwise,
+        "fused_parameters",
+        changed(
+            fused.fused_parameters,
+            lambda found: found and (found[0] + (np.arange(found[0].size) == 5) * 2**40, *found[1:]),
+        ),
+    ),
+    "channels are packed in another order": (
+        contractions,
+        "packed_channels",
+        lambda values, segments, format_: packing.packed_channels(values[::-1], segments, format_),
+    ),
+    "weights of the neighbouring channel": (
+        contractions,
+        "packed_weights",
+        lambda digits, kernel: packing.packed_weights([np.roll(digit, 1, axis=0) for digit in digits], kernel),
+    ),
+    "one weight is one off": (
+        contractions,
+        "packed_weights",
+        lambda digits, kernel: packing.packed_weights(
+            [digits[0] ^ (np.arange(digits[0].size).reshape(digits[0].shape) == 77), *digits[1:]], kernel
+        ),
+    ),
+    "digits in another order": (
+        contractions,
+        "passes",
+        changed(packing.passes, lambda found: [(digit, 9 if shift else 0) for digit, shift in found]),
+    ),
+    "columns of a depthwise window swapped": (
+        depthwise,
+        "packed_taps",
+        lambda parts, segments: packing.packed_taps([part[:, :, ::-1] for part in parts], segments),
+    ),
+    "a border of ones": (
+        plan.Planner,
+        "_fill_border",
+        lambda self, home, outer, border: plan.Planner.fill(self, replace(home), 1, "border"),
+    ),
+    "no border": (plan.Planner, "_fill_border", lambda self, home, outer, border: None),
+    "a clip is lost": (pointwise, "_cut", lambda builder, value, node, lo, hi: value),
+    "a clip is one off": (
+        pointwise,
+        "_cut",
+        lambda builder, value, node, lo, hi: builder.step("clip", (value,), (lo, hi - 1)),
+    ),
+    "the store cuts one code off": (pointwise, "_folded", None),
+    "formats of 7 bits": (plan.Format, "of", staticmethod(lambda lo, hi: Format(8, False, 64))),
+    "a view begins one later": (plan.View, "sliced", None),
+}
+
+
+FUSED = {name for name in DEFECTS if "fused" in name or "bounds" in name}
+
+
+def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, attribute, wrong = DEFECTS[name]
+    if name == "the store cuts one code off":
+        folded = pointwise._folded
+
+        def wrong(builder: Any, node: Any, chosen: Any, magnitudes: Any) -> Any:  # type: ignore[misc]
+            found = folded(builder, node, chosen, magnitudes)
+            builder.clamp = builder.clamp and (builder.clamp[0], builder.clamp[1] - 1)
+            return found
+
+    if name == "a view begins one later":
+        sliced = plan.View.sliced
+
+        def wrong(self: Any, axis: int, start: int, step: int, count: int) -> Any:  # type: ignore[misc]
+            return sliced(self, axis, start + (step == 2), step, count)
+
+    monkeypatch.setattr(module, attribute, wrong)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("machine", available(), ids=lambda machine: machine.name)
+def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name in FUSED and not machine.fuses:
+        pytest.skip("only sums that are requantized in multiply-adds of 52 bits rest on it")
+    verified = chain()
+    plant(name, monkeypatch)
+    try:
+        wrong = planned(verified, machine)
+    except (AssertionError, OverflowError):
+        return  # refused even earlier
+    assert unproven(verified, wrong, machine) != {}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_no_wrong_byte_leaves_whatever_the_planner_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not proven is planned again in plain kernels, or is left to NumPy."""
+    monkeypatch.setenv("CVM_CACHE", "")
+    verified = chain()
+    feed = {"x": np.random.default_rng(1).integers(-128, 128, (2, 24, 6, 5)).astype(np.int32)}
+    expected = NumpyExecutor(verified).run(feed, {}, "all").values
+    plant(name, monkeypatch)
+    native = NativeExecutor(verified, 1, available()[0])
+    for capture in (frozenset(), "all"):
+        found = native.run(feed, {}, capture).values  # type: ignore[arg-type]
+        for tensor, values in found.items():
+            np.testing.assert_array_equal(values, expected[tensor], err_msg=tensor)
+    said = " ".join(native.explain())
+    assert "plain, since otherwise" in said or native.refusals or name in FUSED
+
+
+def test_explain_says_what_is_computed_plainly_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CVM_CACHE", "")
+    plant("sums begin one too high", monkeypatch)
+    lines = NativeExecutor(chain(), 1, available()[-1]).explain()
+    assert any("plain, since otherwise" in line for line in lines)
+
+
+def test_what_plain_kernels_do_not_prove_either_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("formats of 7 bits", monkeypatch)
+    with pytest.raises((Distrusted, OverflowError)):
+        proven(chain(), available()[-1], frozenset({"dense"}))

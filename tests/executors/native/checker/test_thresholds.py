@@ -1,0 +1,51 @@
+"""Two rounded lines are proven equal only if they are, and whenever they are."""
+
+from __future__ import annotations
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from cvm.executors.native.checker.thresholds import Line, agree
+
+LINES = st.tuples(st.integers(-20, 20), st.integers(-300, 300), st.integers(0, 8))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Line, Line]:
+    """A line, and one that is a little off, or any other."""
+    a = Line(*draw(LINES))
+    if draw(st.booleans()):
+        return a, Line(*draw(LINES))
+    s = draw(st.integers(0, 9))
+    m, c = ((number << s) >> a.s for number in (a.m, a.c))
+    return a, Line(m + draw(st.integers(-1, 1)), c + draw(st.integers(-3, 3)), s)
+
+
+@settings(max_examples=1500)
+@given(
+    pairs(), st.sampled_from([0, 0, 1, 3]), st.integers(-40, 20), st.integers(0, 60), st.integers(-30, 20), st.data()
+)
+def test_the_proof_says_what_trying_every_integer_says(
+    lines: tuple[Line, Line], slack: int, lo: int, count: int, least: int, data: st.DataObject
+) -> None:
+    a, b = lines
+    interval, cut = (lo, lo + count), (least, least + data.draw(st.integers(0, 40)))
+
+    def clipped(line: Line, x: int, more: int) -> int:
+        return min(max((line.m * x + line.c + more) >> line.s, cut[0]), cut[1])
+
+    every = range(interval[0], interval[1] + 1)
+    right = all(clipped(a, x, 0) == clipped(b, x, 0) == clipped(b, x, slack) for x in every)
+    event("equal" if right else "different")
+    assert agree(a, b, slack, interval, cut) == right
+
+
+@given(st.integers(2**20, 2**31), st.integers(-(2**50), 2**50), st.integers(24, 40), st.integers(-(2**22), 2**22))
+def test_one_wrong_sum_among_millions_is_found(m: int, c: int, s: int, x: int) -> None:
+    """The offset is moved until the code of one sum changes, and no further."""
+    a, interval = Line(m, c, s), (-(2**22), 2**22)
+    residues = (m * x + c) % 2**s
+    moved = Line(m, c + 2**s - residues, s)
+    assert (m * x + c >> s) != (m * x + moved.c >> s)
+    assert not agree(a, moved, 0, interval, (-(2**31), 2**31 - 1))
+    assert agree(a, Line(8 * m, 8 * c + 7, s + 3), 0, interval, (-(2**31), 2**31 - 1))
