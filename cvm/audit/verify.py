@@ -10,13 +10,19 @@ An answer is reached at one of five levels, each of which includes those before 
 ``formal``     FORMAL, the reference, gives the same: all of it, or so many elements of every tensor
 
 The answers: REPRODUCED. DIVERGED: the claim is false, what follows from the program and the inputs that it names is
-something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names.
+something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names, or
+the executor that runs them is wrong. At the first two levels nothing is executed, so REPRODUCED says only that no field
+contradicts the program and the arrays at hand: `Verdict.words` says so in other words.
+
+The executor that runs the program again is not trusted, since it may be the one that made the claim: FORMAL judges
+drawn elements of what it computes (`cvm.audit.spot_check`), before any answer that rests on it is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -24,6 +30,7 @@ import numpy.typing as npt
 
 from cvm.audit.receipt import Receipt, Roots, Run
 from cvm.audit.record import Observation, Observer
+from cvm.audit.spot_check import Judged, Judging, SpotCheck
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.executors import Executor, Int32Array, create, initial_state
@@ -34,13 +41,19 @@ from cvm.program.model import OP_SET, Output
 from cvm.quantization import LinearQuantizer
 
 if TYPE_CHECKING:
+    from cvm.agreement import Difference
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["LEVELS", "Answer", "Level", "Verdict", "strongest_level", "verify"]
+__all__ = ["LEVELS", "NOT_EXECUTED", "Answer", "Level", "Verdict", "answer_words", "strongest_level", "verify"]
 
 Answer = Literal["REPRODUCED", "DIVERGED", "CANNOT_RECOMPUTE"]
 Level = Literal["structure", "roots", "outputs", "trace", "formal"]
 LEVELS: tuple[Level, ...] = get_args(Level)
+NOT_EXECUTED: Mapping[Level, str] = {
+    "structure": "STRUCTURE HOLDS",
+    "roots": "ROOTS AGREE",
+}
+"""What REPRODUCED means at the levels that run nothing, in words for people."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -55,6 +68,22 @@ class Verdict:
     """Why, or what was compared."""
     signers: tuple[str, ...] = ()
     """The public keys, in hexadecimal, whose signatures of the claim are genuine."""
+    checked: tuple[Level, ...] = ()
+    """The levels that were reached without a finding."""
+    executor: str | None = None
+    """The executor that ran the program again; None: nothing was executed."""
+    judged: Judged | None = None
+    """What FORMAL judged of this executor; None: nothing was executed, or FORMAL itself executed everything."""
+
+    @property
+    def words(self) -> str:
+        """The answer for people."""
+        return answer_words(self.answer, self.level)
+
+
+def answer_words(answer: Answer, level: Level) -> str:
+    """An answer for people: where nothing was executed, nothing was reproduced."""
+    return NOT_EXECUTED.get(level, answer) if answer == "REPRODUCED" else answer
 
 
 class _Finding(Exception):
@@ -74,6 +103,19 @@ def _cannot(reason: str) -> _Finding:
     return _Finding("CANNOT_RECOMPUTE", reason)
 
 
+@dataclass(slots=True)
+class _Behind:
+    """What stands behind the answer, as far as it is known by now."""
+
+    signers: list[str] = field(default_factory=list)
+    checked: list[Level] = field(default_factory=list)
+    executor: str | None = None
+    judged: Judged | None = None
+
+    def verdict(self, answer: Answer, level: Level, reason: str) -> Verdict:
+        return Verdict(answer, level, reason, tuple(self.signers), tuple(self.checked), self.executor, self.judged)
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     """A receipt and what it is verified with."""
@@ -91,7 +133,8 @@ class _Task:
     traced: bool
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
-    signers: list[str] = field(default_factory=list)
+    judging: Judging
+    behind: _Behind = field(default_factory=_Behind)
 
     @property
     def given(self) -> Sequence[Sequence[Feed]]:
@@ -120,6 +163,7 @@ def verify(
     executor: str | Executor | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    judging: Judging | None = None,
 ) -> Verdict:
     """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
 
@@ -128,8 +172,9 @@ def verify(
     their inputs and state; of one that is not, the first op that left something else is named. ``level`` is how far to
     go (None: until all that is claimed or given is recomputed); ``sample`` lets FORMAL judge so many elements of every
     tensor instead of all. ``executor`` is a name, or an executor that was made for this program. ``progress`` is told
-    the number of each run that was re-executed. Raises `Invalid` for arrays that no run can have, and for ``traces`` at
-    a level that computes none (``verify.level``).
+    the number of each run that was re-executed. ``judging`` is how much of the executor's work FORMAL judges, and with
+    which salt (None: as much as the budget allows, with a fresh salt). Raises `Invalid` for arrays that no run can
+    have, and for ``traces`` at a level that computes none (``verify.level``).
     """
     goal = level or ("trace" if traces else strongest_level(receipt))
     deep = LEVELS.index(goal) >= LEVELS.index("trace")
@@ -148,13 +193,15 @@ def verify(
         traces=traces,
         traced=(receipt.traced or bool(traces)) and deep,
         progress=progress,
+        judging=Judging() if judging is None else judging,
     )
     for step in LEVELS[: LEVELS.index(goal) + 1]:
         try:
             _CHECKS[step](task, goal)
         except _Finding as finding:
-            return Verdict(finding.answer, step, finding.reason, tuple(task.signers))
-    return Verdict("REPRODUCED", goal, _said(task, goal), tuple(task.signers))
+            return task.behind.verdict(finding.answer, step, finding.reason)
+        task.behind.checked.append(step)
+    return task.behind.verdict("REPRODUCED", goal, _said(task, goal))
 
 
 def _said(task: _Task, goal: Level) -> str:
@@ -220,7 +267,7 @@ def _signatures(task: _Task) -> None:
             raise _cannot(f"the receipt is signed: {error.message}") from None
         if not genuine:
             raise _diverged(f"the signature by {signature.key.hex()} is not one of this claim")
-        task.signers.append(signature.key.hex())
+        task.behind.signers.append(signature.key.hex())
 
 
 # Roots of what is given
@@ -303,24 +350,56 @@ def _executor(task: _Task) -> Executor:
     return task.executor
 
 
-def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Observation]]:
-    """Every run, recomputed: its number, what the receipt says, and what it gave."""
+def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[tuple[int, Run, Observation]]:
+    """Every run, recomputed: its number, what the receipt says, and what it gave. ``check`` takes note of it."""
     program = task.verified.program
     number = 0
     for feeds in task.given:
         state = task.state if number == 0 else initial_state(program)
         for feed in feeds:
-            observer = Observer(program, feed, state, traced)
+            observer = Observer(program, feed, state, task.traced)
+            start = perf_counter()
             result = made.run(feed, state, watch=observer.watch)
-            yield number, task.receipt.claim.runs[number], observer.end(result)
+            observation = observer.end(result)
+            if check is not None:
+                check.note(number, feed, state, result, perf_counter() - start)
+            yield number, task.receipt.claim.runs[number], observation
             state = result.state
             number += 1
             task.progress(number)
 
 
 def _outputs(task: _Task, goal: Level) -> None:
-    for number, claimed, found in _executed(task, _executor(task), task.traced):
-        _compare(task, number, claimed, found)
+    """Run everything again. No answer rests on an executor that FORMAL contradicts, not even DIVERGED."""
+    executor = _executor(task)
+    task.behind.executor = executor.name
+    check = None
+    if executor.name != "formal":
+        identity, count, ordinary = task.receipt.claim.id(), len(task.receipt.claim.runs), not task.traced
+        check = SpotCheck(task.verified, executor, task.judging, identity, count, ordinary)
+    try:
+        for number, claimed, found in _executed(task, executor, check):
+            _compare(task, number, claimed, found)
+    except _Finding:
+        _judge(task, check, latest_first=True)
+        raise
+    if goal != "formal":  # where FORMAL computes everything, or so many elements of every tensor
+        _judge(task, check)
+
+
+def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> None:
+    """Let FORMAL judge the runs so far. Ends the verification if the executor is wrong."""
+    if check is None:
+        return
+    task.behind.judged = judged = check.judged(latest_first)
+    if judged.difference is not None:
+        raise _wrong_executor(task, judged.difference)
+
+
+def _wrong_executor(task: _Task, difference: Difference) -> _Finding:
+    """What is said of an executor that computes something else than the program means: the claim remains open."""
+    advice = "nothing follows for the claim; verify it with another executor (--executor)"
+    return _cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
 
 def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
@@ -383,12 +462,17 @@ def _formal(task: _Task, goal: Level) -> None:
     from cvm.agreement import judge
 
     if task.sample is None:
-        for number, claimed, found in _executed(task, create("formal", task.verified), task.traced):
+        task.behind.executor = "formal"
+        for number, claimed, found in _executed(task, create("formal", task.verified), None):
             _compare(task, number, claimed, found)
         return
-    agreement = judge(task.verified, _executor(task), task.given, task.sample, state=task.state)
+    executor, salt = _executor(task), task.judging.salt
+    agreement = judge(task.verified, executor, task.given, task.sample, state=task.state, salt=salt)
+    task.behind.judged = Judged(
+        agreement.elements, agreement.tensors, agreement.tensors, agreement.runs, salt, agreement.difference
+    )
     if agreement.difference is not None:
-        raise _diverged(agreement.difference.error().message)
+        raise _wrong_executor(task, agreement.difference)
 
 
 _CHECKS: Mapping[Level, Callable[[_Task, Level], None]] = {
