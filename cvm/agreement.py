@@ -92,10 +92,9 @@ def compare(
         states = [initial_state(program) for _ in executors]
         for feed in feeds:
             results = [executor.run(feed, state, "all") for executor, state in zip(executors, states, strict=True)]
-            elements += sum(results[0].values[name].size for name in made_by)
-            difference = _difference_of_tensors(count, made_by, executors, results)
-            runs = zip(executors, states, results, strict=True)
-            for executor, state, result in runs if difference is None else ():
+            compared, difference = _compared(count, made_by, executors, results)
+            elements += compared
+            for executor, state, result in zip(executors, states, results, strict=True):
                 difference = difference or _difference_without_capture(program, count, executor, feed, state, result)
             if difference is not None:
                 return Agreement(count + 1, len(made_by), elements, difference)
@@ -144,16 +143,18 @@ def left_difference(
     return None
 
 
-def _difference_of_tensors(
+def _compared(
     run: int, made_by: Mapping[str, str], executors: Sequence[Executor], results: Sequence[RunResult]
-) -> Difference | None:
-    """The first difference between executors that gave every tensor."""
+) -> tuple[int, Difference | None]:
+    """The number of elements that were compared, and the first difference between executors that gave every tensor."""
+    elements = 0
     for name, op in made_by.items():
         found = {executor.name: result.values[name] for executor, result in zip(executors, results, strict=True)}
+        elements += results[0].values[name].size
         difference = first_difference(run, op, name, found)
         if difference is not None:
-            return difference
-    return None
+            return elements, difference
+    return elements, None
 
 
 def _difference_without_capture(

@@ -75,9 +75,8 @@ def command(
     _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs, bit_order), cycles)
     made = [create(name, verified, threads) for name in names]
     agreement, judged = _compared(verified, made, samples, sample, asked)
-    if sample is not None and "formal" not in names:
-        names = ["formal", *names]
-    document = agreement_document(names, agreement, sample, asked.salt, judged) | {"digest": verified.program.digest}
+    compared = [*(["formal"] if sample is not None else []), *(executor.name for executor in made)]
+    document = agreement_document(compared, agreement, sample, asked.salt, judged) | {"digest": verified.program.digest}
     return show(document, lambda console: render(console, document), as_json, 0 if document["agree"] else 1)
 
 
