@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "Agreement",
     "Difference",
     "compare",
+    "drawn_places",
     "first_difference",
     "judge",
     "laid_open",
@@ -237,7 +239,18 @@ def tensor_of(array: npt.NDArray[Any]) -> Stored:
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
     """``count`` places in a tensor of ``size`` elements, ascending; all of them if it has no more."""
-    if size <= count:
-        return list(range(size))
-    draws = (sha256(f"{seed}/{draw}".encode()).digest() for draw in range(count))
-    return sorted({int.from_bytes(draw, "big") % size for draw in draws})
+    return list(range(size)) if size <= count else sorted(islice(drawn_places(size, seed), count))
+
+
+def drawn_places(size: int, seed: str) -> Iterator[int]:
+    """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are held."""
+    moved: dict[int, int] = {}
+    for first in range(size):
+        draw = int.from_bytes(sha256(f"{seed}/{first}".encode()).digest(), "big")
+        other = first + draw % (size - first)
+        at_first = moved.pop(first, first)
+        if other == first:
+            yield at_first
+        else:
+            yield moved.get(other, other)
+            moved[other] = at_first

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import formal.executor
-from cvm.agreement import Difference, laid_open, left_difference, makers, tensor_of
+from cvm.agreement import Difference, drawn_places, laid_open, left_difference, makers, tensor_of
 from cvm.audit.costs import gas
 from cvm.audit.trace import trace_bytes
 from cvm.errors import Invalid
@@ -166,30 +166,13 @@ def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator
                 if visit < size:
                     key = (run, number, output)
                     if key not in orders:
-                        orders[key] = _places(size, f"{seed}/{run}/{number}/{output}")
+                        orders[key] = drawn_places(size, f"{seed}/{run}/{number}/{output}")
                     yield Draw(run, number, output, next(orders[key]))
-
-
-def _places(size: int, seed: str) -> Iterator[int]:
-    """The numbers below ``size`` in random order, by Fisher and Yates; only those that were moved are held."""
-    moved: dict[int, int] = {}
-    for first in range(size):
-        other = first + _number(f"{seed}/{first}") % (size - first)
-        at_first = moved.pop(first, first)
-        if other == first:
-            yield at_first
-        else:
-            yield moved.get(other, other)
-            moved[other] = at_first
 
 
 def _shuffled(count: int, seed: str) -> list[int]:
     """The numbers below ``count`` in random order."""
     return sorted(range(count), key=lambda place: sha256(f"{seed}/{place}".encode()).digest())
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(sha256(text.encode()).digest(), "big")
 
 
 # The check

@@ -221,11 +221,11 @@ def test_a_folder_says_what_was_judged_and_a_log_remembers_it(cvm, files, tmp_pa
     refused = cvm(*arguments, "--judge", 3)
     assert refused.code == 3
     assert "audit.log" in refused.err
-    plain = cvm(*arguments[:4], "--jobs", 1, "--level", "structure")
+    plain = cvm(*arguments[:5], "--jobs", 1, "--level", "structure")
     assert plain.out == (
         "2 receipts: 2 STRUCTURE HOLDS, 0 DIVERGED, 0 CANNOT_RECOMPUTE; 0 known from before\nnothing was executed\n"
     )
-    silent = cvm(*arguments[:4], "--jobs", 1, "--executor", "numpy", "--judge", 0)
+    silent = cvm(*arguments[:5], "--jobs", 1, "--executor", "numpy", "--judge", 0)
     assert silent.out.endswith("executed: 2 on numpy; FORMAL judged nothing\n")
 
 
