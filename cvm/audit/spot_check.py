@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import formal.executor
-from cvm.agreement import Difference, drawn_places, laid_open, left_difference, makers, tensor_of
-from cvm.audit.costs import gas
+from cvm.agreement import Difference, laid_open, left_difference, makers, tensor_of
+from cvm.audit.draw import Draw, draws, shuffled, terms
 from cvm.audit.trace import trace_bytes
 from cvm.errors import Invalid
 from cvm.executors import Executor, Int32Array, RunResult, initial_state
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cvm.program.model import Node, Program
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Draw", "Judged", "Judging", "SpotCheck", "draws", "spot_check", "terms"]
+__all__ = ["Judged", "Judging", "SpotCheck", "fresh_salt", "spot_check"]
 
 SHARE = 0.2
 """The share of the time of re-execution that judging may take."""
@@ -54,16 +54,10 @@ RUNS = 64
 """Runs whose tensors may be laid open."""
 KEPT = 2**28
 """Bytes of state and outputs that are kept for runs to be laid open; one run is always kept."""
-HEAVY = 2**20
-"""Terms from which on an element is never drawn: FORMAL takes about a second for it."""
-ELEMENT = 16
-"""What an element costs besides its terms, in terms."""
 SHOWN = 8e9
 """Bytes of tensors per second at which an executor is expected to lay them open."""
 SALT_BYTES = 16
 _MOST_SALT_BYTES = 64
-_WHOLE_BATCH = ("get_valid_count", "non_max_suppression")
-"""Ops of which one element takes the work of its whole batch."""
 
 
 def fresh_salt() -> str:
@@ -121,63 +115,6 @@ class Judged:
         }
 
 
-# The draw
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One element: of a run, of an output of a node, and its place in row-major order."""
-
-    run: int
-    node: int
-    output: int
-    place: int
-
-
-def terms(verified: VerifiedProgram) -> list[int]:
-    """For each node, what FORMAL computes for one element of its outputs, in terms of a sum."""
-    found = []
-    for node, cost in zip(verified.program.nodes, gas(verified), strict=True):
-        if node.op in _WHOLE_BATCH:
-            parts = node.outputs[0].shape[0]
-        else:
-            parts = sum(math.prod(value.shape) for value in node.outputs)
-        found.append(-(-cost // parts) + ELEMENT)
-    return found
-
-
-def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator[Draw]:
-    """All elements of these runs in random order, none twice: in each round one element of every tensor of one run.
-
-    Elements of `HEAVY` terms and more are left out.
-    """
-    costs = terms(verified)
-    outputs = [
-        (number, place, math.prod(value.shape))
-        for number, node in enumerate(verified.program.nodes)
-        if costs[number] < HEAVY
-        for place, value in enumerate(node.outputs)
-    ]
-    targets = [outputs[place] for place in _shuffled(len(outputs), f"{seed}/tensors")]
-    orders: dict[tuple[int, int, int], Iterator[int]] = {}
-    for visit in range(max((size for *_, size in targets), default=0)):
-        for run in runs:
-            for number, output, size in targets:
-                if visit < size:
-                    key = (run, number, output)
-                    if key not in orders:
-                        orders[key] = drawn_places(size, f"{seed}/{run}/{number}/{output}")
-                    yield Draw(run, number, output, next(orders[key]))
-
-
-def _shuffled(count: int, seed: str) -> list[int]:
-    """The numbers below ``count`` in random order."""
-    return sorted(range(count), key=lambda place: sha256(f"{seed}/{place}".encode()).digest())
-
-
-# The check
-
-
 @dataclass(frozen=True, slots=True)
 class _Noted:
     """A run as it was re-executed."""
@@ -208,7 +145,7 @@ class SpotCheck:
         self._verified, self._executor, self._judging, self._fused = verified, executor, judging, fused
         self._seed = sha256(b"cvm1:judge\0" + identity + bytes.fromhex(judging.salt)).hexdigest()
         most = 0 if judging.count == 0 else max(1, min(RUNS, KEPT // max(1, _kept_bytes(verified.program))))
-        self._order = _shuffled(runs, f"{self._seed}/runs")[:most]
+        self._order = shuffled(runs, f"{self._seed}/runs")[:most]
         self._chosen = frozenset(self._order)
         self._noted: dict[int, _Noted] = {}
         self._latest: _Noted | None = None

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from cvm.audit.receipt import Receipt, Roots, Run
 from cvm.audit.record import Observation, Observer
 from cvm.audit.spot_check import Judged, Judging, SpotCheck
 from cvm.audit.trace import Trace
+from cvm.audit.verdict import LEVELS, Answer, Behind, Finding, Level, Verdict, cannot, diverged
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.executors import Executor, Int32Array, create, initial_state
 from cvm.inputs import Feed, arrange
@@ -44,76 +45,9 @@ if TYPE_CHECKING:
     from cvm.agreement import Difference
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["LEVELS", "NOT_EXECUTED", "Answer", "Level", "Verdict", "answer_words", "strongest_level", "verify"]
-
-Answer = Literal["REPRODUCED", "DIVERGED", "CANNOT_RECOMPUTE"]
-Level = Literal["structure", "roots", "outputs", "trace", "formal"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-NOT_EXECUTED: Mapping[Level, str] = {
-    "structure": "STRUCTURE HOLDS",
-    "roots": "ROOTS AGREE",
-}
-"""What REPRODUCED means at the levels that run nothing, in words for people."""
+__all__ = ["LEVELS", "Answer", "Level", "Verdict", "strongest_level", "verify"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An answer, and the level at which it was reached."""
-
-    answer: Answer
-    level: Level
-    reason: str
-    """Why, or what was compared."""
-    signers: tuple[str, ...] = ()
-    """The public keys, in hexadecimal, whose signatures of the claim are genuine."""
-    checked: tuple[Level, ...] = ()
-    """The levels that were reached without a finding."""
-    executor: str | None = None
-    """The executor that ran the program again; None: nothing was executed."""
-    judged: Judged | None = None
-    """What FORMAL judged of this executor; None: nothing was executed, or FORMAL itself executed everything."""
-
-    @property
-    def words(self) -> str:
-        """The answer for people."""
-        return answer_words(self.answer, self.level)
-
-
-def answer_words(answer: Answer, level: Level) -> str:
-    """An answer for people: where nothing was executed, nothing was reproduced."""
-    return NOT_EXECUTED.get(level, answer) if answer == "REPRODUCED" else answer
-
-
-class _Finding(Exception):
-    """Ends a verification."""
-
-    def __init__(self, answer: Answer, reason: str) -> None:
-        super().__init__(reason)
-        self.answer = answer
-        self.reason = reason
-
-
-def _diverged(reason: str) -> _Finding:
-    return _Finding("DIVERGED", reason)
-
-
-def _cannot(reason: str) -> _Finding:
-    return _Finding("CANNOT_RECOMPUTE", reason)
-
-
-@dataclass(slots=True)
-class _Behind:
-    """What stands behind the answer, as far as it is known by now."""
-
-    signers: list[str] = field(default_factory=list)
-    checked: list[Level] = field(default_factory=list)
-    executor: str | None = None
-    judged: Judged | None = None
-
-    def verdict(self, answer: Answer, level: Level, reason: str) -> Verdict:
-        return Verdict(answer, level, reason, tuple(self.signers), tuple(self.checked), self.executor, self.judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +68,13 @@ class _Task:
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
     judging: Judging
-    behind: _Behind = field(default_factory=_Behind)
+    behind: Behind = field(default_factory=Behind)
 
     @property
     def given(self) -> Sequence[Sequence[Feed]]:
         """The inputs of the runs. Ends the verification if there are none."""
         if self.samples is None:
-            raise _cannot("no inputs are given")
+            raise cannot("no inputs are given")
         return self.samples
 
 
@@ -198,7 +132,7 @@ def verify(
     for step in LEVELS[: LEVELS.index(goal) + 1]:
         try:
             _CHECKS[step](task, goal)
-        except _Finding as finding:
+        except Finding as finding:
             return task.behind.verdict(finding.answer, step, finding.reason)
         task.behind.checked.append(step)
     return task.behind.verdict("REPRODUCED", goal, _said(task, goal))
@@ -231,17 +165,17 @@ def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[
 def _structure(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
     if claim.op_set != OP_SET:
-        raise _cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
+        raise cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
     if claim.limits not in PROFILES:
-        raise _cannot(f"there is no limits profile {claim.limits!r}")
+        raise cannot(f"there is no limits profile {claim.limits!r}")
     if claim.program.hex() != program.digest:
-        raise _cannot(f"the receipt is of program {claim.program.hex()}, the program at hand is {program.digest}")
+        raise cannot(f"the receipt is of program {claim.program.hex()}, the program at hand is {program.digest}")
     for what, found, expected in (
         ("limits profile", claim.limits, program.limits),
         ("gas", claim.gas, task.verified.gas),
     ):
         if found != expected:
-            raise _diverged(f"the {what} is {expected}, the receipt says {found}")
+            raise diverged(f"the {what} is {expected}, the receipt says {found}")
     for number, run in enumerate(claim.runs):
         for what, roots, declared in (
             ("inputs", run.inputs, program.inputs),
@@ -250,10 +184,10 @@ def _structure(task: _Task, goal: Level) -> None:
             ("tensors of state after", run.after, program.state),
         ):
             if len(roots) != len(declared):
-                raise _diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
+                raise diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
     for trace in task.traces:
         if trace.program != claim.program:
-            raise _cannot(f"a given trace is of program {trace.program.hex()}, the receipt of {claim.program.hex()}")
+            raise cannot(f"a given trace is of program {trace.program.hex()}, the receipt of {claim.program.hex()}")
     _signatures(task)
 
 
@@ -264,9 +198,9 @@ def _signatures(task: _Task) -> None:
         try:
             genuine = is_genuine(task.receipt.claim, signature)
         except Unsupported as error:
-            raise _cannot(f"the receipt is signed: {error.message}") from None
+            raise cannot(f"the receipt is signed: {error.message}") from None
         if not genuine:
-            raise _diverged(f"the signature by {signature.key.hex()} is not one of this claim")
+            raise diverged(f"the signature by {signature.key.hex()} is not one of this claim")
         task.behind.signers.append(signature.key.hex())
 
 
@@ -277,20 +211,20 @@ def _roots(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
     runs = [(place, feed) for feeds in task.given for place, feed in enumerate(feeds)]
     if len(runs) != len(claim.runs):
-        raise _cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
+        raise cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
     began = [task.state, initial_state(program)]
     for number, ((place, feed), run) in enumerate(zip(runs, claim.runs, strict=True)):
         for item, root in zip(program.inputs, run.inputs, strict=True):
             if tensor_root(feed[item.value.name]) != root:
-                raise _cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
+                raise cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
         if place == 0:
             before = began[min(number, 1)]
             for kept, root in zip(program.state, run.before, strict=True):
                 if tensor_root(before[kept.value.name]) != root:
-                    raise _cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
+                    raise cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
     for place, trace in enumerate(task.traces):
         if not any(_is_of(trace, run) for run in claim.runs):
-            raise _cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
+            raise cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
     if task.outputs is not None:
         _compare_outputs(task, task.outputs)
 
@@ -299,14 +233,14 @@ def _compare_outputs(task: _Task, given: Arrays) -> None:
     claim, program = task.receipt.claim, task.verified.program
     names = {output.name for output in program.outputs}
     if not set(given) <= names:
-        raise _cannot(f"there is no output {min(set(given) - names)!r}")
+        raise cannot(f"there is no output {min(set(given) - names)!r}")
     for place, output in enumerate(program.outputs):
         if output.name in given:
             tensors = _split(output, task.verified.shapes[output.value], given[output.name], len(claim.runs))
             for number, (tensor, run) in enumerate(zip(tensors, claim.runs, strict=True)):
                 if tensor_root(tensor) != run.outputs[place]:
                     message = f"run {number}: the given output {output.name!r} is not the one that the receipt names"
-                    raise _diverged(message)
+                    raise diverged(message)
 
 
 def _split(
@@ -319,22 +253,22 @@ def _split(
     try:
         array = array.reshape(runs, *shape)
     except ValueError:
-        raise _diverged(f"{where} has shape {list(array.shape)}, not {runs} times {list(shape)} elements") from None
+        raise diverged(f"{where} has shape {list(array.shape)}, not {runs} times {list(shape)} elements") from None
     if array.dtype.kind == "f":
         if output.quantizer is None:
-            raise _diverged(f"{where} holds real numbers, and its codes stand for none")
+            raise diverged(f"{where} holds real numbers, and its codes stand for none")
         quantizer = output.quantizer
         if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
             quantizer = replace(quantizer, axis=quantizer.axis + 1)
         try:
             codes = quantize(array, quantizer, Location(tensor=output.name))
         except CvmError as error:
-            raise _diverged(f"{where}: {error.message}") from None
+            raise diverged(f"{where}: {error.message}") from None
         if not np.array_equal(dequantize(codes, quantizer), array.astype(np.float64)):
-            raise _diverged(f"{where} holds real numbers that no codes stand for")
+            raise diverged(f"{where} holds real numbers that no codes stand for")
         array = codes
     elif array.dtype.kind not in "iu" or not -(2**31) < int(array.min()) <= int(array.max()) < 2**31:
-        raise _diverged(f"{where} holds what no int32 tensor can")
+        raise diverged(f"{where} holds what no int32 tensor can")
     return iter(array.astype(np.int32))
 
 
@@ -380,7 +314,7 @@ def _outputs(task: _Task, goal: Level) -> None:
     try:
         for number, claimed, found in _executed(task, executor, check):
             _compare(task, number, claimed, found)
-    except _Finding:
+    except Finding:
         _judge(task, check, latest_first=True)
         raise
     if goal != "formal":  # where FORMAL computes everything, or so many elements of every tensor
@@ -396,10 +330,10 @@ def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> 
         raise _wrong_executor(task, judged.difference)
 
 
-def _wrong_executor(task: _Task, difference: Difference) -> _Finding:
+def _wrong_executor(task: _Task, difference: Difference) -> Finding:
     """What is said of an executor that computes something else than the program means: the claim remains open."""
     advice = "nothing follows for the claim; verify it with another executor (--executor)"
-    return _cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
+    return cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
 
 def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
@@ -418,14 +352,14 @@ def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
             if _is_of(given, claimed):
                 _compare_traces(task, number, given, seen.trace)
     if found.trace is not None and claimed.trace is not None and found.trace != claimed.trace:
-        raise _diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
+        raise diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
 
 
 def _compare_roots(number: int, what: str, names: Sequence[str], claimed: Roots, found: Roots) -> None:
     for name, said, seen in zip(names, claimed, found, strict=True):
         if said != seen:
             message = f"run {number}: the {what} {name!r} has root {seen.hex()}, the receipt says {said.hex()}"
-            raise _diverged(message)
+            raise diverged(message)
 
 
 def _is_of(trace: Trace, run: Run) -> bool:
@@ -439,7 +373,7 @@ def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> Non
         return
     nodes = task.verified.program.nodes
     if place == len(nodes):
-        raise _diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
+        raise diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
     names = ", ".join(repr(value.name) for value in nodes[place].outputs)
     made = ", ".join(root.hex() for root in found.steps[place])
     if place == len(given.steps):
@@ -447,7 +381,7 @@ def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> Non
     else:
         said = f"says {', '.join(root.hex() for root in given.steps[place]) or 'nothing'}"
     message = f"op {place}, the {nodes[place].op} that gives {names}, is the first that differs"
-    raise _diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
+    raise diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
 
 
 def _trace(task: _Task, goal: Level) -> None:
@@ -455,7 +389,7 @@ def _trace(task: _Task, goal: Level) -> None:
     for number, run in enumerate(task.receipt.claim.runs):
         named = run.trace is not None or any(_is_of(trace, run) for trace in task.traces)
         if not named and (goal == "trace" or task.receipt.traced):
-            raise _cannot(f"the receipt names no trace of run {number}")
+            raise cannot(f"the receipt names no trace of run {number}")
 
 
 def _formal(task: _Task, goal: Level) -> None:

@@ -13,22 +13,20 @@ from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Judge, Salt, Threads, judging
 from cvm.cli.output import progress, say, show, table, write_file
+from cvm.cli.verdicts import EXIT_CODES, PRINTED, render_folder, render_verdict, result_document
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
-    from cvm.audit import Judged, Judging
+    from cvm.audit import Judging
     from cvm.audit.batch import Finished
     from cvm.audit.receipt import Receipt
-    from cvm.audit.verify import Level, Verdict
+    from cvm.audit.verdict import Level
 
 __all__ = ["GROUP"]
 
-EXIT_CODES = {"REPRODUCED": 0, "DIVERGED": 1, "CANNOT_RECOMPUTE": 5}
-_PRINTED = 10
-"""Runs of a receipt, and receipts of a folder, that are printed for people; a document has all."""
 _FOLDER_FLOOR = 0.005
 """Seconds that FORMAL may take for each receipt of a folder, however short its runs are: there are many."""
 
@@ -91,13 +89,13 @@ def _render_receipt(console: Console, document: dict[str, Any]) -> None:
     say(console, f"receipt   {document['id']}")
     say(console, f"program   {claim['program']}")
     say(console, f"op-set    {claim['op_set']}, limits {claim['limits']}, gas {claim['gas']} per run")
-    for number, run in enumerate(claim["runs"][:_PRINTED]):
+    for number, run in enumerate(claim["runs"][:PRINTED]):
         for what in ("inputs", "before", "outputs", "after"):
             for place, root in enumerate(run[what]):
                 say(console, f"run {number:<5} {what.removesuffix('s')} {place}: {root}")
         if run["trace"] is not None:
             say(console, f"run {number:<5} trace: {run['trace']}")
-    if len(claim["runs"]) > _PRINTED:
+    if len(claim["runs"]) > PRINTED:
         say(console, f"... {len(claim['runs'])} runs in all; --json shows every one")
     for item in document["signatures"]:
         say(console, f"signed by {item['key']} (not verified)")
@@ -172,7 +170,7 @@ def verify_receipt(
     program among those given, by digest.
     """
     from cvm.audit import LEVELS
-    from cvm.audit.verify import NOT_EXECUTED
+    from cvm.audit.verdict import NOT_EXECUTED
 
     if level is not None and level not in LEVELS:
         raise Usage(f"expected one of {', '.join(LEVELS)}, found {level!r}")
@@ -248,34 +246,13 @@ def _verify_one(
         "signers": list(verdict.signers),
     }
     code = EXIT_CODES[verdict.answer]
-    return show(document, lambda console: _render_verdict(console, verdict, document), as_json, code)
+    return show(document, lambda console: render_verdict(console, verdict, document), as_json, code)
 
 
 def _archive(path: Path) -> dict[str, Array]:
     from cvm.arrays import npz_members, read_npz
 
     return {name: read_npz(path, name) for name in npz_members(path)}
-
-
-def _render_verdict(console: Console, verdict: Verdict, document: dict[str, Any]) -> None:
-    if verdict.words == verdict.answer:
-        say(console, f"{verdict.answer} at level {verdict.level}: {verdict.reason}")
-    else:
-        say(console, f"{verdict.words}, nothing was executed: {verdict.reason}")
-    if verdict.executor is not None:
-        say(console, f"executor  {verdict.executor}")
-        say(console, f"judged    {_judged_words(verdict.executor, verdict.judged)}")
-    say(console, f"receipt   {document['receipt']}")
-    say(console, f"program   {document['program']}")
-    for key in document["signers"]:
-        say(console, f"signed by {key}")
-
-
-def _judged_words(executor: str | None, judged: Judged | None) -> str:
-    """What FORMAL had to say of the executor, for people."""
-    if judged is not None:
-        return str(judged)
-    return "every element was computed by FORMAL" if executor == "formal" else "nothing was judged by FORMAL"
 
 
 def _verify_folder(
@@ -320,52 +297,10 @@ def _verify_folder(
         "executed": sum(item.executor is not None for item in found),
         "judged": sum(item.judged.elements for item in found if item.judged is not None),
         "salt": asked.salt,
-        "results": [_result_document(item) for item in found],
+        "results": [result_document(item) for item in found],
     }
     code = 1 if counts["DIVERGED"] else 5 if counts["CANNOT_RECOMPUTE"] else 0
-    return show(document, lambda console: _render_folder(console, document), as_json, code)
-
-
-def _result_document(item: Finished) -> dict[str, Any]:
-    """The answer for one receipt of a folder."""
-    return {
-        "path": item.path,
-        "answer": item.answer,
-        "level": item.level,
-        "reason": item.reason,
-        "executor": item.executor,
-        "judged": None if item.judged is None else item.judged.document(),
-    }
-
-
-def _render_folder(console: Console, document: dict[str, Any]) -> None:
-    others = [item for item in document["results"] if item["answer"] != "REPRODUCED"]
-    rows = ((item["path"], item["answer"], item["level"], item["reason"]) for item in others[:_PRINTED])
-    if others:
-        table(console, ("receipt", "answer", "level", "reason"), rows)
-    if len(others) > _PRINTED:
-        say(console, f"... and {len(others) - _PRINTED} more; --json shows every one")
-    counts = ", ".join(f"{count} {answer}" for answer, count in _counted(document["results"]).items())
-    say(console, f"{document['receipts']} receipts: {counts}; {document['resumed']} known from before")
-    if document["executed"] == 0:
-        say(console, "nothing was executed")
-        return
-    by = Counter[str](item["executor"] for item in document["results"] if item["executor"] is not None)
-    executors = ", ".join(f"{count} on {name}" for name, count in sorted(by.items()))
-    salts = {item["judged"]["salt"] for item in document["results"] if item["judged"] is not None}
-    salt = f"salt {min(salts)}" if len(salts) == 1 else f"{len(salts)} salts, which --json shows"
-    judged = f"FORMAL judged {document['judged']} elements, {salt}" if document["judged"] else "FORMAL judged nothing"
-    say(console, f"executed: {executors}; {judged}")
-
-
-def _counted(results: list[dict[str, Any]]) -> dict[str, int]:
-    """How many receipts have each answer, by what it is called for people."""
-    from cvm.audit.verify import answer_words
-
-    answers = Counter[str](item["answer"] for item in results)
-    true = Counter[str](answer_words("REPRODUCED", item["level"]) for item in results if item["answer"] == "REPRODUCED")
-    others = {answer: answers[answer] for answer in EXIT_CODES if answer != "REPRODUCED"}
-    return (dict(true) or {"REPRODUCED": 0}) | others
+    return show(document, lambda console: render_folder(console, document), as_json, code)
 
 
 def diff(
@@ -386,10 +321,10 @@ def diff(
             say(console, f"EQUAL    {one['id']}")
             return
         say(console, f"DIFFER   {one['id']}, {other['id']}")
-        rows = ((item["field"], item["first"], item["second"]) for item in differences[:_PRINTED])
+        rows = ((item["field"], item["first"], item["second"]) for item in differences[:PRINTED])
         table(console, ("field", "first", "second"), rows)
-        if len(differences) > _PRINTED:
-            say(console, f"... and {len(differences) - _PRINTED} more; --json shows every one")
+        if len(differences) > PRINTED:
+            say(console, f"... and {len(differences) - PRINTED} more; --json shows every one")
 
     return show(document, render, as_json, 1 if differences else 0)
 

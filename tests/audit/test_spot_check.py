@@ -16,7 +16,8 @@ from cvm import audit
 from cvm.agreement import compare, drawn_places, judge
 from cvm.audit import Judging, Receipt, Recorder, Verdict, verify
 from cvm.audit import spot_check as checks
-from cvm.audit.spot_check import HEAVY, RUNS, SpotCheck, draws, spot_check, terms
+from cvm.audit.draw import HEAVY, Draw, draws, terms
+from cvm.audit.spot_check import RUNS, SpotCheck, spot_check
 from cvm.demo import IMAGES, MODEL
 from cvm.errors import Invalid
 from cvm.executors import create, initial_state
@@ -271,7 +272,7 @@ def test_every_element_is_drawn_once_a_tensor_of_a_run_after_the_other(lenet):
 
 
 def test_the_draw_depends_on_the_claim_and_the_salt_alone(lenet, images):
-    def drawn(identity: bytes, judging: Judging) -> list[checks.Draw]:
+    def drawn(identity: bytes, judging: Judging) -> list[Draw]:
         check = SpotCheck(lenet, create("numpy", lenet), judging, identity, 9)
         return check._drawn(check._order)
 
