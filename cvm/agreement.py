@@ -2,6 +2,9 @@
 
 `compare` runs whole programs side by side. `judge` lets FORMAL compute single elements of what another executor
 gave, each from the operands that it had: for programs too large for FORMAL to run whole.
+
+An executor may use other kernels when it returns every tensor than when it returns the outputs alone, since it fuses
+ops then. So both functions run every executor but FORMAL in both ways, and compare what it leaves.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +20,26 @@ import numpy.typing as npt
 
 import formal.executor
 from cvm.errors import Mismatch
-from cvm.executors import Executor, Int32Array, initial_state
+from cvm.executors import Executor, Int32Array, RunResult, initial_state
 from cvm.inputs import Feed
 from cvm.program.model import Node, Program
-from formal.tensor import Tensor
+from formal.tensor import Stored
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Agreement", "Difference", "compare", "judge"]
+__all__ = [
+    "Agreement",
+    "Difference",
+    "compare",
+    "drawn_places",
+    "first_difference",
+    "judge",
+    "laid_open",
+    "left_difference",
+    "makers",
+    "tensor_of",
+]
 
 Index = tuple[int, ...]
 Progress = Callable[[int], None]
@@ -70,42 +85,96 @@ def compare(
 ) -> Agreement:
     """Run all ``executors`` on every sample, each a sequence of cycles, and compare every tensor and the next state.
 
-    Every sample begins with the initial state. Stops at the first run that differs.
+    Each executor but FORMAL also runs without capture, and must leave the same outputs and the same state then. Every
+    sample begins with the initial state. Stops at the first run that differs.
     """
-    makers = _makers(program)
+    made_by = makers(program)
     count = elements = 0
     for feeds in samples:
         states = [initial_state(program) for _ in executors]
         for feed in feeds:
             results = [executor.run(feed, state, "all") for executor, state in zip(executors, states, strict=True)]
+            compared, difference = _compared(count, made_by, executors, results)
+            elements += compared
+            for executor, state, result in zip(executors, states, results, strict=True):
+                difference = difference or _difference_without_capture(program, count, executor, feed, state, result)
+            if difference is not None:
+                return Agreement(count + 1, len(made_by), elements, difference)
             states = [result.state for result in results]
-            for name, op in makers.items():
-                found = {
-                    executor.name: result.values[name] for executor, result in zip(executors, results, strict=True)
-                }
-                difference = _difference(count, op, name, found)
-                elements += results[0].values[name].size
-                if difference is not None:
-                    return Agreement(count + 1, len(makers), elements, difference)
             count += 1
             progress(count)
-    return Agreement(count, len(makers), elements)
+    return Agreement(count, len(made_by), elements)
 
 
-def _makers(program: Program) -> dict[str, str]:
+def makers(program: Program) -> dict[str, str]:
     """Every tensor but the constants, in execution order, and the op that makes it."""
-    makers = {item.value.name: "input" for item in program.inputs}
-    makers |= {item.value.name: "state" for item in program.state}
-    return makers | {value.name: node.op for node in program.nodes for value in node.outputs}
+    made_by = {item.value.name: "input" for item in program.inputs}
+    made_by |= {item.value.name: "state" for item in program.state}
+    return made_by | {value.name: node.op for node in program.nodes for value in node.outputs}
 
 
-def _difference(run: int, op: str, tensor: str, found: Mapping[str, Int32Array]) -> Difference | None:
+def laid_open(name: str) -> str:
+    """What a difference calls the executor ``name`` where it gave every tensor, beside its run without capture."""
+    return f"{name} with every tensor laid open"
+
+
+def first_difference(run: int, op: str, tensor: str, found: Mapping[str, Int32Array]) -> Difference | None:
+    """The first element on which a tensor differs between those who computed it; ``found`` is by their names."""
     (first_name, first), *others = found.items()
     for name, array in others:
         if not np.array_equal(first, array):
             index = tuple(np.argwhere(first != array)[0].tolist())
             return Difference(run, op, tensor, index, {first_name: int(first[index]), name: int(array[index])})
     return None
+
+
+def left_difference(
+    program: Program, run: int, found: Mapping[str, RunResult], made_by: Mapping[str, str]
+) -> Difference | None:
+    """The first difference in what runs leave: the outputs, then the next state. ``found`` is by their names."""
+    for output in program.outputs:
+        arrays = {name: result.values[output.value] for name, result in found.items()}
+        difference = first_difference(run, made_by.get(output.value, "constant"), output.value, arrays)
+        if difference is not None:
+            return difference
+    for kept in program.state:
+        arrays = {name: result.state[kept.value.name] for name, result in found.items()}
+        difference = first_difference(run, made_by.get(kept.update, "constant"), kept.update, arrays)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _compared(
+    run: int, made_by: Mapping[str, str], executors: Sequence[Executor], results: Sequence[RunResult]
+) -> tuple[int, Difference | None]:
+    """The number of elements that were compared, and the first difference between executors that gave every tensor."""
+    elements = 0
+    for name, op in made_by.items():
+        found = {executor.name: result.values[name] for executor, result in zip(executors, results, strict=True)}
+        elements += results[0].values[name].size
+        difference = first_difference(run, op, name, found)
+        if difference is not None:
+            return elements, difference
+    return elements, None
+
+
+def _difference_without_capture(
+    program: Program,
+    run: int,
+    executor: Executor,
+    feed: Feed,
+    state: Mapping[str, Int32Array],
+    captured: RunResult,
+) -> Difference | None:
+    """The first difference between ``captured`` and what the same executor leaves without capture.
+
+    FORMAL computes the same tensors in the same way whatever is returned, so it does not run again.
+    """
+    if executor.name == "formal":
+        return None
+    found = {executor.name: executor.run(feed, state), laid_open(executor.name): captured}
+    return left_difference(program, run, found, makers(program))
 
 
 def judge(
@@ -115,11 +184,13 @@ def judge(
     count: int,
     progress: Progress = lambda _: None,
     state: Mapping[str, Int32Array] | None = None,
+    salt: str = "",
 ) -> Agreement:
     """Let FORMAL compute ``count`` elements of every output of every node from the operands that ``executor`` gave.
 
-    The first sample begins with ``state``, if it is given; every other one with the initial state.
-    Which elements is a function of the program's digest, the run and the node alone: SHA-256 says.
+    The executor also runs without capture, and must leave the same outputs and the same state then. The first sample
+    begins with ``state``, if it is given; every other one with the initial state. Which elements are judged is a
+    function of the program's digest, ``salt``, the run and the node alone: SHA-256 says.
     """
     program = verified.program
     constants: dict[str, npt.NDArray[Any]] = {constant.name: constant.array() for constant in program.constants}
@@ -129,10 +200,13 @@ def judge(
         before = initial_state(program) if state is None or run else state
         for feed in feeds:
             result = executor.run(feed, before, "all")
+            found = _difference_without_capture(program, run, executor, feed, before, result)
+            if found is not None:
+                return Agreement(run + 1, tensors, elements, found)
+            known = {**constants, **result.values, **feed, **before}
             before = result.state
-            known = {**constants, **result.values}
             for number, node in enumerate(program.nodes):
-                seed = f"{program.digest}/{run}/{number}"
+                seed = f"{program.digest}{salt and '/' + salt}/{run}/{number}"
                 for difference in _judged(node, known, run, executor.name, count, seed):
                     elements += 1
                     if difference is not None:
@@ -146,7 +220,7 @@ def _judged(
     node: Node, known: Mapping[str, npt.NDArray[Any]], run: int, name: str, count: int, seed: str
 ) -> Iterator[Difference | None]:
     """FORMAL's verdict on elements of the outputs of one node, one after the other: None is agreement."""
-    outputs = formal.executor.apply(node, [_tensor(known[operand]) for operand in node.inputs])
+    outputs = formal.executor.apply(node, [tensor_of(known[operand]) for operand in node.inputs])
     for place, (value, output) in enumerate(zip(node.outputs, outputs, strict=True)):
         array = known[value.name]
         for position in _positions(array.size, count, f"{seed}/{place}"):
@@ -158,14 +232,25 @@ def _judged(
                 yield Difference(run, node.op, value.name, index, {"formal": expected, name: found})
 
 
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    """An array as a tensor of FORMAL, element by element."""
-    return Tensor(array.shape, lambda index: int(array[index]))
+def tensor_of(array: npt.NDArray[Any]) -> Stored:
+    """An array as a tensor of FORMAL. No element is copied."""
+    return Stored(array.shape, np.ascontiguousarray(array).reshape(-1).data)
 
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
     """``count`` places in a tensor of ``size`` elements, ascending; all of them if it has no more."""
-    if size <= count:
-        return list(range(size))
-    draws = (sha256(f"{seed}/{draw}".encode()).digest() for draw in range(count))
-    return sorted({int.from_bytes(draw, "big") % size for draw in draws})
+    return list(range(size)) if size <= count else sorted(islice(drawn_places(size, seed), count))
+
+
+def drawn_places(size: int, seed: str) -> Iterator[int]:
+    """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are held."""
+    moved: dict[int, int] = {}
+    for first in range(size):
+        draw = int.from_bytes(sha256(f"{seed}/{first}".encode()).digest(), "big")
+        other = first + draw % (size - first)
+        at_first = moved.pop(first, first)
+        if other == first:
+            yield at_first
+        else:
+            yield moved.get(other, other)
+            moved[other] = at_first

@@ -11,6 +11,7 @@ from cvm.audit.codec import (
 from cvm.audit.receipt import Claim, Host, Receipt, Run, Signature
 from cvm.audit.record import Recorder, host_facts
 from cvm.audit.signatures import sign
+from cvm.audit.spot_check import Judged, Judging
 from cvm.audit.trace import Trace, trace_bytes
 from cvm.audit.trace_file import read_trace, write_trace
 from cvm.audit.verify import LEVELS, Verdict, verify
@@ -19,6 +20,8 @@ __all__ = [
     "LEVELS",
     "Claim",
     "Host",
+    "Judged",
+    "Judging",
     "Receipt",
     "Recorder",
     "Run",

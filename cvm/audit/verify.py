@@ -10,21 +10,29 @@ An answer is reached at one of five levels, each of which includes those before 
 ``formal``     FORMAL, the reference, gives the same: all of it, or so many elements of every tensor
 
 The answers: REPRODUCED. DIVERGED: the claim is false, what follows from the program and the inputs that it names is
-something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names.
+something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names, or
+the executor that runs them is wrong. At the first two levels nothing is executed, so REPRODUCED says only that no field
+contradicts the program and the arrays at hand: `Verdict.words` says so in other words.
+
+The executor that runs the program again is not trusted, since it may be the one that made the claim: FORMAL judges
+drawn elements of what it computes (`cvm.audit.spot_check`), before any answer that rests on it is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.receipt import Receipt, Roots, Run
 from cvm.audit.record import Observation, Observer
+from cvm.audit.spot_check import Judged, Judging, SpotCheck
 from cvm.audit.trace import Trace
+from cvm.audit.verdict import LEVELS, Answer, Behind, Finding, Level, Verdict, cannot, diverged
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.executors import Executor, Int32Array, create, initial_state
 from cvm.inputs import Feed, arrange
@@ -34,44 +42,12 @@ from cvm.program.model import OP_SET, Output
 from cvm.quantization import LinearQuantizer
 
 if TYPE_CHECKING:
+    from cvm.agreement import Difference
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["LEVELS", "Answer", "Level", "Verdict", "strongest_level", "verify"]
 
-Answer = Literal["REPRODUCED", "DIVERGED", "CANNOT_RECOMPUTE"]
-Level = Literal["structure", "roots", "outputs", "trace", "formal"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An answer, and the level at which it was reached."""
-
-    answer: Answer
-    level: Level
-    reason: str
-    """Why, or what was compared."""
-    signers: tuple[str, ...] = ()
-    """The public keys, in hexadecimal, whose signatures of the claim are genuine."""
-
-
-class _Finding(Exception):
-    """Ends a verification."""
-
-    def __init__(self, answer: Answer, reason: str) -> None:
-        super().__init__(reason)
-        self.answer = answer
-        self.reason = reason
-
-
-def _diverged(reason: str) -> _Finding:
-    return _Finding("DIVERGED", reason)
-
-
-def _cannot(reason: str) -> _Finding:
-    return _Finding("CANNOT_RECOMPUTE", reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +67,14 @@ class _Task:
     traced: bool
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
-    signers: list[str] = field(default_factory=list)
+    judging: Judging
+    behind: Behind = field(default_factory=Behind)
 
     @property
     def given(self) -> Sequence[Sequence[Feed]]:
         """The inputs of the runs. Ends the verification if there are none."""
         if self.samples is None:
-            raise _cannot("no inputs are given")
+            raise cannot("no inputs are given")
         return self.samples
 
 
@@ -120,6 +97,7 @@ def verify(
     executor: str | Executor | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    judging: Judging | None = None,
 ) -> Verdict:
     """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
 
@@ -128,8 +106,9 @@ def verify(
     their inputs and state; of one that is not, the first op that left something else is named. ``level`` is how far to
     go (None: until all that is claimed or given is recomputed); ``sample`` lets FORMAL judge so many elements of every
     tensor instead of all. ``executor`` is a name, or an executor that was made for this program. ``progress`` is told
-    the number of each run that was re-executed. Raises `Invalid` for arrays that no run can have, and for ``traces`` at
-    a level that computes none (``verify.level``).
+    the number of each run that was re-executed. ``judging`` is how much of the executor's work FORMAL judges, and with
+    which salt (None: as much as the budget allows, with a fresh salt). Raises `Invalid` for arrays that no run can
+    have, and for ``traces`` at a level that computes none (``verify.level``).
     """
     goal = level or ("trace" if traces else strongest_level(receipt))
     deep = LEVELS.index(goal) >= LEVELS.index("trace")
@@ -148,13 +127,15 @@ def verify(
         traces=traces,
         traced=(receipt.traced or bool(traces)) and deep,
         progress=progress,
+        judging=Judging() if judging is None else judging,
     )
     for step in LEVELS[: LEVELS.index(goal) + 1]:
         try:
             _CHECKS[step](task, goal)
-        except _Finding as finding:
-            return Verdict(finding.answer, step, finding.reason, tuple(task.signers))
-    return Verdict("REPRODUCED", goal, _said(task, goal), tuple(task.signers))
+        except Finding as finding:
+            return task.behind.verdict(finding.answer, step, finding.reason)
+        task.behind.checked.append(step)
+    return task.behind.verdict("REPRODUCED", goal, _said(task, goal))
 
 
 def _said(task: _Task, goal: Level) -> str:
@@ -184,17 +165,17 @@ def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[
 def _structure(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
     if claim.op_set != OP_SET:
-        raise _cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
+        raise cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
     if claim.limits not in PROFILES:
-        raise _cannot(f"there is no limits profile {claim.limits!r}")
+        raise cannot(f"there is no limits profile {claim.limits!r}")
     if claim.program.hex() != program.digest:
-        raise _cannot(f"the receipt is of program {claim.program.hex()}, the program at hand is {program.digest}")
+        raise cannot(f"the receipt is of program {claim.program.hex()}, the program at hand is {program.digest}")
     for what, found, expected in (
         ("limits profile", claim.limits, program.limits),
         ("gas", claim.gas, task.verified.gas),
     ):
         if found != expected:
-            raise _diverged(f"the {what} is {expected}, the receipt says {found}")
+            raise diverged(f"the {what} is {expected}, the receipt says {found}")
     for number, run in enumerate(claim.runs):
         for what, roots, declared in (
             ("inputs", run.inputs, program.inputs),
@@ -203,10 +184,10 @@ def _structure(task: _Task, goal: Level) -> None:
             ("tensors of state after", run.after, program.state),
         ):
             if len(roots) != len(declared):
-                raise _diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
+                raise diverged(f"run {number} has {len(declared)} {what}, the receipt names {len(roots)}")
     for trace in task.traces:
         if trace.program != claim.program:
-            raise _cannot(f"a given trace is of program {trace.program.hex()}, the receipt of {claim.program.hex()}")
+            raise cannot(f"a given trace is of program {trace.program.hex()}, the receipt of {claim.program.hex()}")
     _signatures(task)
 
 
@@ -217,10 +198,10 @@ def _signatures(task: _Task) -> None:
         try:
             genuine = is_genuine(task.receipt.claim, signature)
         except Unsupported as error:
-            raise _cannot(f"the receipt is signed: {error.message}") from None
+            raise cannot(f"the receipt is signed: {error.message}") from None
         if not genuine:
-            raise _diverged(f"the signature by {signature.key.hex()} is not one of this claim")
-        task.signers.append(signature.key.hex())
+            raise diverged(f"the signature by {signature.key.hex()} is not one of this claim")
+        task.behind.signers.append(signature.key.hex())
 
 
 # Roots of what is given
@@ -230,20 +211,20 @@ def _roots(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
     runs = [(place, feed) for feeds in task.given for place, feed in enumerate(feeds)]
     if len(runs) != len(claim.runs):
-        raise _cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
+        raise cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
     began = [task.state, initial_state(program)]
     for number, ((place, feed), run) in enumerate(zip(runs, claim.runs, strict=True)):
         for item, root in zip(program.inputs, run.inputs, strict=True):
             if tensor_root(feed[item.value.name]) != root:
-                raise _cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
+                raise cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
         if place == 0:
             before = began[min(number, 1)]
             for kept, root in zip(program.state, run.before, strict=True):
                 if tensor_root(before[kept.value.name]) != root:
-                    raise _cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
+                    raise cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
     for place, trace in enumerate(task.traces):
         if not any(_is_of(trace, run) for run in claim.runs):
-            raise _cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
+            raise cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
     if task.outputs is not None:
         _compare_outputs(task, task.outputs)
 
@@ -252,14 +233,14 @@ def _compare_outputs(task: _Task, given: Arrays) -> None:
     claim, program = task.receipt.claim, task.verified.program
     names = {output.name for output in program.outputs}
     if not set(given) <= names:
-        raise _cannot(f"there is no output {min(set(given) - names)!r}")
+        raise cannot(f"there is no output {min(set(given) - names)!r}")
     for place, output in enumerate(program.outputs):
         if output.name in given:
             tensors = _split(output, task.verified.shapes[output.value], given[output.name], len(claim.runs))
             for number, (tensor, run) in enumerate(zip(tensors, claim.runs, strict=True)):
                 if tensor_root(tensor) != run.outputs[place]:
                     message = f"run {number}: the given output {output.name!r} is not the one that the receipt names"
-                    raise _diverged(message)
+                    raise diverged(message)
 
 
 def _split(
@@ -272,22 +253,22 @@ def _split(
     try:
         array = array.reshape(runs, *shape)
     except ValueError:
-        raise _diverged(f"{where} has shape {list(array.shape)}, not {runs} times {list(shape)} elements") from None
+        raise diverged(f"{where} has shape {list(array.shape)}, not {runs} times {list(shape)} elements") from None
     if array.dtype.kind == "f":
         if output.quantizer is None:
-            raise _diverged(f"{where} holds real numbers, and its codes stand for none")
+            raise diverged(f"{where} holds real numbers, and its codes stand for none")
         quantizer = output.quantizer
         if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
             quantizer = replace(quantizer, axis=quantizer.axis + 1)
         try:
             codes = quantize(array, quantizer, Location(tensor=output.name))
         except CvmError as error:
-            raise _diverged(f"{where}: {error.message}") from None
+            raise diverged(f"{where}: {error.message}") from None
         if not np.array_equal(dequantize(codes, quantizer), array.astype(np.float64)):
-            raise _diverged(f"{where} holds real numbers that no codes stand for")
+            raise diverged(f"{where} holds real numbers that no codes stand for")
         array = codes
     elif array.dtype.kind not in "iu" or not -(2**31) < int(array.min()) <= int(array.max()) < 2**31:
-        raise _diverged(f"{where} holds what no int32 tensor can")
+        raise diverged(f"{where} holds what no int32 tensor can")
     return iter(array.astype(np.int32))
 
 
@@ -303,24 +284,56 @@ def _executor(task: _Task) -> Executor:
     return task.executor
 
 
-def _executed(task: _Task, made: Executor, traced: bool) -> Iterator[tuple[int, Run, Observation]]:
-    """Every run, recomputed: its number, what the receipt says, and what it gave."""
+def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[tuple[int, Run, Observation]]:
+    """Every run, recomputed: its number, what the receipt says, and what it gave. ``check`` takes note of it."""
     program = task.verified.program
     number = 0
     for feeds in task.given:
         state = task.state if number == 0 else initial_state(program)
         for feed in feeds:
-            observer = Observer(program, feed, state, traced)
+            observer = Observer(program, feed, state, task.traced)
+            start = perf_counter()
             result = made.run(feed, state, watch=observer.watch)
-            yield number, task.receipt.claim.runs[number], observer.end(result)
+            observation = observer.end(result)
+            if check is not None:
+                check.note(number, feed, state, result, perf_counter() - start)
+            yield number, task.receipt.claim.runs[number], observation
             state = result.state
             number += 1
             task.progress(number)
 
 
 def _outputs(task: _Task, goal: Level) -> None:
-    for number, claimed, found in _executed(task, _executor(task), task.traced):
-        _compare(task, number, claimed, found)
+    """Run everything again. No answer rests on an executor that FORMAL contradicts, not even DIVERGED."""
+    executor = _executor(task)
+    task.behind.executor = executor.name
+    check = None
+    if executor.name != "formal":
+        identity, count, ordinary = task.receipt.claim.id(), len(task.receipt.claim.runs), not task.traced
+        check = SpotCheck(task.verified, executor, task.judging, identity, count, ordinary)
+    try:
+        for number, claimed, found in _executed(task, executor, check):
+            _compare(task, number, claimed, found)
+    except Finding:
+        _judge(task, check, latest_first=True)
+        raise
+    if goal != "formal":  # where FORMAL computes everything, or so many elements of every tensor
+        _judge(task, check)
+
+
+def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> None:
+    """Let FORMAL judge the runs so far. Ends the verification if the executor is wrong."""
+    if check is None:
+        return
+    task.behind.judged = judged = check.judged(latest_first)
+    if judged.difference is not None:
+        raise _wrong_executor(task, judged.difference)
+
+
+def _wrong_executor(task: _Task, difference: Difference) -> Finding:
+    """What is said of an executor that computes something else than the program means: the claim remains open."""
+    advice = "nothing follows for the claim; verify it with another executor (--executor)"
+    return cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
 
 def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
@@ -339,14 +352,14 @@ def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
             if _is_of(given, claimed):
                 _compare_traces(task, number, given, seen.trace)
     if found.trace is not None and claimed.trace is not None and found.trace != claimed.trace:
-        raise _diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
+        raise diverged(f"run {number}: the trace is {found.trace.hex()}, the receipt says {claimed.trace.hex()}")
 
 
 def _compare_roots(number: int, what: str, names: Sequence[str], claimed: Roots, found: Roots) -> None:
     for name, said, seen in zip(names, claimed, found, strict=True):
         if said != seen:
             message = f"run {number}: the {what} {name!r} has root {seen.hex()}, the receipt says {said.hex()}"
-            raise _diverged(message)
+            raise diverged(message)
 
 
 def _is_of(trace: Trace, run: Run) -> bool:
@@ -360,7 +373,7 @@ def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> Non
         return
     nodes = task.verified.program.nodes
     if place == len(nodes):
-        raise _diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
+        raise diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
     names = ", ".join(repr(value.name) for value in nodes[place].outputs)
     made = ", ".join(root.hex() for root in found.steps[place])
     if place == len(given.steps):
@@ -368,7 +381,7 @@ def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> Non
     else:
         said = f"says {', '.join(root.hex() for root in given.steps[place]) or 'nothing'}"
     message = f"op {place}, the {nodes[place].op} that gives {names}, is the first that differs"
-    raise _diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
+    raise diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
 
 
 def _trace(task: _Task, goal: Level) -> None:
@@ -376,19 +389,24 @@ def _trace(task: _Task, goal: Level) -> None:
     for number, run in enumerate(task.receipt.claim.runs):
         named = run.trace is not None or any(_is_of(trace, run) for trace in task.traces)
         if not named and (goal == "trace" or task.receipt.traced):
-            raise _cannot(f"the receipt names no trace of run {number}")
+            raise cannot(f"the receipt names no trace of run {number}")
 
 
 def _formal(task: _Task, goal: Level) -> None:
     from cvm.agreement import judge
 
     if task.sample is None:
-        for number, claimed, found in _executed(task, create("formal", task.verified), task.traced):
+        task.behind.executor = "formal"
+        for number, claimed, found in _executed(task, create("formal", task.verified), None):
             _compare(task, number, claimed, found)
         return
-    agreement = judge(task.verified, _executor(task), task.given, task.sample, state=task.state)
+    executor, salt = _executor(task), task.judging.salt
+    agreement = judge(task.verified, executor, task.given, task.sample, state=task.state, salt=salt)
+    task.behind.judged = Judged(
+        agreement.elements, agreement.tensors, agreement.tensors, agreement.runs, salt, agreement.difference
+    )
     if agreement.difference is not None:
-        raise _diverged(agreement.difference.error().message)
+        raise _wrong_executor(task, agreement.difference)
 
 
 _CHECKS: Mapping[Level, Callable[[_Task, Level], None]] = {

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Model, NoOptimize, Threads
+from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Judge, Model, NoOptimize, Salt, Threads, judging
 from cvm.cli.output import progress, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.agreement import Agreement
+    from cvm.audit import Judged, Judging
     from cvm.executors import Executor
+    from cvm.inputs import Feed
+    from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["agreement_document", "command"]
+__all__ = ["agreement_document", "command", "default_executors", "judged_words", "render"]
 
 
 def command(
     program: Model,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
     executors: Annotated[
-        str, typer.Option("--executors", metavar="NAME,..", help="The executors to compare.")
-    ] = "formal,numpy",
+        str | None,
+        typer.Option(
+            "--executors",
+            metavar="NAME,..",
+            help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
+        ),
+    ] = None,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -37,6 +46,8 @@ def command(
             "instead of everything: for large programs.",
         ),
     ] = None,
+    judge: Judge = None,
+    salt: Salt = None,
     threads: Threads = None,
     cycles: Cycles = False,
     bit_order: BitOrder = "lsb",
@@ -45,46 +56,95 @@ def command(
 ) -> int:
     """Run a program on several executors and compare every tensor, not only the outputs.
 
-    The first difference is named: op, tensor, index and both values. The exit code is 1 then.
+    Each executor also runs as `cvm run` does, without returning every tensor, and must leave the same outputs. Where
+    formal is not among the executors, FORMAL judges drawn elements of what they agree on. The first difference is
+    named: op, tensor, index and both values. The exit code is 1 then.
     """
-    from cvm.agreement import compare, judge
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
     from cvm.executors import create
     from cvm.inputs import arrange
 
-    names = executors.split(",")
-    if len(set(names)) != len(names):
-        raise Usage(f"an executor is named twice in {executors!r}")
-    if sample is not None:
-        names = [name for name in names if name != "formal"]
-    if len(names) < (2 if sample is None else 1):
-        raise Usage(f"there is nothing to compare with {executors!r}")
+    names = _names(executors, sample)
+    if (judge is not None or salt is not None) and "formal" in names:
+        raise Usage("formal computes every element: --judge and --salt are for --executors without formal")
+    if judge is not None and sample is not None:
+        raise Usage("--sample is for elements of every tensor of every run, --judge for elements in all: give one")
+    asked = judging(judge, salt)
     verified = open_program(program, no_optimize, bit_order)
-    made: list[Executor] = [create(name, verified, threads) for name in names]
     _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs, bit_order), cycles)
-    with progress("comparing", sum(map(len, samples))) as advance:
-        agreement = compare(verified.program, made, samples, advance) if len(made) > 1 else None
-        if sample is not None and (agreement is None or agreement.difference is None):
-            agreement = judge(verified, made[0], samples, sample, advance)
-            made.insert(0, create("formal", verified))
-    assert agreement is not None
-    document = agreement_document([executor.name for executor in made], agreement, sample) | {
-        "digest": verified.program.digest
-    }
+    made = [create(name, verified, threads) for name in names]
+    agreement, judged = _compared(verified, made, samples, sample, asked)
+    compared = [*(["formal"] if sample is not None else []), *(executor.name for executor in made)]
+    document = agreement_document(compared, agreement, sample, asked.salt, judged) | {"digest": verified.program.digest}
     return show(document, lambda console: render(console, document), as_json, 0 if document["agree"] else 1)
 
 
-def agreement_document(names: Sequence[str], agreement: Agreement, sample: int | None = None) -> dict[str, Any]:
+def _names(wish: str | None, sample: int | None) -> list[str]:
+    """The executors to run. With ``sample`` FORMAL computes elements and does not run. Raises `Usage`."""
+    names = default_executors() if wish is None else wish.split(",")
+    if len(set(names)) != len(names):
+        raise Usage(f"an executor is named twice in {wish!r}")
+    if sample is not None:
+        names = [name for name in names if name != "formal"]
+    if len(names) < (2 if sample is None else 1):
+        raise Usage(f"there is nothing to compare with {wish!r}")
+    return names
+
+
+def default_executors() -> list[str]:
+    """FORMAL, NumPy, and the executor that runs take on this machine."""
+    from cvm.session import choose_executor
+
+    return list(dict.fromkeys(["formal", "numpy", choose_executor()[0]]))
+
+
+def _compared(
+    verified: VerifiedProgram,
+    made: Sequence[Executor],
+    samples: Sequence[Sequence[Feed]],
+    sample: int | None,
+    asked: Judging,
+) -> tuple[Agreement, Judged | None]:
+    """What a comparison of the executors says, and what FORMAL says of one of them if it is not among them itself.
+
+    One is enough: nothing is judged unless all of them gave the same integers for every tensor.
+    """
+    from cvm.agreement import compare, judge
+    from cvm.audit.spot_check import spot_check
+
+    with progress("comparing", sum(map(len, samples))) as advance:
+        agreement = compare(verified.program, made, samples, advance) if len(made) > 1 else None
+        if agreement is not None and agreement.difference is not None:
+            return agreement, None
+        if sample is not None:
+            return judge(verified, made[0], samples, sample, advance, salt=asked.salt), None
+    assert agreement is not None
+    if any(executor.name == "formal" for executor in made):
+        return agreement, None
+    one = next((executor for executor in made if executor.name == "numpy"), made[0])  # which has nothing to compile
+    judged = spot_check(verified, one, samples, asked, bytes.fromhex(verified.program.digest))
+    return replace(agreement, difference=judged.difference), judged
+
+
+def agreement_document(
+    names: Sequence[str],
+    agreement: Agreement,
+    sample: int | None = None,
+    salt: str | None = None,
+    judged: Judged | None = None,
+) -> dict[str, Any]:
     """What was compared and what was found."""
     difference = agreement.difference
     return {
         "agree": difference is None,
         "executors": list(names),
         "sample": sample,
+        "salt": salt if sample is not None or judged is not None else None,
         "runs": agreement.runs,
         "tensors": agreement.tensors,
         "elements": agreement.elements,
+        "judged": None if judged is None else judged.document(),
         "difference": None
         if difference is None
         else {
@@ -101,13 +161,24 @@ def render(console: Console, document: dict[str, Any]) -> None:
     """Say whether the executors agree, for people."""
     found = document["difference"]
     counts = f"{document['runs']} runs, {document['tensors']} tensors each, {document['elements']} elements"
+    if document["sample"] is not None:
+        counts += f", salt {document['salt']}"
+    word = "AGREE" if found is None else "DIFFER"
+    say(console, f"{word:<8} {', '.join(document['executors'])}: {counts}")
+    if document["judged"] is not None:
+        say(console, f"JUDGED   {judged_words(document['judged'])}")
     if found is None:
-        say(console, f"AGREE    {', '.join(document['executors'])}: {counts}")
         return
     values = ", ".join(f"{name} has {value}" for name, value in found["values"].items())
-    say(console, f"DIFFER   {', '.join(document['executors'])}: {counts}")
     place = f"run {found['run']}, op {found['op']}, tensor {found['tensor']!r}, index {found['index']}"
     say(console, f"first difference: {place}: {values}")
+
+
+def judged_words(judged: Mapping[str, Any]) -> str:
+    """What FORMAL judged, for people, from the document that says so."""
+    from cvm.audit import Judged
+
+    return str(Judged(**judged))
 
 
 COMMAND = Command(
@@ -115,5 +186,6 @@ COMMAND = Command(
     (
         "cvm check model.cvm -i photo.npy",
         "cvm check large.cvm -i photo.npy --sample 100",
+        "cvm check large.cvm -i photo.npy --executors numpy,native",
     ),
 )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cvm.cli.check import agreement_document
+from cvm.cli.check import agreement_document, default_executors, judged_words
 from cvm.cli.compile import report
 from cvm.cli.declaration import Command
 from cvm.cli.options import Json
@@ -30,7 +30,8 @@ _T = TypeVar("_T")
 def command(as_json: Json = False) -> int:
     """Compile a digit classifier, run it on 40 test images, check executors against each other, verify a receipt.
 
-    The exit code is 1 if the executors differ on any tensor, or if another executor does not reproduce the receipt.
+    The exit code is 1 if the executors differ on any tensor, or if another executor, elements of which FORMAL judges,
+    does not reproduce the receipt.
     """
     import cvm
     from cvm import audit
@@ -52,7 +53,7 @@ def command(as_json: Json = False) -> int:
     other = "formal" if session.executor == "numpy" else "numpy"
     predictions = result["probs"].argmax(axis=1)
 
-    names = list(dict.fromkeys(["formal", "numpy", session.executor]))
+    names = default_executors()
     _, samples = arrange(verified.program, {"image": images[:_CHECKED]})
     with progress("checking", _CHECKED) as advance:
         made = [create(name, verified) for name in names]
@@ -81,6 +82,7 @@ def command(as_json: Json = False) -> int:
             "level": verdict.level,
             "runs": len(receipt.claim.runs),
             "executor": other,
+            "judged": None if verdict.judged is None else verdict.judged.document(),
         },
         "gas": proven["gas"],
         "digest": proven["digest"],
@@ -119,6 +121,8 @@ def _render(console: Console, document: dict[str, Any], images: Array) -> None:
     say(console, f"DIGEST   {document['digest']}")
     say(console, f"RECEIPT  {receipt['id']}")
     say(console, f"{receipt['answer']} by {receipt['executor']}, at level {receipt['level']}: {receipt['runs']} runs")
+    if receipt["judged"] is not None:
+        say(console, f"JUDGED   {judged_words(receipt['judged'])}")
 
 
 def _pictures(images: Array) -> list[str]:

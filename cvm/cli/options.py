@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from cvm.cli.failures import Usage
+
+if TYPE_CHECKING:
+    from cvm.audit import Judging
 
 __all__ = [
     "BitOrder",
@@ -20,13 +23,16 @@ __all__ = [
     "InputShape",
     "Inputs",
     "Json",
+    "Judge",
     "Model",
     "NoOptimize",
     "Params",
+    "Salt",
     "Threads",
     "Variant",
     "input_ranges",
     "input_shapes",
+    "judging",
     "one_of",
 ]
 
@@ -167,3 +173,36 @@ ExecutorName: TypeAlias = Annotated[
 Threads: TypeAlias = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Threads for the executor; the bytes are the same.")
 ]
+
+Judge: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--judge",
+        min=0,
+        metavar="N",
+        help="FORMAL judges N elements in all, spread over all tensors; 0: none. By default as many as it can in a "
+        "fifth of the time that running takes, or in 50 ms (5 ms for each receipt of a folder) if that is more.",
+    ),
+]
+
+Salt: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--salt",
+        metavar="HEX",
+        help="What the judged elements are drawn with; by default a fresh salt, which nobody can foresee. With the "
+        "printed salt and --judge N, the same elements are judged again.",
+    ),
+]
+
+
+def judging(count: int | None, salt: str | None, floor: float | None = None) -> Judging:
+    """What ``--judge`` and ``--salt`` ask for; ``floor`` is the least budget in seconds. Raises `Usage`."""
+    from cvm.audit import Judging
+    from cvm.audit.spot_check import FLOOR, fresh_salt
+    from cvm.errors import Invalid
+
+    try:
+        return Judging(fresh_salt() if salt is None else salt, count, FLOOR if floor is None else floor)
+    except Invalid as error:
+        raise Usage(f"--salt: {error.message}") from None

@@ -11,23 +11,24 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Threads
+from cvm.cli.options import Cycles, ExecutorName, Inputs, Json, Judge, Salt, Threads, judging
 from cvm.cli.output import progress, say, show, table, write_file
+from cvm.cli.verdicts import EXIT_CODES, PRINTED, render_folder, render_verdict, result_document
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
+    from cvm.audit import Judging
     from cvm.audit.batch import Finished
     from cvm.audit.receipt import Receipt
-    from cvm.audit.verify import Level
+    from cvm.audit.verdict import Level
 
 __all__ = ["GROUP"]
 
-EXIT_CODES = {"REPRODUCED": 0, "DIVERGED": 1, "CANNOT_RECOMPUTE": 5}
-_PRINTED = 10
-"""Runs of a receipt, and receipts of a folder, that are printed for people; a document has all."""
+_FOLDER_FLOOR = 0.005
+"""Seconds that FORMAL may take for each receipt of a folder, however short its runs are: there are many."""
 
 _ReceiptFile = Annotated[Path, typer.Argument(metavar="RECEIPT", help="A receipt file.")]
 
@@ -88,13 +89,13 @@ def _render_receipt(console: Console, document: dict[str, Any]) -> None:
     say(console, f"receipt   {document['id']}")
     say(console, f"program   {claim['program']}")
     say(console, f"op-set    {claim['op_set']}, limits {claim['limits']}, gas {claim['gas']} per run")
-    for number, run in enumerate(claim["runs"][:_PRINTED]):
+    for number, run in enumerate(claim["runs"][:PRINTED]):
         for what in ("inputs", "before", "outputs", "after"):
             for place, root in enumerate(run[what]):
                 say(console, f"run {number:<5} {what.removesuffix('s')} {place}: {root}")
         if run["trace"] is not None:
             say(console, f"run {number:<5} trace: {run['trace']}")
-    if len(claim["runs"]) > _PRINTED:
+    if len(claim["runs"]) > PRINTED:
         say(console, f"... {len(claim['runs'])} runs in all; --json shows every one")
     for item in document["signatures"]:
         say(console, f"signed by {item['key']} (not verified)")
@@ -139,6 +140,8 @@ def verify_receipt(
         int | None,
         typer.Option("--sample", min=1, metavar="N", help="Level formal: FORMAL computes N elements of every tensor."),
     ] = None,
+    judge: Judge = None,
+    salt: Salt = None,
     executor: ExecutorName = None,
     threads: Threads = None,
     cycles: Cycles = False,
@@ -160,28 +163,37 @@ def verify_receipt(
 ) -> int:
     """Recompute what a receipt claims: REPRODUCED, DIVERGED or CANNOT_RECOMPUTE.
 
-    DIVERGED (exit code 1): the claim is false. CANNOT_RECOMPUTE (5): something is missing, or the program or the
-    inputs are not those that the receipt names. Every digest is recomputed; none is believed. In a folder, the inputs
-    of NAME.receipt are in NAME.npz beside it, and each receipt finds its program among those given, by digest.
+    DIVERGED (exit code 1): the claim is false. CANNOT_RECOMPUTE (5): something is missing, the program or the inputs
+    are not those that the receipt names, or the executor is wrong. Every digest is recomputed; none is believed. Nor is
+    the executor: FORMAL, the reference, judges drawn elements of what it computes. At the levels structure and roots
+    nothing is executed. In a folder, the inputs of NAME.receipt are in NAME.npz beside it, and each receipt finds its
+    program among those given, by digest.
     """
     from cvm.audit import LEVELS
+    from cvm.audit.verdict import NOT_EXECUTED
 
     if level is not None and level not in LEVELS:
         raise Usage(f"expected one of {', '.join(LEVELS)}, found {level!r}")
     if sample is not None and level != "formal":
         raise Usage("--sample says how much FORMAL computes: expected --level formal")
+    if (judge is not None or salt is not None) and level in NOT_EXECUTED:
+        raise Usage(f"nothing is executed at level {level}: --judge and --salt are for the levels after it")
+    if judge is not None and level == "formal":
+        raise Usage("at level formal FORMAL computes every element, or those that --sample says: --judge has no effect")
     goal = next((known for known in LEVELS if known == level), None)
     if receipt.is_dir():
         if inputs or outputs is not None or state is not None or trace_file:
             others = "-i, --outputs, --state and --trace-file are for one receipt"
             raise Usage(f"in a folder, inputs are found beside the receipts: {others}")
-        return _verify_folder(receipt, program, goal, sample, executor, cycles, resume, jobs, ray, as_json)
+        asked = judging(judge, salt, _FOLDER_FLOOR)
+        return _verify_folder(receipt, program, goal, sample, asked, executor, cycles, resume, jobs, ray, as_json)
     if len(program) != 1 or resume is not None or jobs is not None or ray is not None:
         raise Usage("one receipt has one program; --resume, --jobs and --ray are for a folder of receipts")
     if trace_file and goal not in (None, "trace", "formal"):
         raise Usage("a given trace is compared with a recomputed one: expected --level trace or formal")
+    asked = judging(judge, salt)
     return _verify_one(
-        receipt, program[0], inputs, outputs, state, trace_file, goal, sample, executor, threads, cycles, as_json
+        receipt, program[0], inputs, outputs, state, trace_file, goal, sample, asked, executor, threads, cycles, as_json
     )
 
 
@@ -194,6 +206,7 @@ def _verify_one(
     traces: list[Path],
     level: Level | None,
     sample: int | None,
+    asked: Judging,
     executor: str | None,
     threads: int | None,
     cycles: bool,
@@ -219,16 +232,21 @@ def _verify_one(
             executor=executor,
             threads=threads,
             progress=advance,
+            judging=asked,
         )
     document = {
         "answer": verdict.answer,
         "level": verdict.level,
         "reason": verdict.reason,
+        "checked": list(verdict.checked),
+        "executor": verdict.executor,
+        "judged": None if verdict.judged is None else verdict.judged.document(),
         "receipt": receipt.id,
         "program": verified.program.digest,
         "signers": list(verdict.signers),
     }
-    return show(document, lambda console: _render_verdict(console, document), as_json, EXIT_CODES[verdict.answer])
+    code = EXIT_CODES[verdict.answer]
+    return show(document, lambda console: render_verdict(console, verdict, document), as_json, code)
 
 
 def _archive(path: Path) -> dict[str, Array]:
@@ -237,19 +255,12 @@ def _archive(path: Path) -> dict[str, Array]:
     return {name: read_npz(path, name) for name in npz_members(path)}
 
 
-def _render_verdict(console: Console, document: dict[str, Any]) -> None:
-    say(console, f"{document['answer']} at level {document['level']}: {document['reason']}")
-    say(console, f"receipt   {document['receipt']}")
-    say(console, f"program   {document['program']}")
-    for key in document["signers"]:
-        say(console, f"signed by {key}")
-
-
 def _verify_folder(
     folder: Path,
     programs: list[Path],
     level: Level | None,
     sample: int | None,
+    asked: Judging,
     executor: str | None,
     cycles: bool,
     resume: Path | None,
@@ -269,6 +280,7 @@ def _verify_folder(
         sample=sample,
         executor=executor,
         cycles=cycles,
+        judging=asked,
     )
     found: list[Finished] = []
     scheduler = Processes(jobs) if address is None else Cluster(address, jobs)
@@ -282,23 +294,13 @@ def _verify_folder(
         "receipts": len(found),
         "resumed": sum(item.resumed for item in found),
         "answers": {answer: counts[answer] for answer in EXIT_CODES},
-        "results": [
-            {"path": item.path, "answer": item.answer, "level": item.level, "reason": item.reason} for item in found
-        ],
+        "executed": sum(item.executor is not None for item in found),
+        "judged": sum(item.judged.elements for item in found if item.judged is not None),
+        "salt": asked.salt,
+        "results": [result_document(item) for item in found],
     }
     code = 1 if counts["DIVERGED"] else 5 if counts["CANNOT_RECOMPUTE"] else 0
-    return show(document, lambda console: _render_folder(console, document), as_json, code)
-
-
-def _render_folder(console: Console, document: dict[str, Any]) -> None:
-    others = [item for item in document["results"] if item["answer"] != "REPRODUCED"]
-    rows = ((item["path"], item["answer"], item["level"], item["reason"]) for item in others[:_PRINTED])
-    if others:
-        table(console, ("receipt", "answer", "level", "reason"), rows)
-    if len(others) > _PRINTED:
-        say(console, f"... and {len(others) - _PRINTED} more; --json shows every one")
-    counts = ", ".join(f"{count} {answer}" for answer, count in document["answers"].items())
-    say(console, f"{document['receipts']} receipts: {counts}; {document['resumed']} known from before")
+    return show(document, lambda console: render_folder(console, document), as_json, code)
 
 
 def diff(
@@ -319,10 +321,10 @@ def diff(
             say(console, f"EQUAL    {one['id']}")
             return
         say(console, f"DIFFER   {one['id']}, {other['id']}")
-        rows = ((item["field"], item["first"], item["second"]) for item in differences[:_PRINTED])
+        rows = ((item["field"], item["first"], item["second"]) for item in differences[:PRINTED])
         table(console, ("field", "first", "second"), rows)
-        if len(differences) > _PRINTED:
-            say(console, f"... and {len(differences) - _PRINTED} more; --json shows every one")
+        if len(differences) > PRINTED:
+            say(console, f"... and {len(differences) - PRINTED} more; --json shows every one")
 
     return show(document, render, as_json, 1 if differences else 0)
 

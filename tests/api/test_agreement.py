@@ -10,7 +10,7 @@ from tests.api import small
 
 
 class Liar:
-    """The NumPy executor, but for one element of one tensor in one run."""
+    """The NumPy executor, but for one element of one tensor in one run, with capture and without."""
 
     name = "liar"
 
@@ -22,7 +22,7 @@ class Liar:
         result = self._honest.run(inputs, state, capture)
         if self._run == 0 and self._tensor in result.values:
             result.values[self._tensor][self._index] += 1
-        self._run -= 1
+        self._run -= not capture  # a run without capture follows each one with it
         return RunResult(result.values, result.state)
 
     def explain(self):
@@ -105,3 +105,18 @@ def test_the_self_test_finds_a_wrong_executor(monkeypatch):
         lambda name, verified: honest(name, verified) if name == "formal" else Liar(verified, "y", 0),
     )
     assert not any(verdict.agrees for verdict in selftest.run_selftest(["liar"]))
+
+
+def test_a_salt_draws_other_elements_of_the_same_number(negated):
+    def judged(salt):
+        liar = Liar(negated, "total", (0,), run=5)  # it has no fault in these runs
+        return judge(negated, liar, samples(negated, IMAGES), 4, salt=salt)
+
+    assert {judged(str(salt)).elements for salt in range(10)} == {3 * (4 + 1)}
+
+    def found(salt):
+        liar = Liar(negated, "difference", (0, 0, 1))
+        return judge(negated, liar, samples(negated, IMAGES[:1]), 1, salt=salt).difference
+
+    # One of six elements is wrong; the sum, which does not follow from it, is judged in any case.
+    assert {found(str(salt)).tensor for salt in range(40)} == {"difference", "total"}

@@ -11,6 +11,7 @@ from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
 from cvm.demo import IMAGES, MODEL
 from cvm.executors import EXECUTORS
+from cvm.session import choose_executor
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -211,22 +212,28 @@ def test_run_compiles_a_model_on_the_way(cvm, files):
     assert len(document["outputs"][0]["codes"]) == 40
 
 
+EVERY_EXECUTOR = list(dict.fromkeys(["formal", "numpy", choose_executor()[0]]))
+"""What a check compares by default."""
+
+
 def test_check_compares_every_tensor(cvm, files):
     outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--json")
     assert outcome.code == 0
     assert outcome.document == {
         "version": 1,
         "agree": True,
-        "executors": ["formal", "numpy"],
+        "executors": EVERY_EXECUTOR,
         "sample": None,
+        "salt": None,
         "runs": 2,
         "tensors": 3,
         "elements": 26,
+        "judged": None,
         "difference": None,
         "digest": cvm("inspect", "negated.cvm", "--json").document["digest"],
     }
     assert cvm("check", "negated.cvm", "-i", "codes.npy").out == (
-        "AGREE    formal, numpy: 2 runs, 3 tensors each, 26 elements\n"
+        f"AGREE    {', '.join(EVERY_EXECUTOR)}: 2 runs, 3 tensors each, 26 elements\n"
     )
 
 
@@ -441,12 +448,21 @@ def test_demo_tells_the_whole_story(cvm):
             "agree": "bool",
             "executors": ["str"],
             "sample": "NoneType",
+            "salt": "NoneType",
             "runs": "int",
             "tensors": "int",
             "elements": "int",
+            "judged": "NoneType",
             "difference": "NoneType",
         },
-        "receipt": {"id": "str", "answer": "str", "level": "str", "runs": "int", "executor": "str"},
+        "receipt": {
+            "id": "str",
+            "answer": "str",
+            "level": "str",
+            "runs": "int",
+            "executor": "str",
+            "judged": {"elements": "int", "tensors": "int", "of": "int", "runs": "int", "salt": "str"},
+        },
         "gas": "int",
         "digest": "str",
         "seconds": {"compile": "float", "run": "float", "check": "float"},

@@ -146,14 +146,14 @@ def test_a_difference_is_1(cvm, files, monkeypatch):
         return honest("formal", verified) if name == "formal" else Liar(verified, "difference", (0, 1, 1))
 
     monkeypatch.setattr("cvm.executors.create", create)
-    outcome = cvm("check", "negated.cvm", "-i", "codes.npy")
+    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,numpy")
     assert outcome.code == 1
     assert outcome.out == (
         "DIFFER   formal, liar: 1 runs, 3 tensors each, 12 elements\n"
         "first difference: run 0, op broadcast_sub, tensor 'difference', index [0, 1, 1]: "
         "formal has 251, liar has 252\n"
     )
-    failed = cvm("check", "negated.cvm", "-i", "codes.npy", "--json")
+    failed = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,numpy", "--json")
     assert failed.code == 1
     assert failed.document["difference"] == {
         "run": 0,
@@ -162,7 +162,7 @@ def test_a_difference_is_1(cvm, files, monkeypatch):
         "index": [0, 1, 1],
         "values": {"formal": 251, "liar": 252},
     }
-    sampled = cvm("check", "negated.cvm", "-i", "codes.npy", "--sample", "6", "--json")
+    sampled = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "numpy", "--sample", "6", "--json")
     assert sampled.code == 1
     assert sampled.document["difference"]["tensor"] == "difference"
 

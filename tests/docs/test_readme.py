@@ -29,6 +29,8 @@ def test_a_wrong_output_or_table_would_be_found():
         assert right in PAGE
         assert run_readme.difference(PAGE.replace(right, wrong, 1), PAGE) != ""
     assert run_readme.difference(PAGE, re.sub(r"in \d+\.\d+ s", "in 123.4 s", PAGE)) == ""
+    assert run_readme.difference(PAGE, re.sub(r"salt [0-9a-f]{32}", f"salt {'01' * 16}", PAGE)) == ""
+    assert run_readme.difference(PAGE, PAGE.replace(" of 28 of 28 tensors", " of 27 of 28 tensors", 1)) != ""
 
 
 def test_every_link_of_the_page_leads_somewhere():

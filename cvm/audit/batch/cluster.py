@@ -52,7 +52,7 @@ class Cluster:
             given: dict[Any, str] = {}
             ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_finished).remote
             shelf = [ray.put(order)]  # in a list, it is fetched only by who does not have it
-            identity = order.identity()
+            identity = _identity(order)
             for path in paths:
                 given[ask(identity, shelf, read_task(folder, path))] = path
                 if len(given) >= (self._count or AHEAD * _processors(ray)):
@@ -142,13 +142,18 @@ _workers: dict[str, Worker] = {}
 """The worker of this process, by what it was asked."""
 
 
+def _identity(order: Order) -> str:
+    """What a worker is known by: all that is asked, and the salt."""
+    return f"{order.identity()} {order.judging.salt}"
+
+
 def _finished(identity: str, shelf: list[Any], task: Task) -> Finished:
     """Verify one receipt. ``shelf`` holds the order, of which ``identity`` is known."""
     if identity not in _workers:
         import ray
 
         order: Order = ray.get(shelf[0])
-        if order.identity() != identity:
+        if _identity(order) != identity:
             raise Mismatch("cluster.version", "a node of the cluster has another version of cvm")
         _workers.clear()
         _workers[identity] = Worker(order)

@@ -8,6 +8,7 @@ result is taken from the log only while the files still have the bytes that it n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast, get_args
 
 from cvm.audit.batch.work import Finished, Order
+from cvm.audit.spot_check import Judged
 from cvm.audit.verify import LEVELS, Answer, Level
 from cvm.errors import CvmError, Invalid, Location, Malformed
 from cvm.limits import DEFAULT
@@ -23,7 +25,8 @@ from cvm.program.files import read_bytes
 
 __all__ = ["Log"]
 
-_FORMAT = "cvm-audit-log 1"
+_NOTHING = "-"
+_FORMAT = "cvm-audit-log 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,10 @@ def _first_words(order: Order) -> str:
 
 
 def _words(item: Finished) -> str:
-    return "\t".join([item.answer, item.level, *item.files, item.path, item.reason])
+    judged = item.judged
+    numbers = (0,) * 4 if judged is None else (judged.elements, judged.tensors, judged.of, judged.runs)
+    said = " ".join(map(str, (*numbers, _NOTHING if judged is None else judged.salt)))
+    return "\t".join([item.answer, item.level, *item.files, item.executor or _NOTHING, said, item.path, item.reason])
 
 
 def _linked(chain: str, words: str) -> str:
@@ -111,7 +117,25 @@ def _linked(chain: str, words: str) -> str:
 
 def _finished(words: str, where: Location) -> Finished:
     parts = words.split("\t")
-    if len(parts) != 6 or parts[0] not in get_args(Answer) or parts[1] not in LEVELS:
+    if len(parts) != 8 or parts[0] not in get_args(Answer) or parts[1] not in LEVELS:
         raise Malformed("audit.log", "this line holds no result", where)
-    answer, level, receipt, inputs, path, reason = parts
-    return Finished(path, cast(Answer, answer), cast(Level, level), reason, (receipt, inputs), resumed=True)
+    answer, level, receipt, inputs, executor, said, path, reason = parts
+    return Finished(
+        path,
+        cast(Answer, answer),
+        cast(Level, level),
+        reason,
+        (receipt, inputs),
+        resumed=True,
+        executor=None if executor == _NOTHING else executor,
+        judged=_judged(said, where),
+    )
+
+
+def _judged(said: str, where: Location) -> Judged | None:
+    """What FORMAL judged, from its part of a line."""
+    match = re.fullmatch("([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) (-|[0-9a-fA-F]+)", said)
+    if match is None:
+        raise Malformed("audit.log", "this line holds no result", where)
+    elements, tensors, of, runs = map(int, match.groups()[:4])
+    return None if match[5] == _NOTHING else Judged(elements, tensors, of, runs, match[5])

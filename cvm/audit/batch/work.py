@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cvm.audit.codec import decode_receipt
+from cvm.audit.spot_check import Judged, Judging
 from cvm.audit.verify import LEVELS, Answer, Level, verify
 from cvm.errors import CvmError
 from cvm.executors import Executor, create
@@ -35,13 +36,15 @@ class Order:
     sample: int | None = None
     executor: str | None = None
     cycles: bool = False
+    judging: Judging = field(default_factory=Judging)
+    """How much FORMAL judges of the work of the executor, for each receipt, and what is drawn with."""
 
     def identity(self) -> str:
-        """A digest of all that decides an answer."""
+        """A digest of what is asked. The salt is no part of it: which elements are judged is not the question."""
         from importlib.metadata import version
 
         programs = sorted(sha256(program).hexdigest() for program in self.programs)
-        words = (version("cvm"), self.level, self.sample, self.executor, self.cycles, *programs)
+        words = (version("cvm"), self.level, self.sample, self.executor, self.cycles, self.judging.count, *programs)
         return sha256("\n".join(map(str, words)).encode()).hexdigest()
 
 
@@ -57,6 +60,10 @@ class Finished:
     files: tuple[str, str]
     """SHA-256 of the receipt and of the inputs, in hexadecimal; ``-`` for a file that was not read."""
     resumed: bool = False
+    executor: str | None = None
+    """The executor that ran the program again; None: nothing was executed."""
+    judged: Judged | None = None
+    """What FORMAL judged of this executor, without the difference, which the reason names."""
 
 
 class Scheduler(Protocol):
@@ -133,10 +140,15 @@ class Worker:
                 level=self._order.level,
                 sample=self._order.sample,
                 executor=self._executor(verified),
+                judging=self._order.judging,
             )
         except CvmError as error:
             return Finished(task.path, answer, level, _line(error), task.digests)
-        return Finished(task.path, verdict.answer, verdict.level, _line(verdict.reason), task.digests)
+        judged = None if verdict.judged is None else replace(verdict.judged, difference=None)
+        reason = _line(verdict.reason)
+        return Finished(
+            task.path, verdict.answer, verdict.level, reason, task.digests, executor=verdict.executor, judged=judged
+        )
 
     def _executor(self, verified: VerifiedProgram) -> Executor:
         """Made when the first receipt of a program comes."""

@@ -1,0 +1,75 @@
+"""The order in which elements of runs are drawn to be judged, and what FORMAL computes for each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from cvm.agreement import drawn_places
+from cvm.audit.costs import gas
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["HEAVY", "Draw", "draws", "shuffled", "terms"]
+
+HEAVY = 2**20
+"""Terms from which on an element is never drawn: FORMAL takes about a second for it."""
+ELEMENT = 16
+"""What an element costs besides its terms, in terms."""
+_WHOLE_BATCH = ("get_valid_count", "non_max_suppression")
+"""Ops of which one element takes the work of its whole batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One element: of a run, of an output of a node, and its place in row-major order."""
+
+    run: int
+    node: int
+    output: int
+    place: int
+
+
+def terms(verified: VerifiedProgram) -> list[int]:
+    """For each node, what FORMAL computes for one element of its outputs, in terms of a sum."""
+    found = []
+    for node, cost in zip(verified.program.nodes, gas(verified), strict=True):
+        if node.op in _WHOLE_BATCH:
+            parts = node.outputs[0].shape[0]
+        else:
+            parts = sum(math.prod(value.shape) for value in node.outputs)
+        found.append(-(-cost // parts) + ELEMENT)
+    return found
+
+
+def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator[Draw]:
+    """All elements of these runs in random order, none twice: in each round one element of every tensor of one run.
+
+    Elements of `HEAVY` terms and more are left out.
+    """
+    costs = terms(verified)
+    outputs = [
+        (number, place, math.prod(value.shape))
+        for number, node in enumerate(verified.program.nodes)
+        if costs[number] < HEAVY
+        for place, value in enumerate(node.outputs)
+    ]
+    targets = [outputs[place] for place in shuffled(len(outputs), f"{seed}/tensors")]
+    orders: dict[tuple[int, int, int], Iterator[int]] = {}
+    for visit in range(max((size for *_, size in targets), default=0)):
+        for run in runs:
+            for number, output, size in targets:
+                if visit < size:
+                    key = (run, number, output)
+                    if key not in orders:
+                        orders[key] = drawn_places(size, f"{seed}/{run}/{number}/{output}")
+                    yield Draw(run, number, output, next(orders[key]))
+
+
+def shuffled(count: int, seed: str) -> list[int]:
+    """The numbers below ``count`` in random order."""
+    return sorted(range(count), key=lambda place: sha256(f"{seed}/{place}".encode()).digest())

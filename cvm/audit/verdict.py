@@ -1,0 +1,92 @@
+"""Verdicts on receipts: the answers, the levels at which they are reached, and what stands behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from cvm.audit.spot_check import Judged
+
+__all__ = [
+    "LEVELS",
+    "NOT_EXECUTED",
+    "Answer",
+    "Behind",
+    "Finding",
+    "Level",
+    "Verdict",
+    "answer_words",
+    "cannot",
+    "diverged",
+]
+
+Answer = Literal["REPRODUCED", "DIVERGED", "CANNOT_RECOMPUTE"]
+Level = Literal["structure", "roots", "outputs", "trace", "formal"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+NOT_EXECUTED: Mapping[Level, str] = {
+    "structure": "STRUCTURE HOLDS",
+    "roots": "ROOTS AGREE",
+}
+"""What REPRODUCED means at the levels that run nothing, in words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer, and the level at which it was reached."""
+
+    answer: Answer
+    level: Level
+    reason: str
+    """Why, or what was compared."""
+    signers: tuple[str, ...] = ()
+    """The public keys, in hexadecimal, whose signatures of the claim are genuine."""
+    checked: tuple[Level, ...] = ()
+    """The levels that were reached without a finding."""
+    executor: str | None = None
+    """The executor that ran the program again; None: nothing was executed."""
+    judged: Judged | None = None
+    """What FORMAL judged of this executor; None: nothing was executed, or FORMAL itself executed everything."""
+
+    @property
+    def words(self) -> str:
+        """The answer for people."""
+        return answer_words(self.answer, self.level)
+
+
+def answer_words(answer: Answer, level: Level) -> str:
+    """An answer for people: where nothing was executed, nothing was reproduced."""
+    return NOT_EXECUTED.get(level, answer) if answer == "REPRODUCED" else answer
+
+
+class Finding(Exception):
+    """Ends a verification."""
+
+    def __init__(self, answer: Answer, reason: str) -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.reason = reason
+
+
+def diverged(reason: str) -> Finding:
+    """The claim is false."""
+    return Finding("DIVERGED", reason)
+
+
+def cannot(reason: str) -> Finding:
+    """Nothing is known of the claim."""
+    return Finding("CANNOT_RECOMPUTE", reason)
+
+
+@dataclass(slots=True)
+class Behind:
+    """What stands behind the answer, as far as it is known by now."""
+
+    signers: list[str] = field(default_factory=list)
+    checked: list[Level] = field(default_factory=list)
+    executor: str | None = None
+    judged: Judged | None = None
+
+    def verdict(self, answer: Answer, level: Level, reason: str) -> Verdict:
+        """The answer with what stands behind it."""
+        return Verdict(answer, level, reason, tuple(self.signers), tuple(self.checked), self.executor, self.judged)
