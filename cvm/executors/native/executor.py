@@ -37,6 +37,8 @@ __all__ = ["SLACK", "NativeExecutor", "network_text", "read_bounds", "stage_name
 
 Bytes = npt.NDArray[np.uint8]
 Runs = Callable[[Sequence[Int32Array]], bool]
+Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
+"""Makes a plan that is proven, and what a function compiles it to."""
 WORTH = 200_000
 """Estimated nanoseconds on one core from which on a run is shared between threads."""
 
@@ -110,7 +112,7 @@ class Network:
 
     def __init__(
         self,
-        planned: Callable[[], Plan],
+        planned: Planned,
         machine: Machine,
         threads: int,
         name: str,
@@ -124,8 +126,7 @@ class Network:
         found = restore(key)
         self.cached, made = found is not None, None
         if found is None:
-            made = planned()
-            found = self._compiled(made, threads)
+            made, found = planned(partial(self._compiled, threads=threads))
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]
@@ -163,7 +164,8 @@ class Network:
 
     def text(self) -> str:
         """The IR of the network."""
-        return self._text(self._planned(), self.threads, self.stages)
+        made, _ = self._planned(lambda made: None)
+        return self._text(made, self.threads, self.stages)
 
     def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
         """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds.
@@ -253,11 +255,11 @@ class NativeExecutor:
             (self._program.digest, *sorted(wanted), *(map(str, windows(self._program)) if watched else ()))
         )
 
-        def planned() -> Plan:
+        def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
             from cvm.executors.native.proven import proven  # only compiling needs the planner
 
             try:
-                return proven(self._verified, self._machine, wanted)
+                return proven(self._verified, self._machine, wanted, compiled)
             except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
 

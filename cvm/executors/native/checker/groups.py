@@ -290,8 +290,10 @@ def _require_same(
         require(rule.bits in range(20, 24) and 0 <= Ms[0] < 2**52, "a multiplier has more than 52 bits")
         require(lows[0] + more[0] >= 0 and most < 2**rule.bits, "sums have more bits")
         require(INT64[0] <= C <= INT64[1] - 2**52, "an offset has more than 64 bits")
-        slack, total = (most >> rule.bits - 20) * Ms[0], 84
-        Ms, C = [Ms[0] << 52 - rule.bits], C << 52
+        # The instruction gives C + floor((x 2^(52 - b) + y) M / 2^52), whose upper 32 bits count: y, from the lane
+        # beside, is below 2^(52 - b), so all of it is M x + 2^b C over 2^(32 + b), and at most the slack more.
+        slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
+        C <<= rule.bits
     elif rule.arithmetic == "high":
         require(all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
         require(0 <= S < 32, "a shift of 32 bits or more")
@@ -316,9 +318,10 @@ def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, sla
     """
     if not slack and a.c << b.s == b.c << a.s and all(m << b.s == M << a.s or lo == hi == 0 for m, M, lo, hi in pairs):
         return True
-    *others, (m, M, lo, hi) = sorted(pairs, key=lambda pair: pair[3] - pair[2])
-    if not others:
+    if len(pairs) == 1:
+        ((m, M, lo, hi),) = pairs
         return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), cut)
+    *others, (m, M, lo, hi) = sorted(pairs, key=lambda pair: pair[3] - pair[2])
     if others[0][3] - others[0][2] > 2**16:
         return False
     (m1, M1, lo1, hi1), left = others[0], [*others[1:], (m, M, lo, hi)]

@@ -14,7 +14,7 @@ Everything is a Python integer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Line", "agree"]
 
@@ -24,8 +24,7 @@ STRETCHES = 2000
 """A proof that needs more stretches is given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """floor((m x + c) / 2^s)."""
 
     m: int
@@ -39,7 +38,7 @@ def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], cut: tuple[in
     The numerator of ``b`` may hold up to ``slack`` more than it says.
     """
     shift = max(a.s, b.s)
-    m, c, M, C = (number << shift - one.s for one in (a, b) for number in (one.m, one.c))
+    m, c, M, C = a.m << shift - a.s, a.c << shift - a.s, b.m << shift - b.s, b.c << shift - b.s
     slack <<= shift - b.s
     (lo, hi), (least, most) = interval, cut
     if (m, c, slack) == (M, C, 0):
@@ -91,12 +90,13 @@ def _carries_nothing(m: int, c: int, n: int, dm: int, dc: int, slack: int, lo: i
 
 
 def _lies_within(m: int, c: int, n: int, count: int, least: int, end: int) -> bool:
-    """Whether least <= (m k + c) mod n < end for 0 <= k < count."""
-    if least >= n or end <= 0:
-        return False
-    floors = _floors(count, n, m, c)
-    below = floors - _floors(count, n, m, c - least) if least > 0 else 0
-    return below == 0 and (end >= n or floors - _floors(count, n, m, c - end) == count)
+    """Whether least <= (m k + c) mod n < end for 0 <= k < count.
+
+    Of a number with the remainder r, floor((v - least) / n) is one more than floor((v - end) / n) if least <= r < end,
+    and the same if not: the difference of both sums counts the k.
+    """
+    least, end = max(least, 0), min(end, n)
+    return least < end and _floors(count, n, m, c - least) - _floors(count, n, m, c - end) == count
 
 
 def _floors(count: int, n: int, m: int, c: int) -> int:
