@@ -21,6 +21,7 @@ from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.machine import TURN, Machine, multiply_add
+from cvm.executors.native.residual import Residual
 
 __all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "starting",
            "tile_start"]  # fmt: skip
@@ -100,6 +101,7 @@ class Contraction:
     formula: Formula
     starts: bool
     segments: tuple[Segment, ...] = ()
+    joint: Residual | None = None
 
     @property
     def steps(self) -> int:
@@ -328,7 +330,9 @@ class _Emitter:
     ) -> None:
         """The epilogue of every pixel."""
         code, kernel, block = self.code, self.kernel, self.segment.block
-        epilogue = Epilogue(code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine)
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine, kernel.joint
+        )
         every = epilogue.places(image, y, x, self.target)
         lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):

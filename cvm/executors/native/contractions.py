@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cvm.executors.native import depthwise
 from cvm.executors.native.claims import Computes
 from cvm.executors.native.contraction import Contraction, emit_contraction, segments
-from cvm.executors.native.epilogue import Output, Pixels, Read
+from cvm.executors.native.epilogue import Output, Pixels, Read, joined
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
@@ -227,7 +227,7 @@ def _calls(
         home.format, geometry.source, Output(target.format, pixels, built.clamp),
         tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
     )  # fmt: skip
-    kernel = _flat(kernel)
+    kernel = _flat(replace(kernel, joint=joined(kernel.formula, kernel.reads, machine)))
     packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
     on_tiles = tiled(kernel, packs, machine)
     how = f"{_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.claims import Computes
 from cvm.executors.native.contraction import Segment, each_block, starting, tile_start
-from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read
+from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read, joined
 from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.formula import Formula
 from cvm.executors.native.ir import Code, Module, Scalar, V, vector
@@ -26,6 +26,7 @@ from cvm.executors.native.machine import Machine
 from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
 from cvm.executors.native.packs import unpacked
 from cvm.executors.native.pointwise import Build
+from cvm.executors.native.residual import Residual
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
 
@@ -60,6 +61,7 @@ class Depthwise:
     formula: Formula
     starts: bool
     segments: tuple[Segment, ...]
+    joint: Residual | None = None
 
     @property
     def strip(self) -> int:
@@ -137,6 +139,7 @@ def plan_depthwise(
         tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
         segments(channels, machine),
     )  # fmt: skip
+    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
     function = planner.kernel(
         ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
     )
@@ -222,8 +225,9 @@ class _Emitter:
         source = code.at(source, code.mul(x, kernel.step * kernel.source.column))
         source = code.at(source, channel)
         epilogue = Epilogue(
-            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel, self.machine
-        )
+            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel, self.machine,
+            kernel.joint,
+        )  # fmt: skip
         every = epilogue.places(image, y, x, self.target)
         room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * kernel.strip)
         sums: dict[int, list[V]] = {}

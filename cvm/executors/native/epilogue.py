@@ -24,7 +24,7 @@ from cvm.executors.native.machine import Machine
 from cvm.executors.native.packs import to_bytes, to_words, unpacked, widened
 from cvm.executors.native.residual import Residual, residual
 
-__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved"]
+__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "joined"]
 
 
 TOGETHER = 2
@@ -47,6 +47,18 @@ class Read:
 
     format: Format
     pixels: Pixels | None
+
+
+def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residual | None:
+    """The formula as a sum of codes, where their words can be packed."""
+    if not machine.packs:
+        return None
+    biases = {
+        number: read.format.bias
+        for number, read in enumerate(reads, 1)
+        if read.pixels is not None and read.pixels.channel == 1 and read.format.bits == 8 and not read.format.signed
+    }
+    return residual(formula, biases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,8 @@ class Epilogue:
     pointers: Sequence[V]
     channel: Scalar
     machine: Machine
+    joint: Residual | None = None
+    """The formula as a sum of codes in words, for blocks that are interleaved."""
     _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
     def places(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
@@ -117,7 +131,7 @@ class Epilogue:
         tensors = [dict(zip(numbers, others, strict=True)) for _, *others in places]
         expanded: list[dict[int, list[V]]] = [{} for _ in sums]
         values: list[list[V]] = [[] for _ in sums]
-        joint = self._residual()
+        joint = self.joint if self.block.interleaved else None
         formula = joint.codes if joint else self.formula
         for q in range(len(sums[0])):
             for one, totals in enumerate(sums):
@@ -128,17 +142,6 @@ class Epilogue:
                 row = self.code.load(vector(8, self.block.vectors * self.block.lane), tensors[one][joint.read])
                 values[one] = joint.results(self.code, values[one], row, self.machine)
             self._store_block(values[one], target)
-
-    def _residual(self) -> Residual | None:
-        """The formula as a sum of codes, where their words can be packed."""
-        if not self.machine.packs or not self.block.interleaved:
-            return None
-        biases = {
-            number: read.format.bias
-            for number, read in enumerate(self.reads, 1)
-            if read.pixels is not None and read.pixels.channel == 1 and read.format.bits == 8 and not read.format.signed
-        }
-        return residual(self.formula, biases)
 
     def line(
         self,

@@ -27,12 +27,16 @@ WORD = 2**15
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``cut``; ``read`` is the other tensor."""
+    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``cut``; ``read`` is the other tensor.
+
+    ``high`` and ``low`` are the digits of both multipliers, that of the first codes first.
+    """
 
     codes: Formula
     cut: tuple[int, int]
     read: int
-    multipliers: tuple[int, int]
+    high: tuple[int, int]
+    low: tuple[int, int]
     offset: int
     rule: Requantization
     shift: int
@@ -40,7 +44,7 @@ class Residual:
     def results(self, code: Code, codes: Sequence[V], row: V, machine: Machine) -> list[V]:
         """The results of one pixel, from its vectors of first codes (interleaved) and the other tensor's bytes."""
         lane = lanes(codes[0].type)
-        high, low = (typed(vector(32, lane), _pair(*(_digits(m)[place] for m in self.multipliers))) for place in (0, 1))
+        high, low = (typed(vector(32, lane), _pair(*digits)) for digits in (self.high, self.low))
         found = []
         for number, others in enumerate(widened(code, row, lane)):
             words = to_words(code, codes[2 * number], codes[2 * number + 1])
@@ -76,7 +80,8 @@ def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
     assert isinstance(before, Requantization)
     steps = (*formula.steps[:place], replace(first, static=(replace(before, cuts=False),)))
     moved = (offset - biases[read] * n + 2**31) % 2**32 - 2**31
-    return Residual(Formula(formula.reads, steps), cut, read, (m, n), moved, rule, shift)
+    (m1, m0), (n1, n0) = _digits(m), _digits(n)
+    return Residual(Formula(formula.reads, steps), cut, read, (m1, n1), (m0, n0), moved, rule, shift)
 
 
 def _immediates(formula: Formula) -> dict[int, int]:

@@ -230,7 +230,9 @@ class _Emitter:
         self.code, self.tiled, self.segment, self.pointers = code, tiled, segment, pointers
         self.target, self.image, self.channel = target, image, channel
         kernel, walk, block = tiled.kernel, tiled.walk, segment.block
-        self.epilogue = Epilogue(code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine)
+        self.epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine, kernel.joint
+        )
         self.late = walk.tall == 1 and not walk.pitch and walk.long > 1 and self._each_time <= TOGETHER
         size = walk.tall * walk.long * block.vectors
         rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.late else 1)]

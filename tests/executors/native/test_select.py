@@ -16,7 +16,6 @@ from cvm.executors.native import (
     cache,
     epilogue,
     requantize,
-    residual,
     select,
     tiles,
     trial,
@@ -131,7 +130,6 @@ def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
 BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
     (epilogue.Epilogue, "_packed", _swapped_vectors, ("8-bit convolution", "convolution of many channels")),
     (requantize, "_merged", _halves_swapped, "8-bit convolution"),
-    (residual, "_digits", lambda multiplier: (multiplier >> 14, 0), "residual sum"),
     (tiles.Walk, "places", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
 ]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.executors.native.checker.groups import Added, Group
+from cvm.executors.native.checker.groups import Added, Group, require_joint
 from cvm.executors.native.checker.packed import per_channel, weights_of
 from cvm.executors.native.checker.places import (
     Array,
@@ -377,6 +377,8 @@ class _Checker:
             return decoded(self.data, home)
 
         require(kernel.output.format == target.format, "another format")
+        if kernel.joint is not None:
+            require_joint(kernel.joint, kernel.formula, claim.reads[kernel.joint.read - 1])
         self._group(claim, elements, 1, added).stored(root, target.format, kernel.output.clamp)
 
     def _contracted(self, root: Node) -> Node:

@@ -9,7 +9,7 @@ from numbers that are read back from the packed constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,11 @@ from cvm.executors.native.checker.thresholds import Line, agree
 from cvm.executors.native.formats import Format
 from cvm.executors.native.formula import Formula, Step
 from cvm.executors.native.requantize import Requantization
+from cvm.executors.native.residual import Residual
 from cvm.executors.native.steps import Home
 from cvm.program.model import Node
 
-__all__ = ["Added", "Group"]
+__all__ = ["Added", "Group", "require_joint"]
 
 INT32, INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 SAME = {
@@ -310,6 +311,42 @@ def _require_same(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (cut[0] + bias, cut[1] + bias)),
         "results may differ",
     )
+
+
+def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
+    """The last step of a formula, a narrow sum of two requantized terms, in words: both terms fit in 16 bits, and the
+    digits of both multipliers make them up modulo 2^32, as does the offset, which takes the bias of the bytes back.
+    """
+    last = formula.steps[-1]
+    (rule,) = last.static
+    assert isinstance(rule, Requantization)
+    require((last.op, rule.arithmetic, rule.terms, rule) == ("requantize", "narrow", 2, joint.rule), "other words")
+    codes = joint.codes.result
+    terms = last.arguments[:2]
+    require(sorted(terms) == sorted((codes, joint.read)) and codes != joint.read, "words of other terms")
+    numbers = []
+    for argument in last.arguments[2:]:
+        require(argument >= formula.reads, "a multiplier of words is no number")
+        number = formula.steps[argument - formula.reads].static[0]
+        require(isinstance(number, int), "a multiplier of words is no number")
+        assert isinstance(number, int)
+        numbers.append(number)
+    m, n, c, s = numbers if terms[0] == codes else (numbers[1], numbers[0], *numbers[2:])
+    before = formula.steps[: codes - formula.reads + 1]
+    (own,) = before[-1].static if before[-1].static else (None,)
+    require(before[-1].op == "requantize" and isinstance(own, Requantization), "words are not requantized")
+    assert isinstance(own, Requantization)
+    uncut = Step("requantize", before[-1].arguments, (replace(own, cuts=False),))
+    require(joint.codes == Formula(formula.reads, (*before[:-1], uncut)), "words of another formula")
+    require(own.cuts and own.arithmetic != "wide" and joint.cut == (own.lo, own.hi), "words are cut elsewhere")
+    require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")
+    digits = [*joint.high, *joint.low]
+    require(all(-(2**15) <= digit < 2**15 for digit in digits), "a digit has more than 16 bits")
+    made = [(high << 14) + low for high, low in zip(joint.high, joint.low, strict=True)]
+    require(made == [m, n] and joint.shift == s, "other multipliers")
+    require(home is not None and (home.format.bits, home.format.signed) == (8, False), "words of no bytes")
+    assert home is not None
+    require((joint.offset - (c - n * home.format.bias)) % 2**32 == 0, "another offset")
 
 
 def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, cut: tuple[int, int]) -> bool:
