@@ -5,7 +5,8 @@
 
 Small programs are packed into one, since compiling costs more than all the rest, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine, on one thread with nothing captured and on two with
-everything, or the other way round, by turns; ``--thorough`` does all four. LLVM tries its hardest for one pack of
+everything, or the other way round, by turns; ``--thorough`` does all four. With ``--documents`` the programs are those
+of documents of wide inputs and narrow results. LLVM tries its hardest for one pack of
 eight. Packs run in workers: one that dies is a failure of its pack and the next one goes on. With ``--log`` a run that
 was stopped goes on where it was. A failure is made small and written as ``failure-..`` files: program, inputs, test.
 """
@@ -48,12 +49,16 @@ from tools.fuzz.native_agreement import (
     prepare,
 )
 from tools.fuzz.shrinking import Case, regression_test, shrunk
+from tools.fuzz.wide_documents import compiled, document
 
 __all__ = ["Pack", "Report", "examined", "main", "pack", "smallest", "ways"]
 
 FAMILIES, MEMBERS, GROWN, RUNS = 3, 24, 1, 10
 """Of a pack: families and members of each, programs of any ops, and inputs."""
+DOCUMENTS = 12
+"""Of a pack of documents."""
 WILD = 0.4
+"""The share of members with parameters at the ends of what fits."""
 FORMAL_GAS = 60_000
 """FORMAL judges so much of each pack for two of its inputs."""
 OPTIMISED = 8
@@ -86,10 +91,30 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-def pack(seed: int, number: int) -> Pack:
-    """The pack of a number in the run of a seed."""
+def pack(seed: int, number: int, documents: bool = False) -> Pack:
+    """The pack of a number in the run of a seed: of programs at the edges, or of those of documents."""
     random = Random(f"{seed}:{number}")
-    programs, members, refused = [], 0, 0
+    programs, members, refused = _compiled(random) if documents else _drawn(random)
+    program = merged(programs)
+    return Pack(program, members, refused, tuple(feeds(program, RUNS, random)))
+
+
+def _compiled(random: Random) -> tuple[list[Program], int, int]:
+    """The programs of documents, how many there are, and how many documents were refused."""
+    programs: list[Program] = []
+    refused = 0
+    while len(programs) < DOCUMENTS:
+        try:
+            programs.append(compiled(document(random)))
+        except CvmError:
+            refused += 1
+    return programs, len(programs), refused
+
+
+def _drawn(random: Random) -> tuple[list[Program], int, int]:
+    """Families and programs of any ops, how many programs they hold, and how many were refused."""
+    programs: list[Program] = []
+    members = refused = 0
     while len(programs) < FAMILIES:
         try:
             found = family(random, drawn_aim(random), MEMBERS, WILD)
@@ -103,8 +128,7 @@ def pack(seed: int, number: int) -> Pack:
         ops = random.choices(list(GROWERS), k=random.randint(5, 9))
         programs.append(sample(Seeded(random), lambda ops=ops: ops).program)  # type: ignore[misc]
         members += 1
-    program = merged(programs)
-    return Pack(program, members, refused, tuple(feeds(program, RUNS, random)))
+    return programs, members, refused
 
 
 def ways(machines: Sequence[Machine], number: int, thorough: bool) -> list[Way]:
@@ -231,7 +255,7 @@ def _work(options: argparse.Namespace) -> None:
         prepare(2 if number % OPTIMISED == 0 or options.thorough else 0)
         signal.alarm(SECONDS)
         started = time.monotonic()
-        found = pack(options.seed, number)
+        found = pack(options.seed, number, options.documents)
         report = Report(number, found.programs, found.refused)
         try:
             report.failures = list(_failures(found, ways(machines, number, options.thorough), options.failures))
@@ -253,6 +277,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
         command += ["--seed", str(options.seed), "--failures", str(options.failures.resolve())]
         command += ["--machines", options.machines] if options.machines else []
         command += ["--thorough"] if options.thorough else []
+        command += ["--documents"] if options.documents else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as worker:
             assert worker.stdout is not None
             assert worker.stderr is not None
@@ -271,7 +296,7 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     until = started + 60 * options.minutes
     done = _logged(options)
-    count = -(-options.count // (FAMILIES * MEMBERS + GROWN))
+    count = -(-options.count // (DOCUMENTS if options.documents else FAMILIES * MEMBERS + GROWN))
     left = [number for number in range(count) if number not in {report.number for report in done}]
     with ThreadPoolExecutor(options.jobs) as pool:
         shares = [left[first :: options.jobs] for first in range(options.jobs)]
@@ -331,6 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="file of reports; what it has is not done again")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of what failed")
     parser.add_argument("--thorough", action="store_true", help="all of threads times captures, optimised code only")
+    parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -34,7 +34,13 @@ class Case:
         arrays = [constant.array() for constant in self.program.constants]
         fed = [one.value.shape for one in self.program.inputs]
         elements = sum(array.size for array in arrays) + sum(int(np.prod(shape)) for shape in fed)
-        return len(self.program.nodes), elements, sum(map(_weight, arrays)), len(self.runs)
+        attributes = sum(abs(n - _PLAIN[key]) for node in self.program.nodes for key in _PLAIN.keys() & node.attributes
+                         for n in node.attributes[key])  # type: ignore[union-attr]  # fmt: skip
+        return len(self.program.nodes), elements, sum(map(_weight, arrays)) + attributes, len(self.runs)
+
+
+_PLAIN = {"padding": 0, "stride": 1, "dilation": 1}
+"""Attributes of windows, and what they are where nothing is asked for."""
 
 
 def _weight(array: npt.NDArray[Any]) -> int:
@@ -155,6 +161,14 @@ def _parts(extent: int) -> Iterator[slice]:
     yield from (slice(0, half), slice(half, extent), slice(0, extent - 1), slice(1, extent))
 
 
+def _plain_windows(case: Case) -> Iterator[Case]:
+    for number, node in enumerate(case.program.nodes):
+        for key in sorted(_PLAIN.keys() & node.attributes):
+            nodes = list(case.program.nodes)
+            nodes[number] = replace(node, attributes={**node.attributes, key: (_PLAIN[key],) * 2})
+            yield from _rebuilt(Case(replace(case.program, nodes=tuple(nodes)), case.runs))
+
+
 def _simpler_constants(case: Case) -> Iterator[Case]:
     for constant in case.program.constants:
         array = constant.array()
@@ -196,7 +210,8 @@ class _Simpler(Case):
         return (*whole, runs - 1)
 
 
-_STEPS = (_fewer_outputs, _fewer_runs, _shorter_ends, _bypassed, _fewer_terms, _smaller_extents, _simpler_constants,
+_STEPS = (_fewer_outputs, _fewer_runs, _shorter_ends, _bypassed, _fewer_terms, _plain_windows,
+          _smaller_extents, _simpler_constants,
           _simpler_runs)  # fmt: skip
 
 
@@ -300,12 +315,16 @@ def regression_test(case: Case, name: str) -> str:
     lines += [f"    builder.update({kept.value.name!r}, {known[kept.update]})" for kept in case.program.state]
     outputs = ", ".join(f"Output({one.name!r}, {known[one.value]})" for one in case.program.outputs)
     lines.append(f"    program = builder.build([{outputs}])")
-    runs = ", ".join(
-        "{" + ", ".join(f"{key!r}: np.array({fed.tolist()}, np.int32)" for key, fed in feed.items()) + "}"
-        for feed in case.runs
-    )
+    runs = ", ".join("{" + ", ".join(f"{key!r}: {_text(fed)}" for key, fed in feed.items()) + "}" for feed in case.runs)
     lines.append(f"    compare(program, [{runs}])")
     return "\n".join(lines) + "\n"
+
+
+def _text(fed: npt.NDArray[np.int32]) -> str:
+    first = int(fed.flat[0])
+    if (fed == first).all():
+        return f"np.full({fed.shape}, {first}, np.int32)"
+    return f"np.array({fed.tolist()}, np.int32)"
 
 
 def _input(name: str, one: Input) -> str:
