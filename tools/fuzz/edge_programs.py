@@ -72,12 +72,14 @@ def drawn_aim(random: Random) -> Aim:
     return Aim(kernel, operand, arithmetic, random.choice(STARTS), random.choice(("plain", "biased", *STORES)))
 
 
-def family(random: Random, aim: Aim, members: int, wild: float) -> Family:
-    """A family of at most so many members; ``wild`` is the share of parameters at the ends of what fits.
+def family(random: Random, aim: Aim, members: int, wild: float, small: bool = False) -> Family:
+    """A family of at most so many members; ``wild`` is the share of them that have parameters at the ends of what fits.
+
+    ``small`` ones have few channels and places, so that their kernels are compiled quickly.
 
     Raises `CvmError` where what all members share is refused.
     """
-    maker = _Maker(random, aim, wild)
+    maker = _Maker(random, aim, wild, small)
     outputs: list[Output] = []
     refused = 0
     # Numbers of whole tensors are written into the code, so that hardly any two members have one kernel.
@@ -100,16 +102,17 @@ def family(random: Random, aim: Aim, members: int, wild: float) -> Family:
 class _Maker:
     """What the members of a family share, and the making of one after the other."""
 
-    def __init__(self, random: Random, aim: Aim, wild: float) -> None:
+    def __init__(self, random: Random, aim: Aim, wild: float, small: bool = False) -> None:
         self.random, self.aim, self.wild = random, aim, wild
         self.numbers = np.random.default_rng(random.getrandbits(64))
         self.builder = ProgramBuilder()
         self.shared: dict[str, object] = {}
+        self.after = self._after()
         self.lo, self.hi = self._results()
         self.rounding = self._rounding()
         self.parameter_kind = random.choice(("channel",) * 7 + ("tensor", "position", "mixed"))
         interval = random.choice(FORMATS[aim.operand])
-        self.geometry = _GEOMETRIES[aim.kernel](random, aim)
+        self.geometry = _GEOMETRIES[aim.kernel](random, aim, small)
         self.source = self.builder.input("x", self.geometry.shape, *interval)
         self.state: str | None = None
         if random.random() < 0.08:
@@ -117,7 +120,6 @@ class _Maker:
             self.state = self.builder.state("kept", zeros, *interval)
         self.x = self._operand()
         self.before = self._before()
-        self.after = self._after()
         self.others = self._others()
         self.outer: tuple[str, ...] = ()
         self.bits = self._sum_bits()
@@ -128,7 +130,9 @@ class _Maker:
     def _results(self) -> tuple[int, int]:
         byte = [(lo, hi) for lo, hi in RESULTS if hi - lo <= 255]
         words = [(lo, hi) for lo, hi in RESULTS if lo >= -(2**15) and hi < 2**15]
-        fitting = {"biased": byte, "residual": words, "plain": list(RESULTS)}[self.aim.store]
+        wide = [(lo, hi) for lo, hi in RESULTS if hi - lo > 255]
+        plain = list(RESULTS) if self.after else wide  # bytes are stored with their bias in the offset
+        fitting = {"biased": byte, "residual": words, "plain": plain}[self.aim.store]
         return self.random.choice(fitting)
 
     def _rounding(self) -> str:
@@ -224,6 +228,8 @@ class _Maker:
         stored = 255 if self.aim.operand.startswith("u8") else max(magnitude, 2**16 - 1)
         wanted = max(1, 2**self.bits // (stored if self.aim.arithmetic == "fused" else max(1, magnitude)))
         most = self.random.choice((wanted // products, 127, 128, 2**15 - 1, 2**15, 2**16))
+        if self.aim.kernel == "depthwise" and self.random.random() < 0.9:
+            most = min(most, 127)  # those of wider weights are grouped convolutions
         most = max(1, min(most, wanted // products if wanted >= products else 1, INT32_MAX // max(1, magnitude)))
         low, high = self.random.choice(((-most, most), (-most, most), (0, most), (-most, 0), (-most, -most)))
         found = self._elements((channels, products), low, high)
@@ -237,7 +243,7 @@ class _Maker:
         most = 2**30 - 1
         if self._needs_bias:
             return self._elements((channels,), 2**29 - 5000, 2**29) * self.random.choice((-1, 1))
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.85:
             return self._elements((channels,), -(2**12), 2**12)
         return np.array([edge(self.random, most) for _ in range(channels)])
 
@@ -248,10 +254,10 @@ class _Maker:
         bounds = [self._bounds(name, shape, place) for name in values]
         shift = self._shared_shift(bounds)
         found = np.empty((len(values) + 2, prod(place)), np.int64)
-        wild = self._wild_places(prod(place))
+        wild, style = self._wild_places(prod(place)), self.random.randrange(1000)
         for number in range(prod(place)):
             terms = [Term(int(lo[number]), int(hi[number])) for lo, hi in bounds]
-            one = self._parameters(terms, shift, number, number in wild)
+            one = self._parameters(terms, number, number in wild, style, shift)
             found[:, number] = (*one.multipliers, one.offset, one.shift)
         names = [self.builder.parameter(row.reshape(place)) for row in found]
         return self._add("requantize", [*values, *names], rounding=self.rounding, lo=self.lo, hi=self.hi)
@@ -271,21 +277,24 @@ class _Maker:
         values = max(int((hi - lo).max()) for lo, hi in bounds)
         return self.random.randint(56, 60) if values < 2**16 and self.random.random() < 0.8 else None
 
-    def _parameters(self, terms: Sequence[Term], shift: int | None, number: int, wild: bool) -> Parameters:
+    def _parameters(self, terms: Sequence[Term], number: int, wild: bool, style: int, shift: int | None) -> Parameters:
         lo, hi, arithmetic = self.lo, self.hi, self.aim.arithmetic
-        if self._zero_weights and arithmetic == "high":
-            # Only shifts of zero beside others keep 32 bits from being enough for a constant.
-            m, s = self.random.randrange(2**29, 2**30), 0 if number == 0 else self.random.randint(40, 53)
-            offset = -m * terms[0].lo - ((1 << s) >> 1) + self.random.randrange(2**29)
-            found = Parameters((m,), offset, s)
-            return found if found.fit(terms) else parameters(self.random, terms, lo, hi, arithmetic, False)
-        found = parameters(self.random, terms, lo, hi, arithmetic, wild, shift)
-        if shift is not None and any(m >= 2**31 for m in found.multipliers):
-            few = tuple(self.random.randrange(2**30, 2**31) for _ in terms)
-            place = sum(m * self.random.randint(term.lo, term.hi) for m, term in zip(few, terms, strict=True))
-            few_results = Parameters(few, (self.random.randint(-1, 1) << shift) - place, shift)
-            return few_results if few_results.fit(terms) else found
-        return found
+        if self._zero_weights and arithmetic in ("high", "fused"):
+            constant = self._of_a_constant(terms, number)
+            if constant.fit(terms):
+                return constant
+        return parameters(self.random, terms, lo, hi, arithmetic, wild, style, shift)
+
+    def _of_a_constant(self, terms: Sequence[Term], number: int) -> Parameters:
+        """Parameters for sums of which nothing is left but their start: 32 bits are enough for most of them, but not
+        where a shift is zero beside others that are large.
+        """
+        m, s = self.random.randrange(2**29, 2**30), self.random.randint(40, 52)
+        if self.aim.arithmetic == "fused":
+            code = min(max(self.random.randint(-3, 3), self.lo), self.hi)
+            return Parameters((m,), (code << s) - m * terms[0].lo + self.random.randrange(2**s), s)
+        s = 0 if number == 0 else s
+        return Parameters((m,), self.random.randrange(2**29) - m * terms[0].lo - ((1 << s) >> 1), s)
 
     def _bounds(self, name: str, shape: Sequence[int], place: Sequence[int]) -> tuple[Integers, Integers]:
         """The proven interval of a value for each element of a parameter of shape ``place``."""
@@ -321,7 +330,7 @@ class _Maker:
             other = self._add("max_pool2d", [other], pool_size=(1, 1), strides=(1, 1))
             other = other if len(shape) == 4 else self._add("reshape", [other], target_shape=shape)
             inner = Term(self.lo, self.hi)
-            found = parameters(self.random, [inner, Term(lo, hi)], -128, 127, "narrow", False)
+            found = parameters(self.random, [inner, Term(lo, hi)], -128, 127, "narrow", False, 3 + 8 * 2)
             numbers = (*found.multipliers, found.offset, found.shift)
             self.outer = (other, *(self.builder.parameter([number]) for number in numbers))
         lo, hi = self.random.choice(((-128, 127), (-128, 127), (0, 255)))
@@ -368,7 +377,8 @@ class _Maker:
         term = Term(*self.builder.range(x).hull())
         bounds = self._once("again", lambda: self.random.choice(RESULTS))
         arithmetic = self._once("arithmetic", lambda: self.random.choice(ARITHMETICS))
-        found = [parameters(self.random, [term], *bounds, arithmetic, False) for _ in range(prod(place))]
+        style = self.random.randrange(1000)
+        found = [parameters(self.random, [term], *bounds, arithmetic, False, style) for _ in range(prod(place))]
         rows = zip(*((*one.multipliers, one.offset, one.shift) for one in found), strict=True)
         names = [self.builder.parameter(np.array(row).reshape(place)) for row in rows]
         return self._add("requantize", [x, *names], rounding="half_up", lo=bounds[0], hi=bounds[1])
@@ -399,8 +409,9 @@ WIDE_ENOUGH = (31, 32, 63, 64, 65, 128, 129)
 """Channels of which blocks of two or four vectors are interleaved, whatever the width of a vector."""
 
 
-def _channels(random: Random, aim: Aim) -> int:
-    return random.choice(WIDE_ENOUGH if aim.store == "residual" else CHANNELS)
+def _channels(random: Random, aim: Aim, small: bool) -> int:
+    fitting = WIDE_ENOUGH if aim.store == "residual" else CHANNELS
+    return random.choice([count for count in fitting if count <= (32 if small else 129)])
 
 
 def _window(random: Random, rows: int) -> tuple[int, int, int, int]:
@@ -410,10 +421,11 @@ def _window(random: Random, rows: int) -> tuple[int, int, int, int]:
     return size, padding, random.choice((1, 1, 2, 3)), dilation
 
 
-def _convolution(random: Random, aim: Aim) -> _Geometry:
+def _convolution(random: Random, aim: Aim, small: bool) -> _Geometry:
     """Any convolution, or one with a channel for each group."""
-    images, rows, columns = random.choice((1, 1, 2)), random.randint(1, 9), random.randint(2, 9)
-    OC = _channels(random, aim)
+    extent = 3 if small else 9
+    images, rows, columns = random.choice((1, 1, 2)), random.randint(1, extent), random.randint(2, extent)
+    OC = _channels(random, aim, small)
     if aim.kernel == "depthwise" and random.random() < 0.9:  # their code grows with the strips of columns
         rows, columns, OC = min(rows, 5), min(columns, 4), min(OC, 64)
     groups = OC if aim.kernel == "depthwise" else random.choice([k for k in (1, 1, 1, 2, 3, 4) if OC % k == 0])
@@ -444,21 +456,22 @@ def _reach(window: tuple[int, int, int, int]) -> int:
     return (size - 1) * dilation + 1 - 2 * padding
 
 
-def _dense(random: Random, aim: Aim) -> _Geometry:
-    rows, products, channels = random.randint(1, 9), random.choice(CHANNELS), _channels(random, aim)
+def _dense(random: Random, aim: Aim, small: bool) -> _Geometry:
+    rows, products, channels = random.randint(1, 9), random.choice(CHANNELS), _channels(random, aim, small)
     if aim.store == "residual":
         rows = max(rows, 2)
     shape = (rows, products) if random.random() < 0.6 else (rows, products, 1, 1)
     return _Geometry(shape, (rows, channels), "dense", (channels, products))
 
 
-def _pointwise(random: Random, aim: Aim) -> _Geometry:
-    shape = (random.choice((1, 1, 2)), random.choice(CHANNELS), random.randint(1, 9), random.choice((1, 2, 3, 8, 9)))
+def _pointwise(random: Random, aim: Aim, small: bool) -> _Geometry:
+    rows, columns = random.randint(1, 3 if small else 9), random.choice((1, 2, 3) if small else (1, 2, 3, 8, 9))
+    shape = (random.choice((1, 1, 2)), random.choice(CHANNELS), rows, columns)
     while prod(shape) > ELEMENTS:
         shape = (1, shape[1], (shape[2] + 1) // 2, (shape[3] + 1) // 2)
     return _Geometry(shape, shape)
 
 
-_GEOMETRIES: dict[str, Callable[[Random, Aim], _Geometry]] = {
+_GEOMETRIES: dict[str, Callable[[Random, Aim, bool], _Geometry]] = {
     "conv": _convolution, "depthwise": _convolution, "dense": _dense, "pointwise": _pointwise
 }  # fmt: skip

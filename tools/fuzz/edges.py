@@ -83,33 +83,38 @@ class Parameters:
 
 
 def parameters(
-    random: Random, terms: Sequence[Term], lo: int, hi: int, arithmetic: str, wild: bool, shift: int | None = None
-) -> Parameters:
+    random: Random, terms: Sequence[Term], lo: int, hi: int, arithmetic: str, wild: bool, style: int = 0,
+    shift: int | None = None,
+) -> Parameters:  # fmt: skip
     """Parameters that fit: results all over [lo, hi], or (``wild``) numbers at the ends of what fits.
 
-    ``arithmetic`` is the one that the multipliers aim at. With a ``shift`` the multipliers follow it.
+    ``arithmetic`` is the one that the multipliers aim at. ``style`` stands for a number of bits and of results, which
+    the places of a tensor share, or else the largest of all would decide. With a ``shift`` the multipliers follow it.
     """
     kind = random.choice(("edge", "limit", "limit", "zero", "far", "far")) if wild else "steps"
-    bits = _bits(random, arithmetic, max(term.hi - term.lo for term in terms))
+    sizes = _bits(arithmetic, max(term.hi - term.lo for term in terms))
+    bits = sizes[style % len(sizes)]
     multipliers = [_multiplier(random, kind, bits) for _ in terms]
     if arithmetic == "fused" and kind == "steps":
         multipliers = [abs(m) for m in multipliers]
     if kind == "limit":
         return _at_limit(random, terms, multipliers)
     span = sum(abs(m) * (term.hi - term.lo) for m, term in zip(multipliers, terms, strict=True))
-    steps = random.choice((1, 2, max(1, hi - lo), 2 * (hi - lo) + 1, 16 * (hi - lo) + 16))
+    steps = (1, 2, max(1, hi - lo), 2 * (hi - lo) + 1, 16 * (hi - lo) + 16)[style // 8 % 5]
     if kind == "far":
         steps = random.choice((1, 2, 8, 30))
         shift = random.randint(36, 54) if shift is None and random.random() < 0.7 else shift
     if arithmetic == "fused":
         steps = min(steps, 900)
+    elif arithmetic == "narrow":  # bounds that are far from zero cost bits of the offset as well
+        steps = max(steps, min(abs(lo), abs(hi)) if lo * hi > 0 else 1)
     if shift is None:
         shift = max(0, min(SHIFT_MAX, (span // max(1, steps)).bit_length() + random.choice((-1, 0, 0, 0, 1))))
     elif kind in ("steps", "far"):
         multipliers = [_scaled(random, term, steps, shift, m < 0) for m, term in zip(multipliers, terms, strict=True)]
     # A sum at a drawn place has a drawn result.
     place = sum(m * random.randint(term.lo, term.hi) for m, term in zip(multipliers, terms, strict=True))
-    offset = (random.randint(lo, hi) << shift) - place + random.randrange(1 << shift)
+    offset = (_code(random, lo, hi, steps, shift) << shift) - place + random.randrange(1 << shift)
     if kind == "zero":
         offset = edge(random, INT64_MAX)
     elif kind == "far":
@@ -119,16 +124,22 @@ def parameters(
     return _fitted(Parameters(tuple(multipliers), offset, shift), terms)
 
 
-def _bits(random: Random, arithmetic: str, extent: int) -> int:
+def _code(random: Random, lo: int, hi: int, steps: int, shift: int) -> int:
+    """A result in [lo, hi], so near to zero that the offset needs no more bits than the products, where that can be."""
+    most = min(steps, 2 ** max(0, 60 - shift))
+    return min(max(random.randint(-most, most), lo), hi)
+
+
+def _bits(arithmetic: str, extent: int) -> tuple[int, ...]:
     """How large multipliers are that lead to an arithmetic, for an operand of that many values."""
     if arithmetic == "narrow":
         most = max(1, 28 - extent.bit_length())
-        return random.choice((1, min(7, most), min(15, most), most, most))
+        return 1, min(7, most), min(15, most), most, most
     if arithmetic == "high":
-        return random.choice((24, 28, 30, 31))
+        return 24, 28, 30, 31
     if arithmetic == "fused":
-        return random.choice((30, 31, 31))
-    return random.choice((32, 33, 40, 52, 53, max(32, 61 - extent.bit_length())))
+        return 30, 31, 31
+    return 32, 33, 40, 40, 36, 52, max(32, 61 - extent.bit_length())
 
 
 def _multiplier(random: Random, kind: str, bits: int) -> int:

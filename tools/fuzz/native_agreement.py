@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,7 @@ from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_feeds import Feed
 from tools.fuzz.merging import with_all_outputs
 
-__all__ = ["Difference", "Way", "differences", "formal_differences", "known_results", "prepare"]
-
-
-_USUAL_TARGET = Target.create_target_machine
+__all__ = ["Difference", "Way", "differences", "formal_differences", "known_results", "prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +50,27 @@ class Difference:
         return f"error: {self.error.splitlines()[0]}" if self.error else "wrong bytes"
 
 
-def prepare(level: int = 2) -> None:
-    """Let this process share work of any size between threads, and keep no compiled code on disk.
+@contextmanager
+def prepared(level: int = 2) -> Iterator[None]:
+    """Meanwhile this process shares work of any size between threads, and keeps no compiled code on disk.
 
     ``level`` is how hard LLVM tries: 2 as usual. With 0 it takes a third of the time, and what we write is tried as
     well; only LLVM's own transformations are not.
     """
-    os.environ["CVM_CACHE"] = ""
-    usual = _USUAL_TARGET
 
     def target(self: Any, *arguments: Any, **options: Any) -> Any:
         return usual(self, *arguments, **{**options, "opt": level})
 
-    Target.create_target_machine = target
-    executor.WORTH = 0
-    runtime.GRAIN = 1
+    usual, folder = Target.create_target_machine, os.environ.get("CVM_CACHE")
+    worth, grain = executor.WORTH, runtime.GRAIN
+    os.environ["CVM_CACHE"] = ""
+    executor.WORTH, runtime.GRAIN, Target.create_target_machine = 0, 1, target
+    try:
+        yield
+    finally:
+        executor.WORTH, runtime.GRAIN, Target.create_target_machine = worth, grain, usual
+        os.environ.pop("CVM_CACHE")
+        os.environ.update({} if folder is None else {"CVM_CACHE": folder})
 
 
 def known_results(verified: VerifiedProgram, runs: Sequence[Feed]) -> list[RunResult]:

@@ -6,9 +6,10 @@ arithmetic, who adds what the sums begin with, and how the result is stored. `IM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from random import Random
 from typing import Any
 
 from cvm.executors.base import returned
@@ -22,11 +23,12 @@ from cvm.executors.native.plan import Planner
 from cvm.executors.native.requantize import Requantization
 from cvm.executors.native.residual import residual
 from cvm.executors.native.tiles import Tiled
+from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
-from tools.fuzz.edge_programs import ARITHMETICS, KERNELS, STARTS, STORES, Aim
+from tools.fuzz.edge_programs import ARITHMETICS, KERNELS, STARTS, STORES, Aim, family
 from tools.fuzz.edges import FORMATS
 
-__all__ = ["IMPOSSIBLE", "Cell", "Rule", "cells", "possible", "stored_as", "why_impossible"]
+__all__ = ["IMPOSSIBLE", "Cell", "Coverage", "Rule", "cells", "covering", "possible", "stored_as", "why_impossible"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -186,6 +188,29 @@ def _joint(kernel: Contraction | Depthwise) -> bool:
     return any(blocks) and residual(kernel.formula, biases) is not None
 
 
-def filled(programs: Iterable[VerifiedProgram], machine: Machine) -> set[Cell]:
-    """The cells that programs fill together."""
-    return set().union(*(cells(verified, machine) for verified in programs))
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Programs by the machine on which each fills cells that those before it do not, and the cells of each machine."""
+
+    programs: Mapping[str, Sequence[Program]]
+    filled: frozenset[Cell]
+
+
+def covering(machines: Sequence[Machine], seed: int, rounds: int, wild: float = 0.1) -> Coverage:
+    """Draw families for every cell that can be, until each is filled or has been aimed at in so many rounds."""
+    left = {machine.name: set(possible(machine)) for machine in machines}
+    programs: dict[str, list[Program]] = {machine.name: [] for machine in machines}
+    filled: set[Cell] = set()
+    for turn in range(rounds):
+        for aim in sorted({cell.aim for wanted in left.values() for cell in wanted}, key=str):
+            wanting = [machine for machine in machines if any(cell.aim == aim for cell in left[machine.name])]
+            if not wanting:
+                continue
+            verified = verify(family(Random(f"{seed}:{turn}:{aim}"), aim, 2, wild, small=True).program)
+            for machine in wanting:
+                found = cells(verified, machine)
+                filled |= found
+                if found & left[machine.name]:
+                    left[machine.name] -= found
+                    programs[machine.name].append(verified.program)
+    return Coverage(programs, frozenset(filled))

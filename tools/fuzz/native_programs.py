@@ -46,7 +46,7 @@ from tools.fuzz.native_agreement import (
     differences,
     formal_differences,
     known_results,
-    prepare,
+    prepared,
 )
 from tools.fuzz.shrinking import Case, regression_test, shrunk
 from tools.fuzz.wide_documents import compiled, document
@@ -252,13 +252,14 @@ def _work(options: argparse.Namespace) -> None:
     """The packs of a worker: one line on stdout for each."""
     machines = _machines(options)
     for number in map(int, options.packs.split(",")):
-        prepare(2 if number % OPTIMISED == 0 or options.thorough else 0)
+        level = 2 if number % OPTIMISED == 0 or options.thorough else 0
         signal.alarm(SECONDS)
         started = time.monotonic()
         found = pack(options.seed, number, options.documents)
         report = Report(number, found.programs, found.refused)
         try:
-            report.failures = list(_failures(found, ways(machines, number, options.thorough), options.failures))
+            with prepared(level):
+                report.failures = list(_failures(found, ways(machines, number, options.thorough), options.failures))
         except Exception:
             report.failures = [traceback.format_exc()]
         report.seconds = time.monotonic() - started
@@ -336,10 +337,10 @@ def _log(options: argparse.Namespace, report: Report) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     """Examine one stored failure in every way."""
-    prepare()
     case = read(options.check)
     known = known_results(verify(case.program), case.runs)
-    found = differences(case.program, case.runs, known, ways(_machines(options), 0, True))
+    with prepared():
+        found = differences(case.program, case.runs, known, ways(_machines(options), 0, True))
     for one in found:
         print(f"{one.way}: {one.kind} {', '.join(one.values)}")
     return 1 if found else 0
