@@ -206,7 +206,7 @@ def covering(machines: Sequence[Machine], seed: int, rounds: int, wild: float = 
             wanting = [machine for machine in machines if any(cell.aim == aim for cell in left[machine.name])]
             if not wanting:
                 continue
-            verified = verify(family(Random(f"{seed}:{turn}:{aim}"), aim, 2, wild, small=True).program)
+            verified = verify(family(Random(f"{seed}:{turn}:{aim}"), aim, 1, wild, small=True).program)
             for machine in wanting:
                 found = cells(verified, machine)
                 filled |= found
