@@ -17,7 +17,7 @@ from cvm.executors.native.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
-from tools.fuzz.edges import CHANNELS, FORMATS, NUMBERS, Term, parameters
+from tools.fuzz.edges import CHANNELS, FORMATS, NUMBERS, WILD, Term, parameters
 from tools.fuzz.merging import merged, pruned, with_all_outputs
 from tools.fuzz.native_agreement import Difference, Way, differences, known_results, prepared
 from tools.fuzz.native_cells import stored_as
@@ -49,7 +49,8 @@ def test_all_parameters_fit(arithmetic: str) -> None:
         ends = [random.choice(random.choice(tuple(FORMATS.values()))) for _ in range(random.choice((1, 1, 2, 8)))]
         terms = [Term(lo, hi) for lo, hi in ends]
         shift = random.choice((None, None, 0, 31, 60))
-        found = parameters(random, terms, -128, 127, arithmetic, number % 2 == 0, random.randrange(1000), shift)
+        kind = random.choice(WILD) if number % 2 else "steps"
+        found = parameters(random, terms, -128, 127, arithmetic, kind, random.randrange(10**6), shift)
         assert found.fit(terms)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError
 from cvm.program import Output, Program, ProgramBuilder
-from tools.fuzz.edges import CHANNELS, FORMATS, RESULTS, ROUNDINGS, Parameters, Term, edge, parameters
+from tools.fuzz.edges import CHANNELS, FORMATS, RESULTS, ROUNDINGS, WILD, Parameters, Term, edge, parameters
 
 __all__ = ["ARITHMETICS", "KERNELS", "STARTS", "STORES", "Aim", "Family", "drawn_aim", "family"]
 
@@ -250,14 +250,17 @@ class _Maker:
     def _requantized(self, value: str) -> str:
         shape = self.builder.shape(value)
         place = self._parameter_shape(shape)
+        if self.random.random() < self.wild / 4:  # numbers of whole tensors are written into the code
+            place = (1,) * len(shape)
         values = [value, *self.others]
         bounds = [self._bounds(name, shape, place) for name in values]
         shift = self._shared_shift(bounds)
         found = np.empty((len(values) + 2, prod(place)), np.int64)
-        wild, style = self._wild_places(prod(place)), self.random.randrange(1000)
+        wild, style = self._wild_places(prod(place)), self.random.randrange(10**6)
+        kind = self.random.choice(WILD)
         for number in range(prod(place)):
             terms = [Term(int(lo[number]), int(hi[number])) for lo, hi in bounds]
-            one = self._parameters(terms, number, number in wild, style, shift)
+            one = self._parameters(terms, number, kind if number in wild else "steps", style, shift)
             found[:, number] = (*one.multipliers, one.offset, one.shift)
         names = [self.builder.parameter(row.reshape(place)) for row in found]
         return self._add("requantize", [*values, *names], rounding=self.rounding, lo=self.lo, hi=self.hi)
@@ -266,7 +269,7 @@ class _Maker:
         """Where the parameters of a member are at the ends of what fits: nowhere, at a place or two, or everywhere."""
         if self.random.random() >= self.wild:
             return frozenset()
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.5:
             return frozenset(range(count))
         return frozenset(self.random.randrange(count) for _ in range(2))
 
@@ -277,13 +280,13 @@ class _Maker:
         values = max(int((hi - lo).max()) for lo, hi in bounds)
         return self.random.randint(56, 60) if values < 2**16 and self.random.random() < 0.8 else None
 
-    def _parameters(self, terms: Sequence[Term], number: int, wild: bool, style: int, shift: int | None) -> Parameters:
+    def _parameters(self, terms: Sequence[Term], number: int, kind: str, style: int, shift: int | None) -> Parameters:
         lo, hi, arithmetic = self.lo, self.hi, self.aim.arithmetic
         if self._zero_weights and arithmetic in ("high", "fused"):
             constant = self._of_a_constant(terms, number)
             if constant.fit(terms):
                 return constant
-        return parameters(self.random, terms, lo, hi, arithmetic, wild, style, shift)
+        return parameters(self.random, terms, lo, hi, arithmetic, kind, style, shift)
 
     def _of_a_constant(self, terms: Sequence[Term], number: int) -> Parameters:
         """Parameters for sums of which nothing is left but their start: 32 bits are enough for most of them, but not
@@ -330,7 +333,7 @@ class _Maker:
             other = self._add("max_pool2d", [other], pool_size=(1, 1), strides=(1, 1))
             other = other if len(shape) == 4 else self._add("reshape", [other], target_shape=shape)
             inner = Term(self.lo, self.hi)
-            found = parameters(self.random, [inner, Term(lo, hi)], -128, 127, "narrow", False, 3 + 8 * 2)
+            found = parameters(self.random, [inner, Term(lo, hi)], -128, 127, "narrow", "steps", 3 + 8 * 2)
             numbers = (*found.multipliers, found.offset, found.shift)
             self.outer = (other, *(self.builder.parameter([number]) for number in numbers))
         lo, hi = self.random.choice(((-128, 127), (-128, 127), (0, 255)))
@@ -377,8 +380,8 @@ class _Maker:
         term = Term(*self.builder.range(x).hull())
         bounds = self._once("again", lambda: self.random.choice(RESULTS))
         arithmetic = self._once("arithmetic", lambda: self.random.choice(ARITHMETICS))
-        style = self.random.randrange(1000)
-        found = [parameters(self.random, [term], *bounds, arithmetic, False, style) for _ in range(prod(place))]
+        style = self.random.randrange(10**6)
+        found = [parameters(self.random, [term], *bounds, arithmetic, "steps", style) for _ in range(prod(place))]
         rows = zip(*((*one.multipliers, one.offset, one.shift) for one in found), strict=True)
         names = [self.builder.parameter(np.array(row).reshape(place)) for row in rows]
         return self._add("requantize", [x, *names], rounding="half_up", lo=bounds[0], hi=bounds[1])

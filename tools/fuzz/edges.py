@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["CHANNELS", "FORMATS", "RESULTS", "ROUNDINGS", "Parameters", "Term", "edge", "parameters"]
+__all__ = ["CHANNELS", "FORMATS", "RESULTS", "ROUNDINGS", "WILD", "Parameters", "Term", "edge", "parameters"]
 
 POWERS = (7, 8, 15, 16, 23, 31, 32, 52, 53, 62, 63)
 NUMBERS = tuple(sorted({sign * (2**k + d) for k in POWERS for d in (-3, -1, 0, 1, 3) for sign in (-1, 1)} | {-1, 0, 1}))
 """Powers of two at which code changes, and numbers beside them."""
 CHANNELS = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 """Widths of vectors and of blocks of vectors, and one more or less."""
+WILD = ("edge", "limit", "limit", "limit", "zero", "far", "far", "far")
+"""Kinds at the ends of what fits: multipliers at edges, as large as can be, or zero, and offsets far away."""
 ROUNDINGS = ("half_up", "half_even", "toward_zero")
 INT32_MAX, INT64_MAX, MULTIPLIER_MAX, SHIFT_MAX = 2**31 - 1, 2**63 - 1, 2**62 - 1, 62
 
@@ -83,22 +85,21 @@ class Parameters:
 
 
 def parameters(
-    random: Random, terms: Sequence[Term], lo: int, hi: int, arithmetic: str, wild: bool, style: int = 0,
+    random: Random, terms: Sequence[Term], lo: int, hi: int, arithmetic: str, kind: str = "steps", style: int = 0,
     shift: int | None = None,
 ) -> Parameters:  # fmt: skip
-    """Parameters that fit: results all over [lo, hi], or (``wild``) numbers at the ends of what fits.
+    """Parameters that fit: ``steps`` of results all over [lo, hi], or one of the `WILD` kinds.
 
     ``arithmetic`` is the one that the multipliers aim at. ``style`` stands for a number of bits and of results, which
     the places of a tensor share, or else the largest of all would decide. With a ``shift`` the multipliers follow it.
     """
-    kind = random.choice(("edge", "limit", "limit", "zero", "far", "far")) if wild else "steps"
     sizes = _bits(arithmetic, max(term.hi - term.lo for term in terms))
     bits = sizes[style % len(sizes)]
     multipliers = [_multiplier(random, kind, bits) for _ in terms]
     if arithmetic == "fused" and kind == "steps":
         multipliers = [abs(m) for m in multipliers]
     if kind == "limit":
-        return _at_limit(random, terms, multipliers)
+        return _at_limit(random, terms, multipliers, style)
     span = sum(abs(m) * (term.hi - term.lo) for m, term in zip(multipliers, terms, strict=True))
     steps = (1, 2, max(1, hi - lo), 2 * (hi - lo) + 1, 16 * (hi - lo) + 16)[style // 8 % 5]
     if kind == "far":
@@ -120,7 +121,7 @@ def parameters(
     elif kind == "far":
         # So far that a little more leaves 64 bits: what a format or a start adds, about as large as the products.
         less = random.choice((random.randint(1, 64) * span, random.randrange(2 ** random.randint(0, 61))))
-        offset = random.choice((-1, 1)) * (INT64_MAX - less)
+        offset = random.choice((-1, 1, 1, 1)) * (INT64_MAX - less)
     return _fitted(Parameters(tuple(multipliers), offset, shift), terms)
 
 
@@ -157,19 +158,21 @@ def _scaled(random: Random, term: Term, steps: int, shift: int, negative: bool) 
     return -size if negative else size
 
 
-def _at_limit(random: Random, terms: Sequence[Term], multipliers: Sequence[int]) -> Parameters:
-    """Multipliers or an offset as large as the verifier takes, or a little less."""
-    shift = random.choice((0, 1, 2, 20, 31, 32, 33, 54, 55, 56, 61, 62))
-    less = random.choice((0, 1, 1000, 2**20, random.randrange(2**55)))
+def _at_limit(random: Random, terms: Sequence[Term], multipliers: Sequence[int], style: int) -> Parameters:
+    """Multipliers or an offset as large as the verifier takes, or a little less: which, all places share."""
+    shift = (1, 2, 20, 31, 32, 33, 54, 55, 0, 56, 31, 62, 1)[style % 13]
+    less = (0, 0, 0, 1, 1000, random.randrange(2**40), random.randrange(2**55), random.randrange(2**58))[
+        style // 13 % 8
+    ]
     room = INT64_MAX - ((1 << shift) >> 1)
-    if random.random() < 0.5:
+    if style // 104 % 3 == 0:
         least = sum(-term.products(m)[0] for m, term in zip(multipliers, terms, strict=True))
         most = sum(term.products(m)[1] for m, term in zip(multipliers, terms, strict=True))
         offset = max(0, room - most) - less if random.random() < 0.5 else -max(0, INT64_MAX - least) + less
         return _fitted(Parameters(tuple(multipliers), offset, shift), terms)
     shares = [max(0, room // len(terms) // max(1, term.magnitude) - less) for term in terms]
-    signed = tuple(random.choice((-1, 1)) * min(MULTIPLIER_MAX - less % 2**40, share) for share in shares)
-    return _fitted(Parameters(signed, random.choice((0, 0, edge(random, 2**32))), shift), terms)
+    signed = tuple(random.choice((-1, 1, 1)) * min(MULTIPLIER_MAX - less % 2**20, share) for share in shares)
+    return _fitted(Parameters(signed, 0 if style // 312 % 5 else edge(random, 2**32), shift), terms)
 
 
 def _fitted(found: Parameters, terms: Sequence[Term]) -> Parameters:
