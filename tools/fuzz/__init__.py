@@ -10,6 +10,7 @@ one-step proofs.
     python -m tools.fuzz.steps --count 1000 --seed 1
     python -m tools.fuzz.models --count 1000 --seed 1
     python -m tools.fuzz.onnx_models --count 1000 --seed 1
+    python -m tools.fuzz.native_programs --count 1000 --seed 1
 
 Every case is made from the seed and its number alone, so a failure can be repeated; `tools.fuzz.harness` says what a
 failure is and where it is kept. The long run is 200,000 documents and 200,000 of the binary files together.

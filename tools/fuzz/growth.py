@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
+import numpy.typing as npt
 
 from cvm.ops.ranges import INT32_MAX
 from cvm.program import ProgramBuilder
+
+__all__ = ["LARGEST", "Draw", "Growth", "Seeded", "Shape"]
 
 T = TypeVar("T")
 Shape = tuple[int, ...]
@@ -20,27 +22,69 @@ LARGEST = 60
 """Elements of a tensor that ops are applied to; results may be a few times larger."""
 
 
-class Growth:
-    """A builder, what it holds, and the draw of hypothesis. ``latest`` is the value that the next node reads first."""
+class Draw(Protocol):
+    """What decides how a program grows: a random generator, or hypothesis, which can make a failure smaller."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[T]], T]) -> None:
-        self.draw: Any = draw
+    def integer(self, lo: int, hi: int) -> int:
+        """An integer in [lo, hi]."""
+
+    def boolean(self) -> bool:
+        """True or false."""
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items."""
+
+    def permutation(self, items: Sequence[T]) -> list[T]:
+        """The items in some order."""
+
+
+class Seeded:
+    """A `Draw` from a random generator."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def integer(self, lo: int, hi: int) -> int:
+        """See `Draw.integer`."""
+        return self._random.randint(lo, hi)
+
+    def boolean(self) -> bool:
+        """See `Draw.boolean`."""
+        return self._random.random() < 0.5
+
+    def choice(self, items: Sequence[T]) -> T:
+        """See `Draw.choice`."""
+        return self._random.choice(items)
+
+    def permutation(self, items: Sequence[T]) -> list[T]:
+        """See `Draw.permutation`."""
+        return self._random.sample(items, len(items))
+
+
+class Growth:
+    """A builder, what it holds, and what decides. ``latest`` is the value that the next node reads first."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
         self.builder = ProgramBuilder()
-        self.random = Random(draw(st.integers(0, 2**32 - 1)))
+        self.random = Random(draw.integer(0, 2**32 - 1))
         self.values: list[str] = []
         self.ops: list[str] = []
         self.depth: dict[str, int] = {}
 
-    # What hypothesis decides.
+    # What is drawn.
 
     def number(self, lo: int, hi: int) -> int:
-        return self.draw(st.integers(lo, hi))
+        """An integer in [lo, hi]."""
+        return self.draw.integer(lo, hi)
 
     def chance(self) -> bool:
-        return self.draw(st.booleans())
+        """True or false."""
+        return self.draw.boolean()
 
     def choice(self, items: Sequence[T]) -> T:
-        return self.draw(st.sampled_from(items))
+        """One of the items."""
+        return self.draw.choice(items)
 
     def shape(self, rank: int | None = None) -> Shape:
         """Small extents; few of them above 1 in a high rank."""
@@ -52,7 +96,8 @@ class Growth:
 
     # Elements: half of them from the ends of the interval.
 
-    def elements(self, shape: Shape, lo: int, hi: int) -> np.ndarray:
+    def elements(self, shape: Shape, lo: int, hi: int) -> npt.NDArray[np.int64]:
+        """Elements in [lo, hi], the ends often."""
         edges = [edge for edge in (lo, hi, 0, 1, -1) if lo <= edge <= hi]
         pick = self.random
         items = [pick.choice(edges) if pick.random() < 0.5 else pick.randint(lo, hi) for _ in range(prod(shape))]
@@ -75,9 +120,11 @@ class Growth:
         return self.kept(self.builder.constant(self.elements(shape, lo, hi)), 0)
 
     def constant(self, items: Any) -> str:
+        """A constant that no node reads unless it is asked to."""
         return self.builder.constant(np.asarray(items))
 
     def kept(self, name: str, depth: int) -> str:
+        """The name, which nodes may read from now on."""
         self.depth.setdefault(name, depth)
         if name not in self.values:
             self.values.append(name)
@@ -87,12 +134,15 @@ class Growth:
 
     @property
     def latest(self) -> str:
+        """The value that was added last."""
         return self.values[-1]
 
     def shape_of(self, name: str) -> Shape:
+        """The shape of a value."""
         return self.builder.shape(name)
 
     def magnitude(self, name: str) -> int:
+        """The largest absolute value that a value may hold."""
         return self.builder.range(name).magnitude()
 
     def add(self, op: str, inputs: Sequence[str], **attributes: Any) -> tuple[str, ...]:
@@ -105,6 +155,7 @@ class Growth:
         return names
 
     def one(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Apply an op of one result."""
         (name,) = self.add(op, inputs, **attributes)
         return name
 

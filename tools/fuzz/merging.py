@@ -1,0 +1,72 @@
+"""Programs put side by side in one, and the parts of a program that some of its outputs need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from cvm.program import Output, Program
+from cvm.program.model import Input, Node, State, Value
+
+__all__ = ["merged", "pruned", "with_all_outputs"]
+
+
+def merged(programs: Sequence[Program]) -> Program:
+    """One program of several: all names begin with ``p`` and the number of the program that they come from."""
+    parts = [_renamed(program, f"p{number}.") for number, program in enumerate(programs)]
+    return Program(
+        inputs=tuple(one for part in parts for one in part.inputs),
+        outputs=tuple(one for part in parts for one in part.outputs),
+        constants=tuple(one for part in parts for one in part.constants),
+        state=tuple(one for part in parts for one in part.state),
+        nodes=tuple(one for part in parts for one in part.nodes),
+    )
+
+
+def _renamed(program: Program, prefix: str) -> Program:
+    def named(value: Value) -> Value:
+        return replace(value, name=prefix + value.name)
+
+    return replace(
+        program,
+        inputs=tuple(Input(named(one.value), one.quantizer) for one in program.inputs),
+        outputs=tuple(Output(prefix + one.name, prefix + one.value, one.quantizer) for one in program.outputs),
+        constants=tuple(replace(one, name=prefix + one.name) for one in program.constants),
+        state=tuple(State(named(one.value), prefix + one.initial, prefix + one.update) for one in program.state),
+        nodes=tuple(
+            Node(node.op, tuple(prefix + name for name in node.inputs), tuple(map(named, node.outputs)),
+                 node.attributes)
+            for node in program.nodes
+        ),
+    )  # fmt: skip
+
+
+def pruned(program: Program, outputs: Collection[str]) -> Program:
+    """The program with the outputs of these names only, and with what they need: nodes, constants, state, inputs."""
+    kept = tuple(output for output in program.outputs if output.name in outputs)
+    needed = {output.value for output in kept}
+    states = {one.value.name: one for one in program.state}
+    while True:
+        for node in reversed(program.nodes):
+            if any(value.name in needed for value in node.outputs):
+                needed.update(node.inputs)
+        more = {name for one in states.values() if one.value.name in needed for name in (one.update, one.initial)}
+        if more <= needed:
+            break
+        needed |= more
+    return replace(
+        program,
+        inputs=tuple(one for one in program.inputs if one.value.name in needed),
+        outputs=kept,
+        constants=tuple(one for one in program.constants if one.name in needed),
+        state=tuple(one for one in program.state if one.value.name in needed),
+        nodes=tuple(node for node in program.nodes if any(value.name in needed for value in node.outputs)),
+    )
+
+
+def with_all_outputs(program: Program) -> Program:
+    """The program with every result of a node as an output, as if all of them were captured."""
+    known = {output.value for output in program.outputs}
+    values = [value.name for node in program.nodes for value in node.outputs if value.name not in known]
+    more = tuple(Output(f"captured {number}", name) for number, name in enumerate(values))
+    return replace(program, outputs=(*program.outputs, *more))
