@@ -28,6 +28,10 @@ test-long: $(VENV)/.installed-test ## the suites that take minutes
 test-numpy-versions: $(VENV)/.installed ## the oldest and the newest NumPy give the same bytes (installs both)
 	@$(BIN)/python tools/check_numpy_versions.py
 
+.PHONY: mutate
+mutate: $(VENV)/.installed-dev ## do the tests notice changes of one token? (arguments: ARGS="cvm/ops --sample 20")
+	@$(BIN)/python tools/mutate.py $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.installed-bench ## the native executor against other engines (installs them; arguments: ARGS=...)
 	@$(BIN)/python tools/bench/compare.py -o bench-results $(ARGS)

@@ -128,6 +128,17 @@ def test_batch_normalisation_with_a_rational_root_and_ties(
     assert_exact(same, form)
 
 
+@given(RATIONALS.filter(bool), st.fractions(Fraction(1, 9), 9, max_denominator=20), st.integers(0, 20))
+def test_the_factor_of_a_root_is_rounded_to_the_nearest_integer(
+    slope: Fraction, radicand: Fraction, shift: int
+) -> None:
+    found = SurdRow(slope, Fraction(0), Fraction(0), radicand, ((0, 1),), 0, 1).multiplier(0, shift)
+    exact_square = slope * slope / radicand * 4**shift
+    nearest = abs(Fraction(found))
+    assert max(nearest - Fraction(1, 2), Fraction(0)) ** 2 <= exact_square <= (nearest + Fraction(1, 2)) ** 2
+    assert found * slope >= 0
+
+
 @given(linear_rows(1, 500))
 def test_the_interval_of_offsets_is_necessary_and_sufficient(row: LinearRow) -> None:
     (form,) = fit([row])

@@ -45,6 +45,16 @@ def test_scaled_exponentials_are_correctly_rounded(x: Fraction, bits: int) -> No
     assert 2**bits / above < entry + HALF
 
 
+@given(st.fractions("1/9", 50, max_denominator=1000), st.fractions(0, 50, max_denominator=1000), st.integers(8, 30))
+def test_the_root_of_an_interval_holds_the_roots_of_both_ends(low: Fraction, width: Fraction, digits: int) -> None:
+    arithmetic = Arithmetic.of(digits)
+    interval = arithmetic.rational(low)[0], arithmetic.rational(low + width)[1]
+    found = arithmetic.sqrt(interval)
+    assert found is not None
+    assert Fraction(found[0]) ** 2 <= low
+    assert low + width <= Fraction(found[1]) ** 2
+
+
 @given(
     SMALL,
     st.sampled_from(["sigmoid", "tanh", "softplus", "silu", "elu", "exp", "gelu", "sin", "cos", "erf", "softsign"]),

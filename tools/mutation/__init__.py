@@ -1,1 +1,5 @@
-"""Mutants of FORMAL: how they are made, loaded and judged. `tools/mutate_formal.py` is the program."""
+"""Mutants: how they are made, tried and judged, those of FORMAL by vectors, those of other code by tests.
+
+`operators` says what may stand in the place of a node. FORMAL (`tools/mutate_formal.py`): `mutants`, `equivalent`,
+`trial`. Any package (`tools/mutate.py`): `changes`, `recorder`, `recordings`, `planner`, `runner`, `verdicts`.
+"""

@@ -112,7 +112,8 @@ def _replaced(tree: ast.Module, node: ast.AST, other: ast.expr) -> ast.Module:
     number = next(place for place, found in enumerate(ast.walk(tree)) if found is node)
     changed = copy.deepcopy(tree)
     target = next(found for place, found in enumerate(ast.walk(changed)) if place == number)
-    mutated: ast.Module = _Replace(target, copy.deepcopy(other)).visit(changed)
+    mutated = _Replace(target, copy.deepcopy(other)).visit(changed)
+    assert isinstance(mutated, ast.Module)
     return ast.fix_missing_locations(mutated)
 
 

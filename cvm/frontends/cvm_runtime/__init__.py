@@ -75,8 +75,9 @@ class Imported:
 
 def read_model(text: bytes | str, compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
     """A model without its parameters. Raises as `loads`."""
-    graph = read_graph(text, limits)
-    inferred = infer(graph, sound=compat == "correct")
+    correct = compat == "correct"
+    graph = read_graph(text, limits, known_postprocess=correct)
+    inferred = infer(graph, sound=correct)
     check_storage(graph)
     return Model(graph, inferred, meter(inferred), interface(inferred))
 

@@ -1,8 +1,13 @@
 """Attributes as cvm-runtime writes them: strings, whose syntax and range depend on the attribute.
 
-An integer is decimal and fits 32 bits. A bool is true, false, 1 or 0 in any case. A tuple is ``(a, b)`` or ``[a, b]``,
-with one comma more at the end if one likes and ``3L`` for 3, or a bare integer; ``None`` is none. Spaces may surround
-any part.
+The syntax is exactly what the library's reader accepts, which differs from type to type:
+
+* An integer is decimal, may have a sign and leading zeros, and fits 32 bits; spaces may stand around it.
+* An integer or None is such an integer, which an ``L`` may follow at once, or ``None``, before which no space stands.
+* A bool is true, false, 1 or 0 in any case, without spaces.
+* A tuple is a list of integers of 64 bits between ``(`` or ``[`` and ``)`` or ``]``, which need not match, and may end
+  with a comma. An ``L`` may follow an item, after spaces or none, and then the comma or the bracket follows at once.
+  A bare integer is a tuple of one; it has neither a plus sign nor an ``L``.
 """
 
 from __future__ import annotations
@@ -28,58 +33,63 @@ __all__ = [
 
 Value: TypeAlias = "bool | int | str | tuple[int, ...] | None"
 
-_INTEGER = re.compile(r"\s*([+-]?[0-9]{1,11})\s*", re.ASCII)
-_ITEM = re.compile(r"\s*([+-]?[0-9]{1,11})L?\s*", re.ASCII)
-_BRACKETS = {"(": ")", "[": "]"}
-_LEAST, _MOST = -(2**31), 2**31 - 1
-_IGNORED = re.compile("__.*__", re.DOTALL)
+_SPACES = r"[ \t\n\v\f\r]*+"
+_NUMBER = "[+-]?[0-9]++"
+_ITEM = f"{_SPACES}{_NUMBER}{_SPACES}L?"
+_INTEGER = re.compile(f"{_SPACES}({_NUMBER}){_SPACES}")
+_OPTIONAL = re.compile(f"(?:None|{_SPACES}({_NUMBER})L?){_SPACES}")
+_BARE = re.compile(f"{_SPACES}(-?[0-9]++){_SPACES}")
+_TUPLE = re.compile(rf"{_SPACES}[(\[]{_SPACES}(?:{_ITEM}(?:,{_ITEM})*+(?:,{_SPACES})?)?[)\]]{_SPACES}")
+_DIGITS = 19
+"""Digits of the largest integer of 64 bits."""
+_IGNORED = re.compile("__.+__", re.DOTALL)
 """Names of attributes that the library leaves to others."""
 
 
-def _matched(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.fullmatch(text)
-    if found is None or not _LEAST <= int(found[1]) <= _MOST:
-        raise ValueError("an integer of 32 bits")
-    return int(found[1])
+def _number(text: str, bits: int) -> int:
+    """The signed integer of ``bits`` bits that a sign and digits stand for. Raises ValueError."""
+    digits = text.lstrip("+-0") or "0"
+    value = int(digits[: _DIGITS + 1]) * (-1 if text.startswith("-") else 1)
+    if len(digits) > _DIGITS or not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise ValueError(f"an integer of {bits} bits")
+    return value
 
 
 def integer(text: str) -> int:
     """An integer. Like the other parsers, raises ValueError that says what is expected."""
-    return _matched(_INTEGER, text)
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        raise ValueError("an integer of 32 bits")
+    return _number(found[1], 32)
 
 
 def integer_or_none(text: str) -> int | None:
     """An integer, or None."""
-    if text.strip() == "None":
-        return None
+    found = _OPTIONAL.fullmatch(text)
     try:
-        return integer(text)
+        if found is None:
+            raise ValueError
+        return None if found[1] is None else _number(found[1], 32)
     except ValueError:
         raise ValueError("an integer of 32 bits, or None") from None
 
 
 def boolean(text: str) -> bool:
     """A logical value."""
-    found = {"true": True, "1": True, "false": False, "0": False}.get(text.strip().lower())
+    found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
     if found is None:
-        raise ValueError("true, false, 1 or 0")
+        raise ValueError("true, false, 1 or 0, without spaces")
     return found
 
 
 def integers(text: str) -> tuple[int, ...]:
     """A tuple of integers."""
-    inner = text.strip()
+    if _BARE.fullmatch(text) is None and _TUPLE.fullmatch(text) is None:
+        raise ValueError("a tuple of integers of 64 bits")
     try:
-        if not inner or inner[0] not in _BRACKETS:
-            return (_matched(_ITEM, inner),)
-        if len(inner) < 2 or inner[-1] != _BRACKETS[inner[0]]:
-            raise ValueError
-        items = inner[1:-1].split(",")
-        if not items[-1].strip():
-            items.pop()
-        return tuple(_matched(_ITEM, item) for item in items)
+        return tuple(_number(item, 64) for item in re.findall(_NUMBER, text))
     except ValueError:
-        raise ValueError("a tuple of integers of 32 bits") from None
+        raise ValueError("a tuple of integers of 64 bits") from None
 
 
 def choice(*names: str) -> Callable[[str], str]:

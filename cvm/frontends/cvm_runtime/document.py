@@ -16,7 +16,10 @@ from cvm.limits import DEFAULT, Limits
 
 __all__ = ["Document", "NodeRecord", "read_attributes", "read_document"]
 
-_Entry = Annotated[list[int], Field(min_length=2, max_length=3)]
+_Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+_Unsigned = Annotated[int, Field(gt=-(2**32), lt=2**32)]
+"""What the library's reader takes for an unsigned number of 32 bits: a negative one counts from 2^32 there."""
+_Entry = Annotated[list[_Unsigned], Field(min_length=2, max_length=3)]
 """Number of a node, number of its output, and a version that nothing depends on."""
 _Tag = TypeVar("_Tag")
 _Item = TypeVar("_Item")
@@ -43,7 +46,7 @@ class NodeRecord(_Record):
     name: str
     inputs: list[_Entry]
     attrs: _FunctionRecord | None = None
-    precision: int = -1
+    precision: _Int32 = -1
 
 
 class _Tagged(_Record, Generic[_Tag, _Item]):
@@ -57,12 +60,12 @@ class _AttributesRecord(_Record):
     """The ``attrs`` of the graph: lists with an item per entry, or per node."""
 
     shape: _Tagged[Literal["list_shape"], list[int]]
-    storage_id: _Tagged[Literal["list_int"], int]
+    storage_id: _Tagged[Literal["list_int"], _Int32]
     op_attrs: _Tagged[Literal["list_str"], str]
-    precision: _Tagged[Literal["list_int"], int]
+    precision: _Tagged[Literal["list_int"], _Int32]
     dltype: _Tagged[Literal["list_str"], str] | None = None
-    device_index: _Tagged[Literal["list_int"], int] | None = None
-    dtype: _Tagged[Literal["list_int"], int] | None = None
+    device_index: _Tagged[Literal["list_int"], _Int32] | None = None
+    dtype: _Tagged[Literal["list_int"], _Int32] | None = None
 
 
 class Document(_Record):

@@ -99,9 +99,10 @@ class Graph:
         return next(node for node in self.variables if node.name == DATA)
 
 
-def read_graph(data: bytes | str, limits: Limits = DEFAULT) -> Graph:
+def read_graph(data: bytes | str, limits: Limits = DEFAULT, *, known_postprocess: bool = True) -> Graph:
     """The graph in the text of a model, its structure checked.
 
+    ``known_postprocess``: a postprocess that the library does not know is refused; otherwise it is none, as there.
     Raises `Malformed` for what is not of the format, `Invalid` (``cvm_runtime.<rule>``) for a document that breaks a
     rule, `Unsupported` (``cvm_runtime.postprocess``), and `LimitExceeded`.
     """
@@ -123,7 +124,7 @@ def read_graph(data: bytes | str, limits: Limits = DEFAULT) -> Graph:
         tuple(document.attrs.precision.items),
         tuple(document.attrs.storage_id.items),
         document.version,
-        _postprocess(document.postprocess),
+        _postprocess(document.postprocess, known_postprocess),
     )
     if not graph.heads:
         raise Invalid("cvm_runtime.heads", "a model has at least one head")
@@ -206,11 +207,13 @@ def _check_index(document: Document, nodes: Sequence[GraphNode], entries: int) -
         raise Invalid("cvm_runtime.device", "attrs.device_index must be absent or empty")
 
 
-def _postprocess(name: str) -> Postprocess:
+def _postprocess(name: str, required: bool) -> Postprocess:
     known: tuple[Postprocess, ...] = ("", "argmax", "detection")
     for item in known:
         if name[:_NAME_OF_POSTPROCESS] == item:
             return item
+    if not required:
+        return ""
     # The library does nothing for another name; but whoever wrote it meant something.
     raise Unsupported("cvm_runtime.postprocess", f"expected argmax, detection or nothing, found {name[:40]!r}")
 

@@ -19,6 +19,7 @@ from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.parameters import Parameters
 from cvm.frontends.cvm_runtime.precisions import magnitude
 from cvm.limits import DEFAULT, Limits
+from cvm.ops.ranges import INT32_MAX
 from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance
 from cvm.program.checks import check_name
 
@@ -105,7 +106,7 @@ class _Making:
         emit = EMITTERS.get(use.operator.name) if self.compat == "cvm-1" else None
         try:
             if emit is None:
-                results = self.builder.add(translation.op, inputs, translation.attributes, name)
+                results = self._op(use, inputs, name)
             else:
                 results = emit(self.builder, use, inputs, name)
         except CvmError as error:
@@ -117,6 +118,22 @@ class _Making:
         for place, value in enumerate(results):
             self.values[node.first + place] = value
             self.report.append(Exactness(value, value, bound=Fraction(0), note=use.operator.name))
+
+    def _op(self, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
+        """The op of cvm that a use is; more than one for a threshold of -2^31 where a score may be -(2^31 - 1).
+
+        Every score exceeds that threshold. So the rows stay as they are, and their count is that of scores raised to
+        -(2^31 - 2) and more, all of which exceed the least threshold of cvm, -(2^31 - 1). Where no score is
+        -(2^31 - 1), both thresholds have the same scores above them.
+        """
+        threshold = use.values.get("score_threshold")
+        if threshold is None or threshold >= -INT32_MAX or self.builder.range(inputs[0]).hull()[0] > -INT32_MAX:
+            return self.builder.add(use.translation.op, inputs, use.translation.attributes, name)
+        bounds = {"a_min": 1 - INT32_MAX, "a_max": INT32_MAX}
+        (raised,) = self.builder.add("clip", inputs, bounds, f"{name}.raised")
+        count, _ = self.builder.add("get_valid_count", [raised], use.translation.attributes, name)
+        (rows,) = self.builder.add("cvm_clip", inputs, {"precision": 32}, f"{name}.rows")
+        return count, rows
 
     def program(self, interface: Interface, provenance: Provenance) -> Program:
         """The program with the heads, or what becomes of them, as its outputs."""

@@ -121,8 +121,8 @@ def _reshaped(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     return {"target_shape": target_shape(values["shape"], shapes[0])}
 
 
-def _squeezed(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """An axis may be named twice there."""
+def _distinct(values: Values, shapes: Shapes) -> Mapping[str, Any]:
+    """An axis may be named twice there, which changes nothing."""
     rank, axes = len(shapes[0]), values["axis"]
     if not inside(axes, rank):
         return {"axes": axes}  # which the rule on axes refuses
@@ -130,7 +130,9 @@ def _squeezed(values: Values, shapes: Shapes) -> Mapping[str, Any]:
 
 
 def _sliced(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    return {"begin": values["begin"], "end": values["end"], "strides": values["stride"]}
+    """An entry of 64 bits beyond 32 takes the same elements as the nearest of 32 bits: an extent is at most 2^24."""
+    names = {"begin": "begin", "end": "end", "strides": "stride"}
+    return {ours: tuple(min(max(item, -_INT32), _INT32) for item in values[theirs]) for ours, theirs in names.items()}
 
 
 def _looked_up(values: Values, shapes: Shapes) -> Mapping[str, Any]:
@@ -179,7 +181,8 @@ _pool = _renamed(pool_size="pool_size", strides="strides", ceil_mode="ceil_mode"
 def _counted(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     if len(shapes[0]) == 3 and shapes[0][2] >= 32:
         raise _wrong("get_valid_counts", f"expected rows of 2 to 31 values, found {shapes[0][2]}")
-    return values
+    # No threshold here is -2^31; `importer` says what is done for scores that only that one is below.
+    return {"score_threshold": max(values["score_threshold"], -_INT32)}
 
 
 _SUPPRESSION = ("iou_threshold", "max_output_size", "force_suppress", "top_k")
@@ -278,7 +281,7 @@ _ALL = (
     _unary("repeat", Attribute("repeats", integer, None, 1), Attribute("axis", integer, "0"), in_place=False),
     _unary("tile", Attribute("reps", integers, "(0)", 1, ATTRIBUTE_MAX), in_place=False),
     _unary("expand_dims", Attribute("axis", integer), Attribute("num_newaxis", integer, "1", 1, ATTRIBUTE_MAX)),
-    Operator("squeeze", "squeeze", attributes=(Attribute("axis", integers, "()"),), rename=_squeezed, in_place=True),
+    Operator("squeeze", "squeeze", attributes=(Attribute("axis", integers, "()"),), rename=_distinct, in_place=True),
     _unary("transpose", Attribute("axes", integers, "()"), in_place=False),
     Operator(
         "strided_slice",
@@ -287,10 +290,10 @@ _ALL = (
         attributes=(
             Attribute("begin", integers, "(0)"),
             Attribute("end", integers, "(1)"),
-            Attribute("stride", integers, "()"),
+            Attribute("stride", integers, "()", -(2**63 - 1)),
         ),
     ),
-    Operator("slice_like", "slice_like", 2, 2, (Attribute("axis", integers, "()"),), _renamed(axes="axis")),
+    Operator("slice_like", "slice_like", 2, 2, (Attribute("axis", integers, "()"),), _distinct),
     Operator("take", "take", 2, 2, (Attribute("axis", integer_or_none, "None"),)),
     Operator("cvm_lut", "cvm_lut", 2, 2, (Attribute("in_dim", integer),), _looked_up, inputs=(1, 0)),
     Operator("where", "where", 3, 3),

@@ -30,7 +30,7 @@ class Case:
     name: str
     kind: Kind
     why: str
-    text: str
+    text: str | bytes
     params: bytes = NO_PARAMETERS
     inputs: Sequence[int] | None = None
     error: tuple[str, str] | None = None

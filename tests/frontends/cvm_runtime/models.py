@@ -110,8 +110,8 @@ def given(imported: cvm_runtime.Imported, data: bytes, executor: str = "numpy") 
     return interface.encode([result[item.name] for item in imported.program.outputs])
 
 
-def codes(imported: cvm_runtime.Imported, values: Sequence[int]) -> list[int]:
+def codes(imported: cvm_runtime.Imported, values: Sequence[int], executor: str = "numpy") -> list[int]:
     """What a model gives for elements, both in its own encoding."""
     interface = imported.model.interface
-    found = given(imported, np.asarray(values).astype(f"<i{interface.input_size}").tobytes())
+    found = given(imported, np.asarray(values).astype(f"<i{interface.input_size}").tobytes(), executor)
     return np.frombuffer(found, f"<i{interface.output_size}").tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ from cvm.frontends import cvm_runtime
 from .loader_cases import CASES, Case
 from .models import codes, loaded
 from .page import PAGE, markdown
+from .reader_cases import FILES, READER_CASES
 
 FILE = Path(__file__).parents[4] / "shared" / "cvm_runtime" / "models" / "loader_cases.txt"
 LINES: dict[str, str] = (
@@ -34,7 +36,7 @@ def test_every_outcome_has_its_case() -> None:
     assert len(CASES) == 61
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *READER_CASES], ids=lambda case: case.name)
 def test_the_outcome_is_the_stated_one(case: Case) -> None:
     if case.error is None:
         _require_result(case, "correct", case.result)
@@ -44,7 +46,7 @@ def test_the_outcome_is_the_stated_one(case: Case) -> None:
         assert (type(caught.value).__name__, caught.value.code) == case.error
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *READER_CASES], ids=lambda case: case.name)
 def test_the_outcome_under_cvm_1_is_the_stated_one(case: Case) -> None:
     if isinstance(case.formal, str):
         with pytest.raises(CvmError) as caught:
@@ -56,6 +58,35 @@ def test_the_outcome_under_cvm_1_is_the_stated_one(case: Case) -> None:
         with pytest.raises(CvmError) as caught:
             _require_result(case, "cvm-1", None)
         assert (type(caught.value).__name__, caught.value.code) == case.error
+
+
+MODELS = Path(__file__).parents[4] / "shared" / "findings" / "cvm_runtime"
+"""Models that the library and an earlier reader of cvm understood differently, as files."""
+
+
+@pytest.mark.skipif(not MODELS.is_dir(), reason="../shared/findings/cvm_runtime is not there")
+def test_every_model_with_an_unusual_spelling_has_its_case() -> None:
+    assert {path.stem for path in MODELS.glob("*.json")} == set(FILES)
+
+
+@pytest.mark.parametrize("compat", ["correct", "cvm-1"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_model_with_an_unusual_spelling_has_the_outcome_of_its_case(name: str, compat: str) -> None:
+    path = MODELS / f"{name}.json"
+    if not path.is_file():
+        pytest.skip(f"../shared/findings/cvm_runtime/{name}.json is not there")
+    case = dataclasses.replace(FILES[name], text=path.read_bytes(), params=path.with_suffix(".params").read_bytes())
+    if compat == "correct":
+        test_the_outcome_is_the_stated_one(case)
+    else:
+        test_the_outcome_under_cvm_1_is_the_stated_one(case)
+
+
+def test_an_accepted_spelling_means_the_result_of_every_executor() -> None:
+    for case in READER_CASES:
+        if case.error is None:
+            imported = loaded(case.text, case.params)
+            assert {tuple(codes(imported, case.inputs, name)) for name in ("formal", "numpy")} == {tuple(case.result)}
 
 
 def _require_result(case: Case, compat, result) -> None:

@@ -1,0 +1,248 @@
+"""The mutants of a module as changes of its text, one place at a time.
+
+A change has a key that survives edits elsewhere: the module, the function, the old text of the changed lines and the
+new one (and a number, where a function has the same change more than once).
+
+Not changed, since no result depends on it: texts (so no docstring, message or ``__all__``), annotations and type
+aliases, decorators, imports, blocks for type checkers, what is raised, messages of assertions, arguments of error
+constructors, arguments called ``note``, ``label``, ``message`` or ``description``, and functions that only explain or
+estimate (`EXPLAINING`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mutation.operators import replacements, results
+
+__all__ = ["Change", "Key", "changes", "is_program", "modules", "mutated"]
+
+EXPLAINING = {
+    *("explain", "explained", "note", "_note", "cost", "estimate", "_estimate"),
+    *("__repr__", "__str__", "__rich_repr__"),
+}
+"""Functions whose results are read by people, or choose among plans that give the same bytes."""
+TEXTS = {"note", "label", "message", "description"}
+"""Keyword arguments that are texts."""
+ERRORS = {"Malformed", "Invalid", "Unsupported", "LimitExceeded", "Mismatch", "Location"}
+"""Constructors of errors and of their parts, besides those whose name ends in Error."""
+_SPELLED = {
+    "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!=", "In": "in", "NotIn": "not in",
+    "Is": "is", "IsNot": "is not", "And": "and", "Or": "or", "Add": "+", "Sub": "-", "Mult": "*", "Div": "/",
+    "FloorDiv": "//", "Mod": "%", "Pow": "**", "LShift": "<<", "RShift": ">>", "BitAnd": "&", "BitOr": "|",
+    "BitXor": "^", "MatMult": "@",
+}  # fmt: skip
+"""Class of an operator -> how it is written."""
+_ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Subscript, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.Set)
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What names a change: stable while the function and the changed lines stay as they are."""
+
+    module: str
+    """Path of the file below the root, with slashes."""
+    function: str
+    old: str
+    new: str
+    occurrence: int = 1
+
+    def __str__(self) -> str:
+        number = f" ({self.occurrence})" if self.occurrence > 1 else ""
+        return f"{self.module}: {self.function}: {self.old!r} -> {self.new!r}{number}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One mutant of a module. ``start`` and ``end`` delimit, in bytes, what ``text`` takes the place of."""
+
+    key: Key
+    line: int
+    lines: tuple[int, ...]
+    """The lines of the statement that it stands in, without those of statements below that one."""
+    imported: bool
+    """Whether the statement runs when the module is imported."""
+    start: int
+    end: int
+    text: bytes
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the walk is: the function's name, and whether its statements run on import and it returns integers."""
+
+    function: str = "<module>"
+    imported: bool = True
+    integer: bool = False
+    lines: tuple[int, ...] = ()
+
+
+def modules(root: Path, package: str) -> list[str]:
+    """The files of a package, below the root."""
+    return [path.relative_to(root).as_posix() for path in sorted((root / package).rglob("*.py"))]
+
+
+def mutated(source: bytes, change: Change) -> bytes:
+    """The text of the module with the change."""
+    return source[: change.start] + change.text + source[change.end :]
+
+
+def changes(module: str, source: bytes) -> list[Change]:
+    """All changes of a module, in the order of its text. Some may give no program: the parser says so."""
+    walk = _Walk(module, source)
+    walk.statements(ast.parse(source).body, _Place())
+    return walk.found
+
+
+class _Walk:
+    """Collects the changes of a module."""
+
+    def __init__(self, module: str, source: bytes) -> None:
+        self.found: list[Change] = []
+        self._module = module
+        self._source = source
+        self._starts = [0]
+        for line in source.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+        self._seen: Counter[tuple[str, str, str]] = Counter()
+
+    def statements(self, body: Sequence[ast.stmt], place: _Place) -> None:
+        for statement in body:
+            self._statement(statement, replace(place, lines=_header(statement)))
+
+    def _statement(self, statement: ast.stmt, place: _Place) -> None:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                if statement.name in EXPLAINING:
+                    return
+                for default in (*statement.args.defaults, *statement.args.kw_defaults):
+                    if default is not None:
+                        self._expression(default, place)
+                integer = isinstance(statement.returns, ast.Name) and statement.returns.id == "int"
+                self.statements(statement.body, _Place(_below(place, statement.name), False, integer))
+            case ast.ClassDef():
+                self.statements(statement.body, replace(place, function=_below(place, statement.name)))
+            case ast.AnnAssign(annotation=annotation, value=value):
+                if value is not None and not ast.unparse(annotation).endswith("TypeAlias"):
+                    self._expression(value, place)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+                self.statements(statement.orelse, place)
+            case ast.Assert(test=test):
+                self._expression(test, place)
+            case ast.Raise() | ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                return
+            case ast.Return(value=ast.expr() as value) if place.integer:
+                for other in results(value):
+                    self._add(value, other, place)
+                self._expression(value, place)
+            case _:
+                self._children(statement, place)
+
+    def _children(self, node: ast.AST, place: _Place) -> None:
+        if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
+            node.test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant
+        ):
+            self._add(node.test, ast.UnaryOp(ast.Not(), node.test), place)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self._statement(child, replace(place, lines=_header(child)))
+            elif isinstance(child, ast.expr):
+                self._expression(child, place)
+            else:
+                self._children(child, place)
+
+    def _expression(self, node: ast.expr, place: _Place) -> None:
+        if isinstance(node, ast.JoinedStr) or _is_error(node):
+            return
+        for other in replacements(node):
+            self._add(node, other, place)
+        if isinstance(node, ast.Call):
+            for child in (node.func, *node.args, *(item.value for item in node.keywords if item.arg not in TEXTS)):
+                self._expression(child, place)
+        else:
+            self._children(node, place)
+
+    def _add(self, node: ast.expr, other: ast.expr, place: _Place) -> None:
+        start, end, text = self._respelled(node, other)
+        if self._source[start:end] == text:
+            return
+        old, new = self._lines(start, end, self._source[start:end]), self._lines(start, end, text)
+        self._seen[place.function, old, new] += 1
+        key = Key(self._module, place.function, old, new, self._seen[place.function, old, new])
+        line = self._source.count(b"\n", 0, start) + 1
+        self.found.append(Change(key, line, place.lines, place.imported, start, end, text))
+
+    def _lines(self, start: int, end: int, text: bytes) -> str:
+        """The whole lines that a span belongs to, with ``text`` in the place of the span, without indentation."""
+        first = self._source.rfind(b"\n", 0, start) + 1
+        last = self._source.find(b"\n", end)
+        found = self._source[first:start] + text + self._source[end : last if last >= 0 else None]
+        return "\n".join(line.strip() for line in found.decode("utf-8").splitlines())
+
+    def _respelled(self, node: ast.expr, other: ast.expr) -> tuple[int, int, bytes]:
+        """The smallest span that turns ``node`` into ``other``, and the text for it: an operator where it is one."""
+        found: tuple[int, int, bytes] | None = None
+        match node, other:
+            case ast.Compare(), ast.Compare(comparators=comparators) if comparators == node.comparators:
+                place = next(i for i, op in enumerate(node.ops) if op is not other.ops[i])
+                left = node.left if place == 0 else node.comparators[place - 1]
+                found = self._operator(left, node.comparators[place], node.ops[place], other.ops[place])
+            case ast.BinOp(), ast.BinOp(left=left, right=right) if (left, right) == (node.left, node.right):
+                found = self._operator(left, right, node.op, other.op)
+            case ast.BoolOp(values=[left, right]), ast.BoolOp():
+                found = self._operator(left, right, node.op, other.op)
+        if found is not None:
+            return found
+        text = ast.unparse(ast.fix_missing_locations(other))
+        simple = isinstance(other, _ATOMS)
+        return *self._span(node), (text if simple else f"({text})").encode("utf-8")
+
+    def _operator(self, left: ast.expr, right: ast.expr, old: ast.AST, new: ast.AST) -> tuple[int, int, bytes] | None:
+        """The operator between two operands and another one for it; None where it does not stand out."""
+        start, end = self._span(left)[1], self._span(right)[0]
+        pattern = re.escape(_SPELLED[type(old).__name__]).replace(r"\ ", r"\s+")
+        matches = list(re.finditer(pattern.encode(), self._source[start:end]))
+        if len(matches) != 1 or b"#" in self._source[start:end]:
+            return None
+        return start + matches[0].start(), start + matches[0].end(), _SPELLED[type(new).__name__].encode()
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        """Where a node stands in the text, in bytes."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
+
+
+def _below(place: _Place, name: str) -> str:
+    return name if place.function == "<module>" else f"{place.function}.{name}"
+
+
+def _header(statement: ast.stmt) -> tuple[int, ...]:
+    """The lines of a statement, of a compound one those before its body."""
+    assert statement.end_lineno is not None
+    body = getattr(statement, "body", None) or getattr(statement, "cases", None)
+    if not body:
+        return tuple(range(statement.lineno, statement.end_lineno + 1))
+    first = body[0].pattern.lineno if isinstance(body[0], ast.match_case) else body[0].lineno
+    return tuple(range(statement.lineno, max(statement.lineno + 1, first)))
+
+
+def _is_error(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in ERRORS or name.endswith("Error")
+
+
+def is_program(source: bytes) -> bool:
+    """Whether the parser takes a text."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""Which tests run which lines: one recording per test file, kept in a folder until the file or a line's module changes.
+
+A test that runs the code in a process of its own leaves no lines, and is not found for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mutation.runner import run_tests
+
+__all__ = ["Recording", "digest", "needs_coverage", "recordings", "test_files"]
+
+needs_coverage = "the package coverage is not installed: install the extra `mutation`"
+"""Why no lines can be recorded."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the tests of one file ran."""
+
+    file: str
+    source: str
+    """The digest of the file."""
+    sources: Mapping[str, str]
+    """The digest of each module that has lines here."""
+    seconds: Mapping[str, float]
+    """The seconds that each test takes; only tests that passed."""
+    lines: Mapping[str, Mapping[str, list[str]]]
+    """Module -> line -> tests that run it; the empty name: when modules are imported."""
+    complete: bool = True
+    """Whether the run came to its end in time."""
+
+    def tests(self, module: str, lines: Iterable[int]) -> set[str]:
+        """The tests that run one of the lines; the empty name if these run on import."""
+        known = self.lines.get(module, {})
+        return {name for line in lines for name in known.get(str(line), ())}
+
+
+def digest(source: bytes) -> str:
+    """The digest of the text of a file."""
+    return hashlib.sha256(source).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    """The digest of a file; of a missing one, an empty text."""
+    return digest(path.read_bytes()) if path.is_file() else ""
+
+
+def test_files(root: Path, places: Sequence[str]) -> list[str]:
+    """The test files below places, which are files or folders below the root."""
+    found: set[Path] = set()
+    for place in places:
+        path = root / place
+        found |= {path} if path.is_file() else set(path.rglob("test_*.py"))
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def recordings(
+    root: Path,
+    packages: Sequence[str],
+    files: Sequence[str],
+    store: Path,
+    workers: int,
+    timeout: float,
+    say: Callable[[str], None],
+) -> list[Recording]:
+    """The recordings of test files, made where there is none in ``store`` that is still true.
+
+    Raises RuntimeError where one must be made and coverage is missing.
+    """
+    store.mkdir(parents=True, exist_ok=True)
+    kept = {file: _kept(root, packages, file, store) for file in files}
+    missing = [file for file in files if kept[file] is None]
+    if missing and importlib.util.find_spec("coverage") is None:
+        raise RuntimeError(needs_coverage)
+
+    def make(file: str) -> Recording:
+        made = _made(root, packages, file, timeout)
+        _place(packages, file, store).write_text(json.dumps(asdict(made)), "utf-8")
+        lines = sum(map(len, made.lines.values()))
+        end = "" if made.complete else "; the time was over, so that it is left out"
+        say(f"recorded {file}: {len(made.seconds)} tests, {lines} lines{end}")
+        return made
+
+    with ThreadPoolExecutor(workers) as pool:
+        fresh = dict(zip(missing, pool.map(make, missing), strict=True))
+    return [kept[file] or fresh[file] for file in files]
+
+
+def _place(packages: Sequence[str], file: str, store: Path) -> Path:
+    name = hashlib.sha256("\n".join([file, *packages]).encode()).hexdigest()[:24]
+    return store / f"{name}.json"
+
+
+def _kept(root: Path, packages: Sequence[str], file: str, store: Path) -> Recording | None:
+    """The recording in the store, if neither the test file nor a module that it ran has changed."""
+    place = _place(packages, file, store)
+    if not place.is_file():
+        return None
+    found = Recording(**json.loads(place.read_text("utf-8")))
+    current = {module: _digest(root / module) for module in found.sources}
+    return found if found.source == _digest(root / file) and current == found.sources else None
+
+
+def _made(root: Path, packages: Sequence[str], file: str, timeout: float) -> Recording:
+    finished = run_tests(root, [file], timeout, cover=[root / package for package in packages])
+    lines = {
+        Path(path).relative_to(root).as_posix(): {
+            line: [name for name in names if not name or name in finished.passed] for line, names in table.items()
+        }
+        for path, table in finished.lines.items()
+    }
+    sources = {module: _digest(root / module) for module in lines}
+    return Recording(file, _digest(root / file), sources, finished.passed, lines, finished.code is not None)
