@@ -45,7 +45,7 @@ def plan(
     ``plain`` values are planned without what is hard to prove, for the reasons given: each is computed by a kernel of
     its own, products one element at a time and `requantize` in 64-bit lanes.
     """
-    return Planner(verified, machine, returned, plain or {}).plan()
+    return Planner(verified, machine, returned, plain).plan()
 
 
 Made: TypeAlias = "Callable[[object, Sequence[Home], int], Claim]"
@@ -60,7 +60,7 @@ class Planner:
         verified: VerifiedProgram,
         machine: Machine,
         returned: frozenset[str],
-        plain: Mapping[str, str],
+        plain: Mapping[str, str] | None = None,
     ) -> None:
         self.verified, self.machine = verified, machine
         self.program = verified.program
@@ -70,7 +70,7 @@ class Planner:
         self.orders = orders(self.program)
         self.calls: list[Call] = []
         self.claims: list[Claim] = []
-        self.plain = plain
+        self.plain = plain or {}
         self.functions: dict[str, Emit] = {}
         self.arrays_by_name = {constant.name: constant for constant in self.program.constants}
         self._names: dict[object, str] = {}
@@ -81,7 +81,7 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        kept = returned | set(self._fed) | plain.keys()
+        kept = returned | set(self._fed) | self.plain.keys()
         self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
         self._parts = self._destinations()
         for place, value in enumerate(fed):
