@@ -17,8 +17,8 @@ arithmetic, numbers, conditions, bounds, min and max, results.
    not tried again, so a run may be broken off; ``--again`` tries survivors once more, when tests were added.
 
 A survivor of few tests need not survive all: the budget says how hard it was tried. Prints survivors as diffs and a
-table per package. Exits 1 if a mutant survives, or an accepted one is killed or does not exist; 2 if the tests cannot
-be recorded since coverage is missing (the extra ``mutation`` installs it).
+table per package. Exits 1 if a mutant survives, or an accepted one is killed or does not exist; 2 if there is no such
+package or test, or the tests cannot be recorded since coverage is missing (the extra ``mutation`` installs it).
 """
 
 from __future__ import annotations
@@ -139,17 +139,22 @@ class Trying:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_intermixed_args(arguments)
     root: Path = given.root.resolve()
     folder = root / ".mutation"
     reasons = accepted(given.accepted)
     budget = Budget(given.tests, given.seconds)
     packages: list[str] = [package.rstrip("/") for package in given.packages or PACKAGES]
+    files_of_tests = test_files(root, given.only_tests or ["tests"])
+    for name, found in [("test files", files_of_tests), *((p, modules(root, p)) for p in packages)]:
+        if not found:
+            print(f"{name}: there are none below {root}", file=sys.stderr)
+            return 2
     chosen: dict[str, list[Change]] = {}
     existing: dict[str, set[Key]] = {}
     for package in packages:
-        chosen[package], found = drawn(root, package, given.sample, given.seed, reasons)
-        existing |= found
+        chosen[package], all_keys = drawn(root, package, given.sample, given.seed, reasons)
+        existing |= all_keys
     if given.list:
         for change in (change for some in chosen.values() for change in some):
             print(difference(change, (root / change.key.module).read_bytes()))
@@ -169,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recorded = recordings(
                 root,
                 PACKAGES if set(packages) <= set(PACKAGES) else packages,
-                test_files(root, given.only_tests or ["tests"]),
+                files_of_tests,
                 folder / "recordings",
                 given.workers,
                 given.record_seconds,

@@ -441,3 +441,11 @@ def test_a_list_of_mutants_tries_none(root: Path, capsys: pytest.CaptureFixture[
     assert run(root, "--list", "--sample", "3") == 0
     assert capsys.readouterr().out.count("+++ mutant") == 3
     assert not (root / ".mutation").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--only-tests", "tests/test_other.py"], ["other"]])
+def test_tests_and_packages_that_do_not_exist_are_named(
+    root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert run(root, *arguments) == 2
+    assert "there are none below" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Which tests run which lines: one recording per test file, kept in a folder until the file or a line's module changes.
 
-A test that runs the code in a process of its own leaves no lines, and is not found for them.
+A test that runs the code in a process of its own leaves no lines, and is not found for them. What a fixture of a
+module or session runs counts for the first test that asks for it.
 """
 
 from __future__ import annotations
