@@ -119,7 +119,11 @@ def _difference(
         raise
     except Exception as error:
         return Difference(way, error=f"{type(error).__name__}: {error}")
-    return Difference(way, tuple(sorted(wrong))) if wrong else None
+    if wrong:
+        return Difference(way, tuple(sorted(wrong)))
+    plain = [line for line in native.explain() if "plain, since otherwise" in line]
+    refused = [*native.refusals, *plain]  # right bytes, but not by the code that was to be tried
+    return Difference(way, error=f"refused: {refused[0]}") if refused else None
 
 
 def _wrong(right: RunResult, found: RunResult, names: Iterable[str]) -> set[str]:
