@@ -277,13 +277,12 @@ def _require_same(
     *ms, c, s = theirs
     *Ms, C, S = ours
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
-    parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
-    sums = sum(map(min, parts)) + C, sum(map(max, parts)) + C
-    if rule.arithmetic == "wide" and rule.rounding != "half_up":
+    if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
         used = [(m, M) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True) if lo or hi]
         begun = C + sum(M * d for M, d in zip(Ms, more, strict=True))
-        require(all(m == M for m, M in used) and (c, s) == (begun, S), "other parameters")
-        require(not rule.short or all(abs(M) < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        half = (1 << s) >> 1 if rule.rounding == "half_up" else 0
+        require(all(m == M for m, M in used) and (c + half, s, bias) == (begun, S, 0), "other parameters")
+        require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
         return
     require(rule.rounding == "half_up", "a rounding that only 64-bit lanes have")
     slack, total = 0, S
@@ -295,15 +294,14 @@ def _require_same(
         # beside, is below 2^(52 - b), so all of it is M x + 2^b C over 2^(32 + b), and at most the slack more.
         slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
         C <<= rule.bits
-    elif rule.arithmetic == "high":
-        require(all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
-        require(0 <= S < 32, "a shift of 32 bits or more")
-        total = S + 32
-    limits = INT32 if rule.arithmetic == "narrow" else INT64
-    if rule.arithmetic != "fused":
-        require(limits[0] <= sums[0] <= sums[1] <= limits[1], "a sum leaves its lane")
-        require(0 <= S < (32 if rule.arithmetic == "narrow" else 64), "a shift as wide as the lane")
-        require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+    else:
+        narrow = rule.arithmetic == "narrow"
+        limits, total = (INT32, S) if narrow else (INT64, S + 32)
+        parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
+        least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
+        require(limits[0] <= least <= most <= limits[1], "a sum leaves its lane")
+        require(0 <= S < 32, "a shift as wide as the lane")
+        require(narrow or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
     c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # half up, with the bias: over 2^(s + 1)
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
