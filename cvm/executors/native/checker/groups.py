@@ -278,10 +278,12 @@ def _require_same(
     *Ms, C, S = ours
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
-        used = [(m, M) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True) if lo or hi]
-        begun = C + sum(M * d for M, d in zip(Ms, more, strict=True))
+        fixed = [lo if lo == hi else 0 for lo, hi in zip(lows, highs, strict=True)]
         half = (1 << s) >> 1 if rule.rounding == "half_up" else 0
-        require(all(m == M for m, M in used) and (c + half, s, bias) == (begun, S, 0), "other parameters")
+        given = c + half + sum(m * x for m, x in zip(ms, fixed, strict=True))
+        found = C + sum(M * (x + d) for M, x, d in zip(Ms, fixed, more, strict=True))
+        same = all(m == M or lo == hi for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True))
+        require(same and (given, s, bias) == (found, S, 0), "other parameters")
         require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
         return
     require(rule.rounding == "half_up", "a rounding that only 64-bit lanes have")
