@@ -143,11 +143,11 @@ def headroom(interval: Sequence[int], width: int) -> int:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a result, whole or not at all. Raises `Invalid` (``output.unwritable``)."""
-    from cvm.program.files import write_atomically
+    """Write a result, see `cvm.writing`. Raises `Invalid` (``output.unwritable``)."""
+    from cvm import writing
 
     with unwritable(path):
-        write_atomically(path, data)
+        writing.write_file(path, data)
 
 
 @contextmanager
