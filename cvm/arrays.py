@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, LimitExceeded, Location, Malformed
 from cvm.limits import DEFAULT, MAX_RANK, Limits, require
+from cvm.zip_directory import require_directory
 
 __all__ = ["Array", "kind_of", "npz_arrays", "npz_bytes", "npz_members", "read_npy", "read_npz"]
 
@@ -112,6 +113,7 @@ def _inflated(archive: zipfile.ZipFile, member: str, info: zipfile.ZipInfo, limi
 def _archive(file: IO[bytes], size: int, limits: Limits) -> Iterator[zipfile.ZipFile]:
     """An archive whose directory says that it is within the limits (what it then inflates to is never more)."""
     require("archive_bytes", size, limits.archive_bytes, "bytes of the archive")
+    require_directory(file, size, limits)
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:

@@ -26,7 +26,8 @@ Generated from the declarations in `cvm/cli` by `tools/generate_cli_page.py`; do
 Results go to stdout, everything else to stderr. With `--json` the result is one JSON document on one line, with the
 key `version` (now 1); a command that fails prints `{"version": 1, "error": {"class", "code", "message", "location"}}`,
 where `code` is stable and `location` has those of `file`, `line`, `column`, `tensor` and `op` that are known. Files are
-written whole or not at all.
+written whole or not at all; a link stands for the file that it leads to. Into a pipe or a character device, such as
+`/dev/stdout`, bytes are written as they are.
 
 | exit code | |
 |---|---|

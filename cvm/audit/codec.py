@@ -16,8 +16,9 @@ from cvm.audit.receipt import Claim, Host, Receipt, Roots, Run, Signature
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Malformed
 from cvm.limits import DEFAULT, Limits, require
-from cvm.program.files import read_bytes, write_atomically
+from cvm.program.files import read_bytes
 from cvm.program.wire import Reader, Tree, pack
+from cvm.writing import write_file
 
 __all__ = ["decode_receipt", "decode_trace", "encode_receipt", "encode_trace", "load_receipt", "save_receipt"]
 
@@ -151,5 +152,5 @@ def load_receipt(path: str | PathLike[str], limits: Limits = DEFAULT) -> Receipt
 
 
 def save_receipt(path: str | PathLike[str], receipt: Receipt) -> None:
-    """Write a receipt file, whole or not at all. Raises OSError."""
-    write_atomically(path, encode_receipt(receipt))
+    """Write a receipt file, see `cvm.writing`. Raises OSError."""
+    write_file(path, encode_receipt(receipt))

@@ -9,19 +9,20 @@ from cvm.audit.codec import decode_trace, encode_trace
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location
 from cvm.limits import DEFAULT, Limits, require
-from cvm.program.files import read_bytes, write_atomically
+from cvm.program.files import read_bytes
+from cvm.writing import write_file
 
 __all__ = ["read_trace", "write_trace"]
 
 
 def write_trace(trace: Trace, path: str | PathLike[str], limits: Limits = DEFAULT) -> None:
-    """Write a trace file, whole or not at all.
+    """Write a trace file, see `cvm.writing`.
 
     Raises `LimitExceeded` for a trace that `read_trace` would refuse, and OSError.
     """
     data = encode_trace(trace)
     require("trace_bytes", len(data), limits.receipt_bytes, "bytes of a trace")
-    write_atomically(path, data)
+    write_file(path, data)
 
 
 def read_trace(path: str | PathLike[str], limits: Limits = DEFAULT) -> Trace:

@@ -29,6 +29,7 @@ from cvm.cli import (
 )
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
+from cvm.cli.streams import UNDELIVERED, Undelivered, guarded
 from cvm.errors import CvmError, LimitExceeded
 
 __all__ = ["COMMANDS", "EXIT_CODES", "application", "execute"]
@@ -41,6 +42,7 @@ EXIT_CODES = (
     (4, "a limit is exceeded"),
     (5, "a claim cannot be recomputed (for commands that verify one)"),
     (BUG, "a bug in cvm"),
+    (UNDELIVERED, "stdout cannot be written; a pipe that its reader closes is no error"),
     (INTERRUPTED, "interrupted"),
 )
 """What every command returns."""
@@ -128,7 +130,14 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    return _outcome(words, as_json)
+    with guarded() as stdout:
+        try:
+            code = _outcome(words, as_json)
+            if code != UNDELIVERED:
+                stdout.settle()
+            return code
+        except Undelivered as error:  # stdout did not take the document of an error, or the last of a buffer
+            return report_error(error, _command(words), as_json=False)
 
 
 def _outcome(words: list[str], as_json: bool) -> int:
@@ -141,10 +150,7 @@ def _outcome(words: list[str], as_json: bool) -> int:
         return report_interruption(as_json)
     except MemoryError:
         return report_error(LimitExceeded("limit.memory", "memory is exhausted"), _command(words), as_json)
-    except (BrokenPipeError, SystemExit):
-        # Only a pipe that breaks while a help text is written makes the library call sys.exit.
-        return 0
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the library calls sys.exit where a pipe breaks
         # Errors of usage have no common base over the versions of Typer, but all of them can say what is wrong.
         if hasattr(error, "format_message"):
             return report_error(Usage(error.format_message()), _command(words), as_json)

@@ -19,7 +19,7 @@ _PACKAGES = ("cvm", "numpy", "pydantic", "msgpack", "lark", "typer", "rich", "ll
 
 
 def command(as_json: Json = False) -> int:
-    """Show versions, the CPU, the BLAS library and the executors, and test every executor against FORMAL.
+    """Show versions, the CPU, the BLAS library, the code cache and the executors; test every executor against FORMAL.
 
     The test is on cases where float arithmetic, wrong rounding or a wrong border would show. The exit code is 1 if an
     executor fails it.
@@ -40,6 +40,7 @@ def command(as_json: Json = False) -> int:
             "cpu": _cpu(),
             "cores": cores(),
             "blas": _blas(),
+            "code cache": _cache(),
         },
         "executors": [
             {"name": name, "default": name == default, "why": why if name == default else "", "ok": name not in failed}
@@ -76,6 +77,14 @@ def _blas() -> str:
     config: Any = numpy.show_config(mode="dicts")
     blas = (config or {}).get("Build Dependencies", {}).get("blas", {})
     return " ".join(str(blas[key]) for key in ("name", "version") if key in blas) or "unknown"
+
+
+def _cache() -> str:
+    """The folder of compiled code, or why there is none."""
+    from cvm.executors.native import cache
+
+    found = cache.trouble()
+    return str(cache.folder()) if found is None else f"not used: {found}"
 
 
 def _render(console: Console, document: dict[str, Any]) -> None:

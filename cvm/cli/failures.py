@@ -48,7 +48,7 @@ def report_interruption(as_json: bool) -> int:
     return INTERRUPTED
 
 
-def report_bug(error: Exception, words: Sequence[str], as_json: bool) -> int:
+def report_bug(error: BaseException, words: Sequence[str], as_json: bool) -> int:
     """Ask for a bug report; the traceback is for those who ask for it with CVM_DEBUG=1."""
     from importlib.metadata import version
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,30 +51,19 @@ def printable(text: str) -> str:
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """Print one JSON document, on one line, if anybody reads it."""
-    with _unless_abandoned():
-        sys.stdout.write(json.dumps({"version": VERSION, **document}, allow_nan=False) + "\n")
-        sys.stdout.flush()
+    """Print one JSON document, on one line. Raises `cvm.cli.streams.Undelivered`."""
+    sys.stdout.write(json.dumps({"version": VERSION, **document}, allow_nan=False) + "\n")
+    sys.stdout.flush()
 
 
 def show(document: Mapping[str, Any], render: Callable[[Console], None], as_json: bool, code: int = 0) -> int:
-    """Print a result, as a document or for people. Returns ``code``, also if the reader does not want all of it."""
+    """Print a result, as a document or for people; returns ``code``. Raises `cvm.cli.streams.Undelivered`."""
     if as_json:
         print_document(document)
         return code
-    with _unless_abandoned():
-        render(_console(sys.stdout))
-        sys.stdout.flush()
+    render(_console(sys.stdout))
+    sys.stdout.flush()
     return code
-
-
-@contextmanager
-def _unless_abandoned() -> Iterator[None]:
-    """Where nobody reads stdout any more, write nothing more to it; Python would try to, at its end."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _console(stream: Any) -> Console:
@@ -143,11 +131,11 @@ def headroom(interval: Sequence[int], width: int) -> int:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a result, whole or not at all. Raises `Invalid` (``output.unwritable``)."""
-    from cvm.program.files import write_atomically
+    """Write a result, see `cvm.writing`. Raises `Invalid` (``output.unwritable``)."""
+    from cvm import writing
 
     with unwritable(path):
-        write_atomically(path, data)
+        writing.write_file(path, data)
 
 
 @contextmanager

@@ -64,6 +64,50 @@ def verified(folder: Path, log: Path | None = None, order: Order = ORDER, jobs: 
     return list(verify_all(folder, receipts_in(folder), order, log, Processes(jobs)))
 
 
+def test_what_is_called_a_receipt_and_is_no_file_is_answered_by_name(folder, tmp_path):
+    (folder / "dangling.receipt").symlink_to("nowhere")
+    (folder / "ring.receipt").symlink_to("ring.receipt")
+    (folder / "empty.receipt").mkdir()
+    (folder / "device.receipt").symlink_to("/dev/zero")
+    (folder / "inner" / "elsewhere.receipt").symlink_to(tmp_path)
+    (folder / "whole.receipt").symlink_to("00.receipt")
+    os.mkfifo(folder / "inner" / "pipe.receipt")
+    os.mkfifo(folder / "07.npz")
+    (folder / "whole.npz").symlink_to("00.npz")
+    begin = time.monotonic()
+    found = {item.path: item for item in verified(folder, tmp_path / "log")}
+    assert time.monotonic() - begin < 60
+    assert {path: item.answer for path, item in found.items()} == {
+        **EXPECTED,
+        "whole.receipt": "REPRODUCED",
+        "dangling.receipt": "CANNOT_RECOMPUTE",
+        "ring.receipt": "CANNOT_RECOMPUTE",
+        "empty.receipt": "CANNOT_RECOMPUTE",
+        "device.receipt": "CANNOT_RECOMPUTE",
+        "inner/elsewhere.receipt": "CANNOT_RECOMPUTE",
+        "inner/pipe.receipt": "CANNOT_RECOMPUTE",
+    }
+    assert found["dangling.receipt"].reason == "cannot be read: No such file or directory"
+    assert "this is not a regular file" in found["inner/pipe.receipt"].reason
+    assert "this is not a regular file" in found["07.receipt"].reason
+    again = {item.path: item.answer for item in verified(folder, tmp_path / "log")}
+    assert again == {path: item.answer for path, item in found.items()}
+
+
+def test_a_folder_inside_that_cannot_be_read_is_an_error(folder, monkeypatch):
+    honest = os.scandir
+
+    def scandir(path):
+        if os.path.basename(path) == "inner":
+            raise PermissionError(13, "Permission denied", path)
+        return honest(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(Invalid, match="the folder cannot be read: Permission denied") as caught:
+        receipts_in(folder)
+    assert caught.value.location.file == str(folder / "inner")
+
+
 def test_every_receipt_has_its_answer_and_a_second_look_needs_no_work(folder, tmp_path):
     log = tmp_path / "log"
     found = verified(folder, log)

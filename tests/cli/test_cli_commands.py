@@ -491,6 +491,18 @@ def test_doctor_says_what_there_is_and_tests_it(cvm):
     assert np.__version__ in cvm("doctor").out
 
 
+def test_doctor_says_where_compiled_code_is_kept_or_why_it_is_not(cvm, tmp_path, monkeypatch):
+    monkeypatch.setenv("CVM_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "native"
+    assert cvm("doctor", "--json").document["machine"]["code cache"] == str(folder)
+    folder.chmod(0o777)
+    outcome = cvm("doctor")
+    assert outcome.code == 0
+    assert f"not used: {folder} can be written by other users; chmod go-w mends it" in outcome.out
+    monkeypatch.setenv("CVM_CACHE", "")
+    assert cvm("doctor", "--json").document["machine"]["code cache"] == "not used: CVM_CACHE is empty"
+
+
 def test_documents_have_no_floats_but_seconds(cvm, files):
     def floats(value):
         if isinstance(value, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -211,6 +212,18 @@ def test_sign_and_verify_say_who(cvm, receipt):
     for bad in ("text.txt", "nothing.pem", "."):
         outcome = cvm("receipt", "sign", "r.receipt", "--key", bad)
         assert outcome.code == 3
+
+
+@pytest.mark.parametrize("kind", ["a link to nothing", "a pipe", "a folder"])
+def test_a_folder_whose_only_receipt_cannot_be_read_fails_and_names_it(cvm, receipt, tmp_path, kind):
+    path = tmp_path / "folder" / "a.receipt"
+    path.parent.mkdir()
+    make = {"a link to nothing": lambda: path.symlink_to("nowhere"), "a pipe": lambda: os.mkfifo(path)}
+    make.get(kind, path.mkdir)()
+    outcome = cvm("receipt", "verify", "folder", "--program", "negated.cvm", "--jobs", "1")
+    assert outcome.code == 5
+    assert "a.receipt" in outcome.out
+    assert "1 receipts: 0 REPRODUCED, 0 DIVERGED, 1 CANNOT_RECOMPUTE" in outcome.out
 
 
 def test_a_folder_of_receipts(cvm, receipt, tmp_path):

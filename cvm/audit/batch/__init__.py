@@ -7,8 +7,10 @@ digest that is computed from each of them. Who does the work is a scheduler's to
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from cvm.audit.batch.log import Log
 from cvm.audit.batch.processes import Processes
@@ -20,8 +22,22 @@ __all__ = ["Finished", "Order", "Scheduler", "receipts_in", "verify_all"]
 
 
 def receipts_in(folder: Path) -> list[str]:
-    """The receipts of a folder and the folders in it, as relative paths with slashes, in order."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.receipt") if path.is_file())
+    """Everything called ``*.receipt`` in a folder and the folders in it, as relative paths with slashes, in order.
+
+    What is so called and no regular file - a link to nothing, a pipe, a folder - is among them, as one that cannot be
+    verified: a receipt that nobody could read must not look like one that is not there. Raises `Invalid`
+    (``audit.folder``) for a folder that cannot be read.
+    """
+    found = []
+    for place, folders, files in os.walk(folder, onerror=_unreadable):
+        names = (name for name in (*folders, *files) if name.endswith(".receipt"))
+        found += [Path(place, name).relative_to(folder).as_posix() for name in names]
+    return sorted(found)
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    message = f"the folder cannot be read: {error.strerror or error}"
+    raise Invalid("audit.folder", message, Location(os.fsdecode(error.filename))) from None
 
 
 def verify_all(

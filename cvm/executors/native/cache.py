@@ -4,6 +4,10 @@ A file is named after everything that its code depends on, and begins with the S
 is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
 wrong with the folder - missing, read-only, full - costs time and nothing else.
 
+The digest finds damage, not an enemy, who can compute it as well. So nobody else may be able to write what is read: the
+folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
+(`trouble` says what is wrong). In that folder only regular files of this user are read, and no link is followed.
+
 What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
 that LLVM need not be loaded where nothing is to be compiled.
 """
@@ -11,11 +15,13 @@ that LLVM need not be loaded where nothing is to be compiled.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.util
 import io
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -26,14 +32,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.machine import Machine
-from cvm.program.files import write_atomically
 
-__all__ = ["Host", "folder", "host", "key", "read", "read_into", "write"]
+__all__ = ["Host", "folder", "host", "key", "read", "read_into", "trouble", "write"]
 
 LIMIT = 2**28
 """Bytes of a file at most, where its length is not known before."""
 DIGEST = 32
 BINARY = getattr(os, "O_BINARY", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+LINKS = 40
+"""Links on the way to the folder at most, as in the kernel."""
+OWNED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
+"""Whether the system knows owners as POSIX does; elsewhere the user's profile keeps others out."""
 
 
 def folder() -> Path | None:
@@ -130,19 +140,110 @@ def key(machine: Machine, parts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
+class _Unsafe(OSError):
+    """Another user could write in the folder; the message names what is wrong."""
+
+
+def trouble() -> str | None:
+    """Why the folder is not used, in one line; None where it is, or would be once there is something to keep."""
+    where = folder()
+    if where is None:
+        return "CVM_CACHE is empty" if "CVM_CACHE" in os.environ else "this user has no home folder"
+    try:
+        with _entered(create=True):
+            return None
+    except OSError as error:
+        return str(error) if isinstance(error, _Unsafe) else f"{where} cannot be used: {error.strerror or error}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The folder, checked and held open, so that nobody can put another one in its place."""
+
+    path: Path
+    descriptor: int | None
+    """None where the system opens no files relative to a folder."""
+
+    def place(self, name: str) -> str | Path:
+        """What to call a file when ``descriptor`` is given along."""
+        return self.path / name if self.descriptor is None else name
+
+
+@contextlib.contextmanager
+def _entered(create: bool = False) -> Iterator[_Folder]:
+    """The folder, made if it is missing and ``create``. Raises OSError, `_Unsafe` where another user could write."""
+    where = folder()
+    if where is None:
+        raise FileNotFoundError("there is no folder")
+    if not OWNED:
+        if create:
+            where.mkdir(parents=True, exist_ok=True)
+        yield _Folder(where, None)
+        return
+    real = _walked(where, create)
+    descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise _Unsafe(f"{real} belongs to another user")
+        if status.st_mode & 0o022:
+            raise _Unsafe(f"{real} can be written by other users; chmod go-w mends it")
+        yield _Folder(real, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walked(where: Path, create: bool) -> Path:
+    """``where`` without links, every folder and link on the way checked; what is missing is made with mode 0700."""
+    left = list(reversed(where.absolute().parts))
+    here, links = Path(left.pop()), 0
+    while left:
+        _require_safe(here, os.lstat(here))
+        part = left.pop()
+        step = here.parent if part == ".." else here / part  # ``here`` has no links in it, so this is its parent
+        try:
+            status = os.lstat(step)
+        except FileNotFoundError:
+            if not create:
+                raise
+            with contextlib.suppress(FileExistsError):  # another process has made it
+                os.mkdir(step, 0o700)
+            status = os.lstat(step)
+        if not stat.S_ISLNK(status.st_mode):
+            here = step
+            continue
+        links += 1
+        if links > LINKS or status.st_uid not in (0, os.geteuid()):
+            raise _Unsafe(f"{step} is a link that belongs to another user, or one of too many links")
+        target = Path(os.readlink(step))
+        left += reversed(target.parts)
+        here = Path(left.pop()) if target.is_absolute() else here
+    return here
+
+
+def _require_safe(place: Path, status: os.stat_result) -> None:
+    """Raise `_Unsafe` where another user than root can rename or replace what is in a folder."""
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid not in (0, os.geteuid()):
+        raise _Unsafe(f"{place} belongs to another user")
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        raise _Unsafe(f"{place} can be written by other users; chmod go-w mends it")
+
+
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
     """A file that is ours, and its size. Raises OSError."""
-    where = folder()
-    if where is None:
-        raise FileNotFoundError(name)
     # Nothing is waited for: somebody may have put a pipe there.
-    with open(os.open(where / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | BINARY), "rb") as file:
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK | BINARY
+    with _entered() as where, open(os.open(where.place(name), flags, dir_fd=where.descriptor), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{name} is no file")
-        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        if OWNED and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
             raise OSError(f"somebody else could have written {name}, which is not run")
+        if OWNED and status.st_nlink > 1:  # none is a file that another process has just replaced
+            raise OSError(f"{name} is also reached by another name, by which it could be written")
         yield file, status.st_size
 
 
@@ -173,12 +274,26 @@ def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
 
 def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
     """Keep a file, if that is possible. Only `read_into` reads one of more than `LIMIT` bytes: not ``bounded``."""
-    where = folder()
-    if where is None or (bounded and len(content) > LIMIT - DIGEST):
+    if bounded and len(content) > LIMIT - DIGEST:
         return
-    with contextlib.suppress(OSError):
-        where.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(where / name, _digest(name, content), content, mode=0o600, lasting=False)
+    with contextlib.suppress(OSError), _entered(create=True) as where:
+        _replace(where, name, _digest(name, content), content)
+
+
+def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
+    """Write a file of the folder whole, or not at all. Raises OSError."""
+    new = f".{name}.{secrets.token_hex(8)}.tmp"
+    temporary, held = where.place(new), where.descriptor
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY
+    try:
+        with open(os.open(temporary, flags, 0o600, dir_fd=held), "wb") as file:
+            for part in data:
+                file.write(part)
+        os.replace(temporary, where.place(name), src_dir_fd=held, dst_dir_fd=held)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=held)
+        raise
 
 
 def _digest(name: str, content: bytes | memoryview) -> bytes:

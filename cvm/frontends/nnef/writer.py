@@ -25,6 +25,7 @@ from cvm.frontends.nnef.tensor_data import tensor_bytes
 from cvm.graph import QuantizedGraph
 from cvm.limits import LARGE
 from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.writing import write_file
 
 __all__ = ["checked_texts", "save"]
 
@@ -51,9 +52,9 @@ def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
             for name, content in files.items():
                 place = target.joinpath(*name.split("/"))
                 place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(content)
+                write_file(place, content)
         else:
-            _write_archive(target, files, compressed)
+            write_file(target, _archive(files, compressed))
     except OSError as error:
         raise invalid("container.unwritable", f"cannot be written: {error.strerror}").at(file=str(target)) from None
 
@@ -71,17 +72,18 @@ def checked_texts(graph: QuantizedGraph) -> dict[str, str]:
     return texts
 
 
-def _write_archive(target: Path, files: Mapping[str, bytes], compressed: bool) -> None:
+def _archive(files: Mapping[str, bytes], compressed: bool) -> bytes:
     """A tar archive without times and owners, which would differ from one run to the next."""
-    with target.open("wb") as file:
-        stream = gzip.GzipFile("", "wb", mtime=0, fileobj=file) if compressed else file
-        with tarfile.open(mode="w", fileobj=stream, format=tarfile.PAX_FORMAT) as archive:
-            for name, content in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size, entry.mode = len(content), 0o644
-                archive.addfile(entry, io.BytesIO(content))
-        if compressed:
-            stream.close()
+    made = io.BytesIO()
+    stream = gzip.GzipFile("", "wb", mtime=0, fileobj=made) if compressed else made
+    with tarfile.open(mode="w", fileobj=stream, format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    if compressed:
+        stream.close()
+    return made.getvalue()
 
 
 def _data_files(graph: QuantizedGraph) -> dict[str, bytes]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import socket
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cvm.executors.native import NativeExecutor, cache
@@ -102,6 +107,26 @@ def _device_there(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+def _link_to_a_whole_file(path: Path) -> None:
+    """A file of this user, with content that another user chose: a download, say."""
+    other = path.parent.parent / "download"
+    path.rename(other)
+    path.symlink_to(other)
+
+
+def _hard_link(path: Path) -> None:
+    os.link(path, path.parent.parent / "other name")
+
+
+def _socket_there(path: Path) -> None:
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as made:
+        before = os.getcwd()
+        os.chdir(path.parent)  # the name of a socket is short
+        made.bind(path.name)
+        os.chdir(before)
+
+
 def _broken_link(path: Path) -> None:
     path.unlink()
     path.symlink_to(path.with_name("nowhere"))
@@ -110,7 +135,7 @@ def _broken_link(path: Path) -> None:
 @pytest.mark.parametrize(
     "harm",
     [_truncated, _one_bit, _longer, _empty, _swapped, _writable_by_others, _writable_by_the_group, _folder_there,
-     _pipe_there, _device_there, _broken_link],
+     _pipe_there, _device_there, _socket_there, _broken_link, _link_to_a_whole_file, _hard_link],
 )  # fmt: skip
 def test_a_file_that_is_not_whole_and_ours_is_not_there(folder: Path, harm: Callable[[Path], None]) -> None:
     cached(small())
@@ -129,6 +154,181 @@ def test_a_file_of_another_user_is_not_run(folder: Path) -> None:
     (path,) = folder.iterdir()
     os.chown(path, 12345, -1)
     assert cache.read(path.name) is None
+
+
+def _folder_of_another_user(folder: Path) -> None:
+    os.chown(folder, 12345, -1)
+
+
+def _folder_writable_by_others(folder: Path) -> None:
+    folder.chmod(0o777)
+
+
+def _folder_writable_by_the_group(folder: Path) -> None:
+    folder.chmod(0o770)
+
+
+def _sticky_folder_writable_by_others(folder: Path) -> None:
+    folder.chmod(0o1777)
+
+
+def _parent_writable_by_others(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+
+
+def _parent_of_another_user(folder: Path) -> None:
+    os.chown(folder.parent, 12345, -1)
+
+
+def _link_of_another_user(folder: Path) -> None:
+    real = folder.with_name("real")
+    folder.rename(real)
+    folder.symlink_to(real)
+    os.lchown(folder, 12345, -1)
+
+
+def _link_into_a_folder_writable_by_others(folder: Path) -> None:
+    outside = folder.parent.parent / "outside"
+    outside.mkdir()
+    folder.rename(outside / "real")
+    folder.symlink_to("../outside/real")
+    outside.chmod(0o777)
+
+
+UNSAFE = [
+    (_folder_of_another_user, "belongs to another user"),
+    (_folder_writable_by_others, "can be written by other users; chmod go-w mends it"),
+    (_folder_writable_by_the_group, "can be written by other users"),
+    (_sticky_folder_writable_by_others, "can be written by other users"),
+    (_parent_writable_by_others, "can be written by other users"),
+    (_parent_of_another_user, "belongs to another user"),
+    (_link_of_another_user, "is a link that belongs to another user"),
+    (_link_into_a_folder_writable_by_others, "outside can be written by other users"),
+]
+"""What makes a folder one that another user could write in, and what is said of it."""
+
+
+@pytest.mark.parametrize(("harm", "words"), UNSAFE, ids=lambda item: getattr(item, "__name__", ""))
+def test_a_folder_that_another_user_could_write_in_is_not_used(
+    folder: Path, harm: Callable[[Path], None], words: str
+) -> None:
+    if "of_another_user" in harm.__name__ and (os.name != "posix" or os.getuid() != 0):
+        pytest.skip("only root can give folders away")
+    cache.write(NAME, b"code")
+    assert (cache.read(NAME), cache.trouble()) == (b"code", None)
+    harm(folder)
+    found = sorted(os.listdir(folder))
+    assert cache.read(NAME) is None
+    assert not cache.read_into(NAME, np.zeros(4, np.uint8))
+    cache.write("1" * 64, b"code")
+    assert sorted(os.listdir(folder)) == found, "nothing is written there"
+    said = cache.trouble()
+    assert said is not None
+    assert words in said
+    assert "\n" not in said
+
+
+def test_programs_run_where_the_folder_is_not_used(folder: Path) -> None:
+    assert [cached(small()) for _ in range(2)] == [False, True]
+    folder.chmod(0o777)
+    assert [cached(small()) for _ in range(2)] == [False, False]
+    compare(small(), machines=[GENERIC], threads=[1])
+
+
+def test_a_link_of_this_user_on_the_way_is_followed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write(NAME, b"code")
+    link = folder.parents[2] / "link"
+    link.symlink_to("deep/../deep/cache")
+    monkeypatch.setenv("CVM_CACHE", str(link))
+    assert (cache.read(NAME), cache.trouble()) == (b"code", None)
+
+
+def test_links_in_a_ring_are_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ring").symlink_to("ring")
+    monkeypatch.setenv("CVM_CACHE", str(tmp_path / "ring"))
+    cache.write(NAME, b"code")
+    assert cache.read(NAME) is None
+    assert "too many links" in str(cache.trouble())
+
+
+def test_every_folder_that_is_made_is_private_whatever_the_mask(folder: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        cache.write(NAME, b"code")
+    finally:
+        os.umask(before)
+    made = [folder, folder.parent, folder.parent.parent]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
+
+
+STRANGER = """
+import os, sys
+import numpy as np
+import cvm
+from cvm.program.build import ProgramBuilder
+from cvm.program.model import Output
+def run():
+    builder = ProgramBuilder()
+    x = builder.input("x", (4,), 0, 255)
+    (y,) = builder.add("broadcast_add", [x, builder.constant(np.array([10, 20, 30, 41]))], name="y")
+    session = cvm.Session(builder.build([Output("y", y)]), executor="native", threads=1)
+    return session.run({"x": np.zeros(4, np.int32)})["y"].tolist()
+os.environ["CVM_CACHE"] = ""
+run()  # what is imported may be out of reach of the other user
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+os.environ["CVM_CACHE"] = sys.argv[1]
+print(run())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can be several users")
+def test_the_owner_of_a_shared_folder_cannot_choose_what_another_user_runs(folder: Path) -> None:
+    """The owner of the folder links an entry to a file of the victim, the content of which the owner has chosen."""
+    folder.mkdir(parents=True)
+    owner, victim = 1001, 65534
+    inbox = folder.parents[2] / "inbox"
+    inbox.mkdir()
+    with _as_user(victim, inbox):
+        assert _printed_by_a_stranger(inbox / "own") == "[10, 20, 30, 41]"
+        entries = (inbox / "own" / "native").iterdir()
+        (entry,) = [path for path in entries if b'"y"' in path.read_bytes()[:3000]]
+        content = entry.read_bytes()[cache.DIGEST :].replace(bytes([10, 20, 30, 41]), bytes([99, 98, 97, 96]))
+        assert content != entry.read_bytes()[cache.DIGEST :]
+        chosen = inbox / "photo"
+        chosen.write_bytes(hashlib.sha256(entry.name.encode() + b"\0" + content).digest() + content)
+        os.chown(chosen, victim, victim)
+        for place in (folder, folder.parent):
+            os.chown(place, owner, owner)
+            place.chmod(0o777)
+        (folder / entry.name).symlink_to(chosen)
+        assert _printed_by_a_stranger(folder.parent) == "[10, 20, 30, 41]"
+
+
+@contextlib.contextmanager
+def _as_user(user: int, own: Path) -> Iterator[None]:
+    """Another user has a folder, and may pass through the folders that it is in."""
+    above = [path for path in own.parents if path.stat().st_uid == os.getuid() and path != Path("/")]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in above]
+    os.chown(own, user, user)
+    for path, mode in zip(above, modes, strict=True):
+        path.chmod(mode | 0o011)
+    try:
+        yield
+    finally:
+        for path, mode in zip(above, modes, strict=True):
+            path.chmod(mode)
+
+
+def _printed_by_a_stranger(place: Path) -> str:
+    """What a network of four constants gives, in a process of another user with this cache."""
+    result = subprocess.run(
+        [sys.executable, "-c", STRANGER, str(place)],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
 
 
 def test_a_huge_file_is_not_read(folder: Path) -> None:

@@ -1,0 +1,101 @@
+"""The standard streams of a command: what happens when they are closed, full, or nobody reads them any more.
+
+A result that stdout does not take is lost, which is the error `Undelivered`. A reader that has closed its end of a
+pipe, as `head` does, has what it wanted: the rest is dropped, and the exit code is that of the command, which thus does
+not depend on whether the reader or the command was faster. What stderr does not take is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+from cvm.errors import CvmError
+
+__all__ = ["UNDELIVERED", "Guarded", "Undelivered", "guarded"]
+
+UNDELIVERED = 74
+
+
+class Undelivered(CvmError):
+    """Stdout did not take all of a result."""
+
+    exit_code = UNDELIVERED
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("output.stdout", f"stdout cannot be written: {reason}; what was printed is not complete")
+
+
+class _Closed(io.TextIOBase):
+    """What stands for a stream that was closed before Python began, of which Python makes None."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+class Guarded:
+    """A text stream that drops everything after the first failure. ``vital``: that failure is `Undelivered`."""
+
+    def __init__(self, stream: TextIO, vital: bool) -> None:
+        self._stream, self._vital, self._dropping = stream, vital, False
+        self._failure: Undelivered | None = None
+
+    def write(self, text: str) -> int:
+        """Write a text; the number of its characters. Raises `Undelivered`, and TypeError for bytes."""
+        if not isinstance(text, str):  # libraries try whether a stream takes bytes
+            raise TypeError(f"expected a text, found {type(text).__name__}")
+        if text and not self._dropping:
+            with self._failures():
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what is in the buffer. Raises `Undelivered`."""
+        if not self._dropping:
+            with self._failures():
+                self._stream.flush()
+
+    def settle(self) -> None:
+        """Write what is left in the buffer. Raises `Undelivered`, also for an earlier failure that was not heeded."""
+        self.flush()
+        if self._failure is not None:
+            raise self._failure
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":  # nobody shall write past the guard
+            raise AttributeError(name)
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self._drop()
+        except OSError as error:
+            self._drop()
+            if self._vital:
+                self._failure = Undelivered(error.strerror or str(error))
+                raise self._failure from None
+
+    def _drop(self) -> None:
+        """Write nothing more; what is left in a buffer, which Python writes when it ends, goes nowhere."""
+        self._dropping = True
+        with contextlib.suppress(OSError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[Guarded]:
+    """Replace ``sys.stdout``, which is given, and ``sys.stderr`` as long as the block runs."""
+    stdout = Guarded(sys.stdout or cast(TextIO, _Closed()), vital=True)
+    stderr = Guarded(sys.stderr or cast(TextIO, _Closed()), vital=False)
+    with contextlib.redirect_stdout(cast(TextIO, stdout)), contextlib.redirect_stderr(cast(TextIO, stderr)):
+        yield stdout

@@ -1,0 +1,61 @@
+"""Results are written here, to files and to what is no file.
+
+A regular file is replaced whole or not at all. A link stands for the file that it leads to. What is there and is no
+regular file is never replaced: bytes go into a pipe or a character device, such as ``/dev/null`` and ``/dev/stdout``,
+and everything else is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from os import PathLike
+from pathlib import Path
+
+from cvm.program.files import write_atomically
+
+__all__ = ["write_file"]
+
+_REFUSED = ((stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a block device"))
+
+
+def write_file(path: str | PathLike[str], *data: bytes | memoryview) -> None:
+    """Write ``data``, one after the other, to what ``path`` leads to. Raises OSError.
+
+    A pipe waits for its reader. A file or a device that another process puts there meanwhile is not protected.
+    """
+    try:
+        status = os.stat(path)  # of what a link leads to; the kernel refuses links that others left in a shared folder
+    except FileNotFoundError:
+        write_atomically(os.path.realpath(path), *data)
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if stat.S_ISREG(status.st_mode) and (target := _named(path, status)) is not None:
+        write_atomically(target, *data)
+        return
+    for holds, what in _REFUSED:
+        if holds(status.st_mode):
+            expected = "expected a file, a pipe or a character device"
+            raise OSError(errno.EINVAL, f"it is {what}, {expected}", os.fspath(path))
+    _write_through(path, *data)
+
+
+def _named(path: str | PathLike[str], status: os.stat_result) -> Path | None:
+    """The name, without links, of a file; None if it has none, as one that is open but deleted (``/proc/self/fd``)."""
+    target = Path(os.path.realpath(path))
+    try:
+        return target if os.path.samestat(os.stat(target), status) else None
+    except OSError:
+        return None
+
+
+def _write_through(path: str | PathLike[str], *data: bytes | memoryview) -> None:
+    """Write into what is there; nothing is made, cut off or renamed."""
+    flags = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "wb", buffering=0) as stream:
+        for part in data:
+            rest = memoryview(part).cast("B")
+            while rest:
+                rest = rest[stream.write(rest) :]

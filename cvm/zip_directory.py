@@ -1,0 +1,93 @@
+"""The directory of a zip archive, held against the limits before `zipfile` reads it.
+
+`zipfile` makes an object of every entry of the directory, some 40 microseconds each, whatever the number of entries
+that the archive claims. So the directory is found, its size is bounded, and its entries are counted first. That is only
+worth something if `zipfile` finds the same directory; so what could be understood in two ways is refused: a comment at
+the end, bytes before the archive or between its parts, more than one disk, further data in a zip64 record. No .npz file
+has them.
+
+Source: PKWARE APPNOTE.TXT, sections 4.3.12, 4.3.14 to 4.3.16.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import IO
+
+from cvm.errors import Malformed
+from cvm.limits import Limits, require
+
+__all__ = ["require_directory"]
+
+_ENTRY, _ENTRY_BYTES = b"PK\x01\x02", 46
+_END = struct.Struct("<4s4H2LH")
+_LOCATOR = struct.Struct("<4sLQL")
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_NAME_BYTES = 1_024
+"""Bytes of the name, the extra fields and the comment of an entry, on average over a directory, at most."""
+
+
+def require_directory(file: IO[bytes], size: int, limits: Limits) -> None:
+    """Raise `LimitExceeded` for an archive of ``size`` bytes with too large a directory, `Malformed` for an odd one."""
+    entries, length, start, end = _end(file, size)
+    if start + length != end:
+        raise _odd("its directory does not end where the record of its end begins")
+    require("archive_members", entries, limits.archive_members, "members of the archive")
+    longest = limits.archive_members * (_ENTRY_BYTES + _NAME_BYTES)
+    require("archive_directory", length, longest, "bytes of the directory of the archive")
+    if _count(_read(file, start, length), limits.archive_members) != entries:
+        raise _odd(f"its directory does not have the {entries} entries that it claims")
+
+
+def _end(file: IO[bytes], size: int) -> tuple[int, int, int, int]:
+    """Entries, bytes and place of the directory, and where the records behind it begin."""
+    end = size - _END.size
+    signature, disk, first, here, entries, length, start, comment = _END.unpack(_read(file, end, _END.size))
+    if signature != b"PK\x05\x06" or comment:
+        raise _odd("it does not end with the record of an end without a comment")
+    place = end - _LOCATOR.size
+    if place >= 0:
+        locator = _LOCATOR.unpack(_read(file, place, _LOCATOR.size))
+        if locator[0] == b"PK\x06\x07":
+            return _end_64(file, place - _END_64.size, locator)
+    if (disk, first) != (0, 0) or here != entries:
+        raise _odd("it is one of several disks")
+    return entries, length, start, end
+
+
+def _end_64(file: IO[bytes], place: int, locator: tuple[bytes, int, int, int]) -> tuple[int, int, int, int]:
+    """The same from a zip64 record, which counts wherever there is one."""
+    _, disk, found, disks = locator
+    if found != place or disk != 0 or disks > 1:
+        raise _odd("its zip64 record is not where it is said to be")
+    signature, rest, _, _, disk, first, here, entries, length, start = _END_64.unpack(_read(file, place, _END_64.size))
+    if signature != b"PK\x06\x06" or rest != _END_64.size - 12 or (disk, first) != (0, 0) or here != entries:
+        raise _odd("its zip64 record is not one of a single disk")
+    return entries, length, start, place
+
+
+def _count(directory: bytes, most: int) -> int:
+    """The entries of a directory, counted up to one more than ``most``."""
+    at, count = 0, 0
+    while at < len(directory) and count <= most:
+        if directory[at : at + 4] != _ENTRY or at + _ENTRY_BYTES > len(directory):
+            raise _odd("its directory has something else than entries")
+        at += _ENTRY_BYTES + sum(struct.unpack_from("<3H", directory, at + 28))
+        count += 1
+    if count <= most and at != len(directory):
+        raise _odd("its directory ends within an entry")
+    return count
+
+
+def _read(file: IO[bytes], place: int, count: int) -> bytes:
+    if place < 0:
+        raise _odd("it is too short")
+    file.seek(place)
+    data = file.read(count)
+    if len(data) != count:
+        raise _odd("it ends too early")
+    return data
+
+
+def _odd(what: str) -> Malformed:
+    return Malformed("array.archive", f"this is not a whole .npz file: {what}")
