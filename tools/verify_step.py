@@ -467,7 +467,7 @@ def get_valid_count(a, x, d, outputs, target):
     b, skipped, k = d
     return search(count, rows, skipped, valid, lambda n: X[b, n, k])
 
-def rank(a, x, d, N):
+def rank(a, x, d, shape):
     (b, i), X, valid = d, x[0], x[1]
     _, N, K = X.shape
     count, indices = chunks((N,), [(K,)], 7)
@@ -479,11 +479,11 @@ def rank(a, x, d, N):
         return before + sum((-X[b, k, 1], k) < (-score, i) for (k,) in indices(j) if k < T and k != i)
     return count, 0, step
 
-def order(a, x, d, N):
+def order(a, x, d, shape):
     ranks, (b, p) = x[2], d
-    return search(*parts(N), 0, lambda i: ranks[b, i] == p, lambda i: i)
+    return search(*parts(ranks.shape[1]), 0, lambda i: ranks[b, i] == p, lambda i: i)
 
-def kept(a, x, d, N):
+def kept(a, x, d, shape):
     (b, p), X, rows, members = d, x[0], x[3], x[4]
     def step(q, before):
         if before == 0 or rows[d] < 0:
@@ -501,9 +501,9 @@ def overlap(r, s, threshold):
     both = max(0, min(r[4], s[4]) - max(r[2], s[2])) * max(0, min(r[5], s[5]) - max(r[3], s[3]))
     return areas > 0 and areas > both and 100 * both >= threshold * (areas - both)
 
-def kept_row(a, x, d, N):
+def kept_row(a, x, d, shape):
     (b, n, k), X, rows, members = d, x[0], x[3], x[4]
-    count, places = parts(N)
+    count, places = parts(shape[1])
     if 0 <= a["max_output_size"] <= n:
         return count, SEARCHING + n, lambda j, before: before if before < SEARCHING else -1
     return search(count, places, n, lambda p: members[b, p] == 1, lambda p: X[b, rows[b, p], k])
@@ -512,7 +512,7 @@ SEVERAL_STEPS = {
     "conv2d": conv2d, "dense": dense, "max_pool2d": max_pool2d, "sum": reduce(0, lambda p, q: p + q),
     "max": reduce(-(2**31), max), "requantize": requantize, "concatenate": concatenate,
     "get_valid_count": get_valid_count,
-    "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0][1]),
+    "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0]),
 }
 
 def fold(name, a, x, d, outputs, target):
