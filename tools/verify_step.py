@@ -8,9 +8,12 @@ follows from the partial before it. docs/commitments.md, section 9, gives every 
 each op. Prints what the proof is about, and ACCEPTED (exit code 0) or REFUSED (1); 3 is for files that cannot be read.
 --head refuses proofs of another state. The program, whose digest is printed, is taken to be a valid one: whoever trusts
 the proof has verified the program, and has the head from a game (docs/disputes.md) or a trace.
+
+Whatever a file holds, the answer takes seconds and less than 64 MiB: it has at most 2^20 bytes, every list in it is as
+long as its bytes allow, and attributes are within the limits of their op before anything is computed with them.
 """
 
-# One sitting: bytes and hashes; operands; the ops; the judgement.
+# One sitting: bytes and hashes; records of ops; operands; the ops; the proof; the judgement.
 # fmt: off
 import argparse
 import struct
@@ -27,11 +30,11 @@ SEARCHING = 2**32
 """Partials from here on are no elements: so much is left to skip."""
 
 class Refused(Exception):
-    """The proof shows nothing."""
+    """The proof shows nothing: the kind of fault, as `cvm` names it, and why."""
 
-def require(holds, why):
+def require(holds, kind, why):
     if not holds:
-        raise Refused(why)
+        raise Refused(kind, why)
 
 # Bytes and hashes: docs/commitments.md, sections 1 to 5 and 8
 
@@ -41,7 +44,7 @@ class _Reader:
     def __init__(self, data):
         self.data, self.place = data, 0
     def take(self, size):
-        require(size <= len(self.data) - self.place, "the bytes end too early")
+        require(size <= len(self.data) - self.place, "truncated", "the bytes end too early")
         self.place += size
         return self.data[self.place - size : self.place]
     def u(self, size, signed=False):
@@ -50,21 +53,30 @@ class _Reader:
         return self.u(size, signed=True)
     def flag(self):
         flag = self.u(1)
-        require(flag < 2, "a flag is 0 or 1")
+        require(flag < 2, "flag", "a flag is 0 or 1")
         return flag == 1
+    def tag(self, tag):
+        require(self.data.startswith(tag, self.place), "tag", f"expected {tag!r}")
+        self.place += len(tag)
+    def end(self):
+        require(self.place == len(self.data), "trailing", "bytes follow the end")
     def binary(self):
         return self.take(self.u(4))
     def text(self):
-        return self.binary().decode("utf-8")
+        try:
+            return self.binary().decode("utf-8")
+        except UnicodeDecodeError:
+            raise Refused("text", "a text is not UTF-8") from None
     def many(self, item, least):
         count = self.u(4)
-        require(count * least <= len(self.data) - self.place, "the bytes end too early")
+        require(count * least <= len(self.data) - self.place, "truncated", "the bytes end too early")
         return [item() for _ in range(count)]
     def roots(self):
         return self.many(lambda: self.take(32), 32)
     def shape(self):
-        extents = tuple(self.u(8) for _ in range(self.u(1)))
-        require(1 <= len(extents) <= 8 and min(extents) > 0, "a tensor has 1 to 8 extents, each 1 or more")
+        rank = self.u(1)
+        extents = tuple(self.u(8) for _ in range(rank)) if rank <= 8 else ()
+        require(extents and min(extents) > 0, "shape", "a tensor has 1 to 8 extents, each 1 or more")
         return extents
 
 def h(*parts):
@@ -83,9 +95,10 @@ def list_root(count, root):
     return h(b"cvm1:list\0", pack("<Q", count), root)
 
 def merkle(leaves, count, path):
-    """The root of the tree of ``count`` leaves in which these, by their numbers, stand with this proof."""
-    last, path = count - 1, list(path)
-    require(leaves and all(0 <= k <= last for k in leaves), "there is no such leaf")
+    """The root of the tree of ``count`` leaves in which these stand at their numbers; None if the path does not fit."""
+    last, path = count - 1, iter(path)
+    if not leaves or not all(0 <= k <= last for k in leaves):
+        return None
     nodes = {k: h(b"\0", leaves[k]) for k in sorted(leaves)}
     while last:
         above = {}
@@ -93,24 +106,72 @@ def merkle(leaves, count, path):
             if k ^ 1 > last:
                 above[k // 2] = node
             elif k % 2 == 0 or k - 1 not in nodes:
-                require(k ^ 1 in nodes or path, "a path is too short")
-                other = nodes[k ^ 1] if k ^ 1 in nodes else path.pop(0)
+                other = nodes[k ^ 1] if k ^ 1 in nodes else next(path, None)
+                if other is None:
+                    return None
                 above[k // 2] = h(b"\1", other, node) if k % 2 else h(b"\1", node, other)
         nodes, last = above, last // 2
-    require(not path, "a path is too long")
-    return nodes[0]
+    return nodes[0] if next(path, None) is None else None
+
+# Records of ops: what an op may be. docs/ops.md has every limit.
+
+def integer(least, most):
+    return lambda v: type(v) is int and least <= v <= most
+
+def several(least, most, fewest=0, longest=8):
+    return lambda v: type(v) is tuple and fewest <= len(v) <= longest and all(least <= i <= most for i in v)
+
+def boolean(v):
+    return type(v) is bool
+
+MOST = 2**31 - 1
+AXIS, AXES, ELEMENT, BITS = integer(-MOST - 1, MOST), several(-MOST - 1, MOST), integer(-MOST, MOST), integer(1, 32)
+EXTENT, PADS, STEPS = integer(1, MOST), several(0, 4096, 2, 2), several(1, 4096, 2, 2)
+REDUCE, SHIFT = {"axes": AXES, "keepdims": boolean, "exclude": boolean}, {"precision": BITS, "shift_bit": BITS}
+ROUNDINGS = ("half_up", "half_even", "toward_zero")
+ATTRIBUTES = {
+    "sum": REDUCE, "max": REDUCE, "upsampling": {"scale": integer(1, 4096)},
+    "reshape": {"target_shape": several(1, MOST, 1)},
+    "conv2d": {"padding": PADS, "stride": STEPS, "dilation": STEPS, "groups": EXTENT},
+    "max_pool2d": {"pool_size": several(1, MOST, 2, 2), "padding": PADS, "strides": STEPS, "ceil_mode": boolean},
+    "clip": {"a_min": ELEMENT, "a_max": ELEMENT}, "cvm_clip": {"precision": BITS},
+    "cvm_right_shift": SHIFT, "cvm_left_shift": SHIFT, "repeat": {"axis": AXIS, "repeats": EXTENT},
+    "tile": {"reps": several(1, 4096, 1)}, "concatenate": {"axis": AXIS}, "transpose": {"axes": AXES},
+    "slice": {"begin": AXES, "end": AXES, "strides": AXES}, "slice_like": {"axes": AXES}, "squeeze": {"axes": AXES},
+    "take": {"axis": AXIS}, "expand_dims": {"axis": AXIS, "num_newaxis": integer(0, 4096)},
+    "get_valid_count": {"score_threshold": ELEMENT},
+    "non_max_suppression": {"iou_threshold": EXTENT, "max_output_size": AXIS, "force_suppress": boolean, "top_k": AXIS},
+    "requantize": {"rounding": lambda v: v in ROUNDINGS, "lo": ELEMENT, "hi": ELEMENT},
+}
+"""The attributes of the ops that have any, and what each may be."""
+ARITY = dict.fromkeys(
+    ["broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater",
+     "elemwise_add", "elemwise_sub", "slice_like", "take", "cvm_lut", "non_max_suppression"], (2, 2)
+) | {"conv2d": (2, 3), "dense": (2, 3), "where": (3, 3), "requantize": (4, 18), "concatenate": (1, 2**32)}
+"""The least and the largest number of inputs of the ops that have several."""
 
 def op_record(data):
     """An op: its name, attributes, numbers of inputs, number of the first output, shapes of the outputs."""
     r = _Reader(data)
-    require(r.take(8) == b"cvm1:op\0", "no record of an op")
+    r.tag(b"cvm1:op\0")
     name = r.text()
-    kinds = (r.flag, lambda: r.i(8), r.text, lambda: tuple(r.many(lambda: r.i(8), 8)))
-    attributes = dict(r.many(lambda: (r.text(), kinds[r.u(1)]()), 6))
+    kinds = {0: r.flag, 1: lambda: r.i(8), 2: r.text, 3: lambda: tuple(r.many(lambda: r.i(8), 8))}
+    def attribute():
+        key, kind = r.text(), r.u(1)
+        require(kind in kinds, "op", f"there is no kind {kind} of attribute")
+        return key, kinds[kind]()
+    items = r.many(attribute, 6)
     inputs, first = r.many(lambda: r.u(4), 4), r.u(4)
     outputs = [v[1] for v in r.many(lambda: (r.text(), r.shape(), r.i(8), r.i(8)), 29)]
-    require(r.place == len(data), "bytes follow the record of an op")
-    return name, attributes, inputs, first, outputs
+    r.end()
+    a, allowed, (least, most) = dict(items), ATTRIBUTES.get(name, {}), ARITY.get(name, (1, 1))
+    require([key for key, _ in items] == sorted(a), "op", "attributes are out of order")
+    require(name in ONE_STEP or name in SEVERAL_STEPS, "op", f"there is no op {name[:80]!r}")
+    require(a.keys() <= allowed.keys() and (a.keys() == allowed.keys() or name == "take")
+            and all(allowed[key](v) for key, v in a.items()), "op", f"these are no attributes of a {name}")
+    require(least <= len(inputs) <= most, "op", f"a {name} has not {len(inputs)} inputs")
+    require(len(outputs) == 1 + (name == "get_valid_count"), "op", f"a {name} has not {len(outputs)} outputs")
+    return name, a, inputs, first, outputs
 
 # Operands
 
@@ -120,20 +181,22 @@ class _Operand:
     def __init__(self, extents, size, leaves):
         self.shape, self.size, self.leaves, self.read = extents, size, leaves, set()
     def __getitem__(self, d):
-        require(all(0 <= i < n for i, n in zip(d, self.shape, strict=True)), f"there is no index {d}")
+        inside = len(d) == len(self.shape) and all(0 <= i < n for i, n in zip(d, self.shape, strict=True))
+        require(inside, "op", f"there is no index {d}")
         leaf, place = divmod(number(d, self.shape) * self.size, 1024)
-        require(leaf in self.leaves, "a leaf is read that is not open")
+        require(leaf in self.leaves, "closed", f"leaf {leaf} is read and not open")
         self.read.add(leaf)
         return int.from_bytes(self.leaves[leaf][place : place + self.size], "little", signed=True)
 
 class _Operands:
-    """The open operands by position; it notes which are asked for."""
+    """The operands by position, each opened when it is first asked for."""
 
-    def __init__(self, count, opened):
-        self.count, self.opened, self.asked = count, opened, set()
+    def __init__(self, count, opening):
+        self.count, self.opening, self.opened = count, opening, {}
     def __getitem__(self, position):
-        require(position in self.opened, "an operand is read that is not open")
-        self.asked.add(position)
+        require(0 <= position < self.count, "op", f"there is no operand {position}")
+        if position not in self.opened:
+            self.opened[position] = self.opening(position)
         return self.opened[position]
 
 def number(d, extents):
@@ -147,76 +210,133 @@ def index(number, extents):
 def replaced(d, axis, i):
     return (*d[:axis], i, *d[axis + 1 :])
 
-# Ops of one step: from attributes, operands and index to the element
+# Ops of one step: the shape that follows, and the element; from attributes, operands and index
+
+def same(a, x):
+    return x[0].shape
+
+def joint(a, x):
+    m, n = ([1] * (8 - len(X.shape)) + list(X.shape) for X in x)
+    return tuple(map(max, m, n))[-max(len(X.shape) for X in x) :]
 
 def aligned(d, X):
     """The element of X that broadcasts to index d."""
-    return X[tuple(i if i < n else 0 for i, n in zip(d[len(d) - len(X.shape) :], X.shape, strict=True))]
+    m = X.shape
+    return X[tuple(i if i < m[j] else 0 for j, i in enumerate(d[len(d) - len(m) + j] for j in range(len(m))))]
 
 def both(function):
-    return lambda a, x, d: function(aligned(d, x[0]), aligned(d, x[1]))
+    return joint, lambda a, x, d: function(aligned(d, x[0]), aligned(d, x[1]))
+
+def alike(function):
+    return same, lambda a, x, d: function(a, *[X[d] for X in x])
 
 def cut(v, a):
-    alpha = (1 << small(a["precision"]) - 1) - 1
+    alpha = (1 << a["precision"] - 1) - 1
     return max(-alpha, min(v, alpha))
 
-def small(bits, most=32):
-    require(0 <= bits <= most, f"a precision or shift is at most {most}")
-    return bits
+def real(axes, N):
+    """Axes of which negative ones count from the end."""
+    return [i if i >= 0 else i + N for i in axes]
 
-def transpose(a, x, d):
+def order_of(a, x):
     N = len(x[0].shape)
-    axes = [i % N for i in a["axes"]] or list(reversed(range(N)))
-    return x[0][tuple(d[axes.index(i)] for i in range(N))]
+    return real([a["axes"][i] for i in range(N)], N) if a["axes"] else list(reversed(range(N)))
 
-def slices(a, x, d):
-    def place(i, n, b=0, s=1):
-        b = b + n if b < 0 else b
-        return (max(-1, min(b, n - 1)) if s < 0 else max(0, min(b, n))) + s * i
-    strides = [*a["strides"], *[1] * len(d)]
-    begin = [*a["begin"], *[0] * len(d)]
-    return x[0][tuple(map(place, d, x[0].shape, begin, strides))]
+def cuts(a, x):
+    """Along each axis: where a slice begins, its step, and the number of elements."""
+    N = len(x[0].shape)
+    begin, end, strides = ([*a[k], *[None] * N][:N] for k in ("begin", "end", "strides"))
+    for n, b, e, s in zip(x[0].shape, begin, end, strides, strict=True):
+        s = 1 if s is None else s
+        b, e = 0 if b is None else b if b >= 0 else b + n, n if e is None else e if e >= 0 else e + n
+        b, e = (max(-1, min(i, n - 1)) if s < 0 else max(0, min(i, n)) for i in (b, e))
+        yield b, s, -((b - e) // s)
+
+def cut_axes(a, x):
+    return real(a["axes"], len(x[0].shape)) or range(len(x[1].shape))
+
+def taken(a, x):
+    (n, m), axis = (X.shape for X in x), a.get("axis")
+    if axis is None:
+        return m
+    axis = real([axis], len(n))[0]
+    return (*n[:axis], *m, *n[axis + 1 :])
 
 def take(a, x, d):
     X, indices = x
     if a.get("axis") is None:
         return X[index(max(0, min(indices[d], prod(X.shape) - 1)), X.shape)]
-    axis, M = a["axis"] % len(X.shape), len(indices.shape)
+    axis, M = real([a["axis"]], len(X.shape))[0], len(indices.shape)
     i = max(0, min(indices[d[axis : axis + M]], X.shape[axis] - 1))
     return X[(*d[:axis], i, *d[axis + M :])]
 
-def expand_dims(a, x, d):
-    axis = a["axis"] if a["axis"] >= 0 else a["axis"] + len(x[0].shape) + 1
-    return x[0][d[:axis] + d[axis + a["num_newaxis"] :]]
+def place_of(a, x):
+    return a["axis"] if a["axis"] >= 0 else a["axis"] + len(x[0].shape) + 1
+
+def expanded(a, x):
+    n, axis = x[0].shape, place_of(a, x)
+    return (*n[:axis], *(1,) * a["num_newaxis"], *n[axis:])
+
+def kept_axes(a, x):
+    n = x[0].shape
+    gone = real(a["axes"], len(n)) or [i for i in range(len(n)) if n[i] == 1]
+    return [i for i in range(len(n)) if i not in gone]
 
 def squeeze(a, x, d):
-    n = x[0].shape
-    gone = [i % len(n) for i in a["axes"]] or [i for i in range(len(n)) if n[i] == 1]
-    kept = iter(d)
-    return x[0][tuple(0 if i in gone else next(kept) for i in range(len(n)))]
+    kept = kept_axes(a, x)
+    return x[0][tuple(d[kept.index(i)] if i in kept else 0 for i in range(len(x[0].shape)))]
+
+def repeated(a, x):
+    n, axis = x[0].shape, real([a["axis"]], len(x[0].shape))[0]
+    return (*n[:axis], n[axis] * a["repeats"], *n[axis + 1 :])
+
+def repeat(a, x, d):
+    axis = real([a["axis"]], len(x[0].shape))[0]
+    return x[0][replaced(d, axis, d[axis] // a["repeats"])]
+
+def tiled(a, x):
+    n, m = x[0].shape, a["reps"]
+    K = max(len(n), len(m))
+    return tuple(i * k for i, k in zip((1,) * (K - len(n)) + n, (1,) * (K - len(m)) + m, strict=True))
+
+def upsampled(a, x):
+    N, C, H, W = x[0].shape
+    return N, C, H * a["scale"], W * a["scale"]
 
 ONE_STEP = {
     "broadcast_add": both(lambda p, q: p + q), "broadcast_sub": both(lambda p, q: p - q),
     "broadcast_mul": both(lambda p, q: p * q), "broadcast_max": both(max),
     "broadcast_div": both(lambda p, q: abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1) if q else 0),
     "broadcast_greater": both(lambda p, q: int(p > q)),
-    "elemwise_add": lambda a, x, d: x[0][d] + x[1][d], "elemwise_sub": lambda a, x, d: x[0][d] - x[1][d],
-    "relu": lambda a, x, d: max(0, x[0][d]), "abs": lambda a, x, d: abs(x[0][d]),
-    "negative": lambda a, x, d: -x[0][d],
-    "cvm_precision": lambda a, x, d: max(1, abs(x[0][d]).bit_length()),
-    "clip": lambda a, x, d: a["a_max"] if x[0][d] >= a["a_max"] else max(a["a_min"], x[0][d]),
-    "cvm_clip": lambda a, x, d: cut(x[0][d], a),
-    "cvm_right_shift": lambda a, x, d: cut(((x[0][d] >> small(a["shift_bit"]) - 1) + 1) >> 1, a),
-    "cvm_left_shift": lambda a, x, d: cut(x[0][d] << small(a["shift_bit"]), a),
-    "upsampling": lambda a, x, d: x[0][(*d[:2], d[2] // a["scale"], d[3] // a["scale"])],
-    "tile": lambda a, x, d: x[0][tuple(i % n for i, n in zip(d[len(d) - len(x[0].shape) :], x[0].shape, strict=True))],
-    "repeat": lambda a, x, d: x[0][replaced(d, a["axis"] % len(d), d[a["axis"]] // a["repeats"])],
-    "flatten": lambda a, x, d: x[0][index(d[0], x[0].shape)], "transpose": transpose,
-    "slice": slices, "slice_like": lambda a, x, d: x[0][d], "take": take, "cvm_lut": take,
-    "expand_dims": expand_dims, "reshape": lambda a, x, d: x[0][index(number(d, a["target_shape"]), x[0].shape)],
-    "squeeze": squeeze,
-    "where": lambda a, x, d: x[1 if x[0][d if x[0].shape == x[1].shape else d[:1]] else 2][d],
+    "elemwise_add": alike(lambda a, p, q: p + q), "elemwise_sub": alike(lambda a, p, q: p - q),
+    "relu": alike(lambda a, v: max(0, v)), "abs": alike(lambda a, v: abs(v)), "negative": alike(lambda a, v: -v),
+    "cvm_precision": alike(lambda a, v: max(1, abs(v).bit_length())),
+    "clip": alike(lambda a, v: a["a_max"] if v >= a["a_max"] else max(a["a_min"], v)),
+    "cvm_clip": alike(lambda a, v: cut(v, a)),
+    "cvm_right_shift": alike(lambda a, v: cut(((v >> a["shift_bit"] - 1) + 1) >> 1, a)),
+    "cvm_left_shift": alike(lambda a, v: cut(v << a["shift_bit"], a)),
+    "upsampling": (upsampled, lambda a, x, d: x[0][(*d[:2], d[2] // a["scale"], d[3] // a["scale"])]),
+    "tile": (tiled, lambda a, x, d: x[0][tuple(map(lambda i, n: i % n, d[len(d) - len(x[0].shape) :], x[0].shape))]),
+    "repeat": (repeated, repeat),
+    "flatten": (lambda a, x: (prod(x[0].shape),), lambda a, x, d: x[0][index(d[0], x[0].shape)]),
+    "transpose": (lambda a, x: tuple(x[0].shape[i] for i in order_of(a, x)),
+                  lambda a, x, d: x[0][tuple(d[order_of(a, x).index(i)] for i in range(len(d)))]),
+    "slice": (lambda a, x: tuple(n for _, _, n in cuts(a, x)),
+              lambda a, x, d: x[0][tuple(b + s * i for (b, s, _), i in zip(cuts(a, x), d, strict=True))]),
+    "slice_like": (lambda a, x: tuple(x[1].shape[k] if k in cut_axes(a, x) else n for k, n in enumerate(x[0].shape)),
+                   lambda a, x, d: x[0][d]),
+    "take": (taken, take), "cvm_lut": (taken, take),
+    "expand_dims": (expanded, lambda a, x, d: x[0][d[: place_of(a, x)] + d[place_of(a, x) + a["num_newaxis"] :]]),
+    "reshape": (lambda a, x: a["target_shape"], lambda a, x, d: x[0][inner(number(d, a["target_shape"]), x[0].shape)]),
+    "squeeze": (lambda a, x: tuple(x[0].shape[i] for i in kept_axes(a, x)) or (1,), squeeze),
+    "where": (lambda a, x: x[1].shape,
+              lambda a, x, d: x[1 if x[0][d if x[0].shape == x[1].shape else d[:1]] else 2][d]),
 }
+
+def inner(number, extents):
+    """The index of that number, of which there is one."""
+    require(number < prod(extents), "op", f"there is no element {number}")
+    return index(number, extents)
 
 # Ops of several steps: the number of steps, the partial to start with, and the step; section 9 of the page
 
@@ -247,22 +367,23 @@ def chunks(space, operands, leaves=9):
 
 def conv2d(a, x, d, outputs, target):
     (n, oc, p, q), (_, _, H, WD), (OC, IC, KH, KW) = d, x[0].shape, x[1].shape
-    (PH, PW), (SH, SW), (DH, DW), first = a["padding"], a["stride"], a["dilation"], oc // (OC // a["groups"]) * IC
+    (PH, PW), (SH, SW), (DH, DW), OPG = a["padding"], a["stride"], a["dilation"], OC // a["groups"]
     count, indices = chunks((IC, KH, KW), [(H * WD, DH * WD, DW), (KH * KW, KW, 1)])
     def step(j, total):
         for ic, i, k in indices(j):
-            y, z = p * SH - PH + i * DH, q * SW - PW + k * DW
-            weight = x[1][oc, ic, i, k]
-            total += x[0][n, first + ic, y, z] * weight if 0 <= y < H and 0 <= z < WD else 0
+            at = n, oc // OPG * IC + ic, p * SH - PH + i * DH, q * SW - PW + k * DW
+            value = x[0][at] if 0 <= at[2] < H and 0 <= at[3] < WD else 0
+            total += value * x[1][oc, ic, i, k]
         return total + x[2][oc,] if j == count - 1 and x.count == 3 else total
     return count, 0, step
 
 def dense(a, x, d, outputs, target):
-    count, indices = chunks((x[0].shape[1],), [(1,), (1,)])
-    x[1]
+    X, W, (m, n) = x[0], x[1], d
+    _, K = X.shape
+    count, indices = chunks((K,), [(1,), (1,)])
     def step(j, total):
-        total += sum(x[0][d[0], k] * x[1][d[1], k] for (k,) in indices(j))
-        return total + x[2][d[1],] if j == count - 1 and x.count == 3 else total
+        total += sum(X[m, k] * W[n, k] for (k,) in indices(j))
+        return total + x[2][n,] if j == count - 1 and x.count == 3 else total
     return count, 0, step
 
 def max_pool2d(a, x, d, outputs, target):
@@ -277,7 +398,7 @@ def reduce(start, function):
     def fold(a, x, d, outputs, target):
         n = x[0].shape
         N = len(n)
-        R = [j for j in range(N) if not a["axes"] or (j in [i % N for i in a["axes"]]) != a["exclude"]]
+        R = [j for j in range(N) if not a["axes"] or (j in real(a["axes"], N)) != a["exclude"]]
         kept = [i for i in range(N) if i not in R]
         fixed = dict(zip(kept, [d[i] for i in kept] if len(d) == N else d, strict=False))
         count, indices = chunks([n[i] for i in R], [[prod(n[i + 1 :]) for i in R]])
@@ -292,10 +413,13 @@ def reduce(start, function):
 def requantize(a, x, d, outputs, target):
     n = (x.count - 2) // 2
     def step(i, before):
-        v = before + aligned(d, x[n + i]) * aligned(d, x[i])
+        X, m = x[i], x[n + i]
+        v = before + aligned(d, m) * aligned(d, X)
         if i < n - 1:
             return v
-        v, s = v + aligned(d, x[2 * n]), small(aligned(d, x[2 * n + 1]), 62)
+        c, s = x[2 * n], x[2 * n + 1]
+        v, s = v + aligned(d, c), aligned(d, s)
+        require(0 <= s <= 62, "op", "a shift is in [0, 62]")
         floor, twice = v >> s, 2 * (v - (v >> s << s))
         up = {"half_up": twice >= 1 << s, "toward_zero": v < 0 < twice,
               "half_even": twice > 1 << s or (twice == 1 << s and floor % 2 == 1)}[a["rounding"]]
@@ -328,7 +452,7 @@ def search(count, places, start, chosen, element):
         return -1 if j == count - 1 else before
     return count, SEARCHING + start, step
 
-def parts(extent, size):
+def parts(extent, size=1):
     most = max(1, 256 // size)
     return -(-extent // most), lambda j: range(j * most, min((j + 1) * most, extent))
 
@@ -338,12 +462,15 @@ def get_valid_count(a, x, d, outputs, target):
     def valid(n):
         return X[b, n, 1] > a["score_threshold"]
     if target == 0:
+        (b,) = d
         return count, 0, lambda j, before: before + sum(map(valid, rows(j)))
-    return search(count, rows, d[1], valid, lambda n: X[b, n, d[2]])
+    b, skipped, k = d
+    return search(count, rows, skipped, valid, lambda n: X[b, n, k])
 
-def rank(a, x, d, N):
+def rank(a, x, d, shape):
     (b, i), X, valid = d, x[0], x[1]
-    count, indices = chunks((N,), [(X.shape[2],)], 7)
+    _, N, K = X.shape
+    count, indices = chunks((N,), [(K,)], 7)
     def step(j, before):
         T = max(min(N, valid[b,]), 0)
         if i >= T:
@@ -352,10 +479,11 @@ def rank(a, x, d, N):
         return before + sum((-X[b, k, 1], k) < (-score, i) for (k,) in indices(j) if k < T and k != i)
     return count, 0, step
 
-def order(a, x, d, N):
-    return search(*parts(N, 1), 0, lambda i: x[2][d[0], i] == d[1], lambda i: i)
+def order(a, x, d, shape):
+    ranks, (b, p) = x[2], d
+    return search(*parts(ranks.shape[1]), 0, lambda i: ranks[b, i] == p, lambda i: i)
 
-def kept(a, x, d, N):
+def kept(a, x, d, shape):
     (b, p), X, rows, members = d, x[0], x[3], x[4]
     def step(q, before):
         if before == 0 or rows[d] < 0:
@@ -373,9 +501,9 @@ def overlap(r, s, threshold):
     both = max(0, min(r[4], s[4]) - max(r[2], s[2])) * max(0, min(r[5], s[5]) - max(r[3], s[3]))
     return areas > 0 and areas > both and 100 * both >= threshold * (areas - both)
 
-def kept_row(a, x, d, N):
+def kept_row(a, x, d, shape):
     (b, n, k), X, rows, members = d, x[0], x[3], x[4]
-    count, places = parts(N, 1)
+    count, places = parts(shape[1])
     if 0 <= a["max_output_size"] <= n:
         return count, SEARCHING + n, lambda j, before: before if before < SEARCHING else -1
     return search(count, places, n, lambda p: members[b, p] == 1, lambda p: X[b, rows[b, p], k])
@@ -384,106 +512,149 @@ SEVERAL_STEPS = {
     "conv2d": conv2d, "dense": dense, "max_pool2d": max_pool2d, "sum": reduce(0, lambda p, q: p + q),
     "max": reduce(-(2**31), max), "requantize": requantize, "concatenate": concatenate,
     "get_valid_count": get_valid_count,
-    "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0][1]),
+    "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0]),
 }
 
 def fold(name, a, x, d, outputs, target):
-    if name in ONE_STEP:
-        return 1, 0, lambda j, before: ONE_STEP[name](a, [x[k] for k in range(x.count)], d)
-    require(name in SEVERAL_STEPS, f"there is no op {name}")
-    return SEVERAL_STEPS[name](a, x, d, outputs, target)
+    if name not in ONE_STEP:
+        return SEVERAL_STEPS[name](a, x, d, outputs, target)
+    follows, element = ONE_STEP[name]
+    def step(j, before):
+        operands = [x[k] for k in range(x.count)]
+        require(tuple(follows(a, operands)) == outputs[0], "shape", f"a {name} of these operands has another shape")
+        return element(a, operands, d)
+    return 1, 0, step
+
+# The proof: section 9, byte by byte
+
+class _Proof:
+    """What a file says; nothing of it is known to be true."""
+
+    def __init__(self, data):
+        require(len(data) <= LONGEST, "proof_bytes", "a proof has at most 2^20 bytes")
+        r = _Reader(data)
+        r.tag(b"cvm1:step-proof\0")
+        r.tag(b"cvm1:step-claim\0")
+        begin = r.place
+        self.head, self.op, self.target, self.auxiliaries, self.element = r.take(32), r.u(4), r.u(4), r.roots(), r.u(8)
+        self.place, self.step, self.partials = data[begin : r.place], r.u(4), r.take(32)
+        self.op_set, self.limits, self.lists = r.u(4), r.text(), [(r.u(8), r.take(32)) for _ in range(5)]
+        self.inputs, self.before, self.log = r.roots(), r.roots(), r.take(32)
+        self.record, self.record_path = r.binary(), r.roots()
+        self.first = [r.i(16)] if r.flag() else []  # the partial before the step
+        self.after, self.path = r.i(16), r.roots()
+        self.operands = r.many(lambda: self.operand(r), 55)
+        r.end()
+    def operand(self, r):
+        """Position, type, extents, root of the data, source, leaves, path of the leaves."""
+        tensor, source = (r.u(4), r.u(1), r.shape(), r.take(32)), self.source(r)
+        return *tensor, source, r.many(lambda: (r.u(8), self.leaf(r)), 12), r.roots()
+    def leaf(self, r):
+        leaf = r.binary()
+        require(1 <= len(leaf) <= 1024, "leaf", "a leaf has 1 to 1024 bytes")
+        return leaf
+    def source(self, r):
+        kind = r.u(1)
+        require(kind <= 2, "source", f"there is no kind {kind} of source")
+        if kind == 2:
+            return kind, r.u(4), r.binary(), r.roots(), r.roots(), r.roots()
+        return (kind, r.text(), r.roots()) if kind else (kind,)
 
 # The judgement
 
 def judge(data, expected=None):
     """Refuse a proof, or say what it is about."""
-    require(len(data) <= LONGEST, "a proof has at most 2^20 bytes")
-    r = _Reader(data)
-    require(r.take(32) == b"cvm1:step-proof\0cvm1:step-claim\0", "this is no proof")
-    begin = r.place
-    head, k, target, auxiliaries, element = r.take(32), r.u(4), r.u(4), r.roots(), r.u(8)
-    place, step, partials = data[begin : r.place], r.u(4), r.take(32)
-    op_set, limits, lists = r.u(4), r.text(), [(r.u(8), r.take(32)) for _ in range(5)]
-    inputs, before, log = r.roots(), r.roots(), r.take(32)
-    program = h(b"cvm1:program\0", pack("<I", op_set), text(limits), *(list_root(*each) for each in lists))
-    found = h(b"cvm1:trace\0", program, listed(inputs), listed(before), list_root(k, log))
-    require(found == head and expected in (None, head), "program, inputs, state and log do not give the head")
-    (ops, _), (constants, _), (given, _), _, (state, _) = lists
-    require(op_set == 1 and (len(inputs), len(before)) == (given, state) and k < ops, "this is not the program's run")
+    p = _Proof(data)
+    program = h(b"cvm1:program\0", pack("<I", p.op_set), text(p.limits), *(list_root(*each) for each in p.lists))
+    found = h(b"cvm1:trace\0", program, listed(p.inputs), listed(p.before), list_root(p.op, p.log))
+    right = found == p.head and expected in (None, p.head)
+    require(right, "head", "program, inputs, state and log do not give the head")
+    require(p.op_set == 1, "op_set", f"there is no op-set {p.op_set} here")
+    (ops, _), (constants, _), (given, _), _, (state, _) = p.lists
+    whole = (len(p.inputs), len(p.before)) == (given, state) and p.op < ops
+    require(whole, "counts", "the run has not the op, the inputs and the state of the program")
 
     def op(m, record, path):
-        require(merkle({m: record}, ops, path) == lists[0][1], f"op {m} is another one")
+        require(merkle({m: record}, ops, path) == p.lists[0][1], "record", f"op {m} is another one")
         return op_record(record)
 
-    name, a, numbers, _, outputs = op(k, r.binary(), r.roots())
-    first = [r.i(16)] if r.flag() else []  # the partial before the step
-    after, path = r.i(16), r.roots()
-    extra = 3 if name == "non_max_suppression" else 0
-    require(target < extra + len(outputs) and len(auxiliaries) == min(extra, target + 1), "there is no such target")
-    extents = outputs[0][:2] if target < extra else outputs[target - extra]
+    name, a, numbers, _, outputs = op(p.op, p.record, p.record_path)
+    extra = min(3 if name == "non_max_suppression" else 0, p.target + 1)
+    require(len(p.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
 
-    def root_of(position, root):
-        """The root that the run gives an operand, and the shape that the program gives it, where that is shown."""
-        kind = r.u(1)
+    def known(v, source, root):
+        """The root that the run gives value v, and the shape that the program gives it, where that is shown."""
+        kind, *shown = source
+        begin = given + constants
+        if v < given or begin <= v < begin + state:
+            require(kind == 0, "source", "the run began with this operand")
+            return (p.inputs[v] if v < given else p.before[v - begin]), None
+        if v < begin:
+            require(kind == 1, "source", "this operand is a constant")
+            record = b"cvm1:constant\0" + text(shown[0]) + root
+            return (root if merkle({v - given: record}, constants, shown[1]) == p.lists[1][1] else None), None
+        require(kind == 2, "source", "this operand is what an op gave")
+        m, record, record_path, roots, path = shown
+        _, _, _, start, shapes = op(m, record, record_path)
+        require(0 <= v - start < len(shapes) == len(roots), "source", "another op gave this operand")
+        made = merkle({m: b"cvm1:step\0" + pack("<I", m) + listed(roots)}, p.op, path)
+        require(made == p.log, "log", f"op {m} has not given these roots in the run")
+        return roots[v - start], shapes[v - start]
+
+    def opening(position):
+        """An operand: opened down to its leaves."""
+        require(position in openings, "closed", f"operand {position} is read and not open")
+        _, dtype, extents, data_root, source, leaves, path = openings[position]
+        require(dtype in (1, 2), "dtype", "a type of elements is 1 or 2")
+        length = 4 * dtype * prod(extents)
+        require(length < 2**64, "integer", "a tensor has less than 2^64 bytes")
+        root = h(b"cvm1:tensor\0", pack("B", dtype), shape(extents), pack("<Q", length), data_root)
         if position >= len(numbers):
-            require(kind == 0, "an auxiliary tensor is in the claim")
-            return auxiliaries[position - len(numbers)], outputs[0][:2]
-        v = numbers[position]
-        if v < given or given + constants <= v < given + constants + state:
-            require(kind == 0, "the run began with this operand")
-            return (inputs[v] if v < given else before[v - given - constants]), None
-        if v < given + constants:
-            require(kind == 1, "this operand is a constant")
-            record = b"cvm1:constant\0" + text(r.text()) + root
-            return (root if merkle({v - given: record}, constants, r.roots()) == lists[1][1] else None), None
-        require(kind == 2, "this operand is what an op gave")
-        m = r.u(4)
-        _, _, _, start, shapes = op(m, r.binary(), r.roots())
-        roots, way = r.roots(), r.roots()
-        require(0 <= v - start < len(shapes) == len(roots), "another op gave this operand")
-        made = merkle({m: b"cvm1:step\0" + pack("<I", m) + listed(roots)}, k, way)
-        return (roots[v - start] if made == log else None), shapes[v - start]
+            require(source[0] == 0, "source", "an auxiliary tensor is in the claim")
+            due, declared = p.auxiliaries[position - len(numbers)], outputs[0][:2]
+        else:
+            due, declared = known(numbers[position], source, root)
+        require(root == due, "root", "an operand is not that of the run")
+        require(declared in (None, extents), "shape", "an operand has not the shape that the program gives it")
+        places = [k for k, _ in leaves]
+        fit = places == sorted(set(places)) and all(len(leaf) == min(1024, length - 1024 * k) for k, leaf in leaves)
+        require(fit, "leaves", "leaves are out of order, or have not their length")
+        whole = merkle(dict(leaves), -(-length // 1024), path) == data_root if leaves else not path
+        require(whole, "leaves", "a leaf is another one")
+        return _Operand(extents, 4 * dtype, dict(leaves))
 
-    def operand():
-        """An operand, by its position: opened down to its leaves."""
-        position, dtype, own, data_root = r.u(4), r.u(1), r.shape(), r.take(32)
-        require(dtype in (1, 2), "a type of elements is 1 or 2")
-        length = 4 * dtype * prod(own)
-        root = h(b"cvm1:tensor\0", pack("B", dtype), shape(own), pack("<Q", length), data_root)
-        known, declared = root_of(position, root)
-        require(root == known and declared in (None, own), "an operand is not that of the run")
-        leaves, way = r.many(lambda: (r.u(8), r.binary()), 12), r.roots()
-        require([n for n, _ in leaves] == sorted({n for n, _ in leaves}), "leaves are out of order")
-        require(all(len(leaf) == min(1024, length - 1024 * n) for n, leaf in leaves), "a leaf has not its length")
-        whole = merkle(dict(leaves), -(-length // 1024), way) == data_root if leaves else not way
-        require(whole, "a leaf is another one")
-        return position, _Operand(own, 4 * dtype, dict(leaves))
-
-    opened = r.many(operand, 55)
-    require(r.place == len(data), "bytes follow the proof")
-    require([n for n, _ in opened] == sorted({n for n, _ in opened}), "operands are out of order")
-    require(element < prod(extents), "there is no such element")
-    x, d = _Operands(len(numbers), dict(opened)), index(element, extents)
-    count, start, course = fold(name, a, x, d, outputs, target)
-    require(step < count and len(first) == (step > 0), f"the element takes {count} steps")
-    gives = course(step, first[0] if first else start)
-    require(gives == after, f"the step gives {gives}, not {after}")
-    shown = [b"cvm1:partial\0" + partial.to_bytes(16, "little", signed=True) for partial in (after, *first)]
-    shown = {step - i: record for i, record in enumerate(shown)}
-    root = h(b"cvm1:partials\0", place, pack("<Q", count), merkle(shown, count, path))
-    require(root == partials, "the partials are not those that were committed to")
-    require(x.asked == set(x.opened), "an operand is open that is not read")
-    require(all(t.read == set(t.leaves) for t in x.opened.values()), "a leaf is open that is not read")
-    return (f"program   {program.hex()}\nhead      {head.hex()}\nop        {k} {name}\ntarget    {target}\n"
-            f"element   {element}: {list(d)} of {list(extents)}\nstep      {step} of {count}\npartial   {after}")
+    openings = {operand[0]: operand for operand in p.operands}
+    ordered = list(openings) == sorted(openings) and len(openings) == len(p.operands)
+    require(ordered, "operands", "operands are out of order")
+    x, hidden = _Operands(len(numbers) + extra, opening), 3 if name == "non_max_suppression" else 0
+    require(p.target - hidden < len(outputs), "target", f"a {name} has no target {p.target}")
+    extents = outputs[0][:2] if p.target < hidden else outputs[p.target - hidden]
+    require(p.element < prod(extents), "element", "there is no such element")
+    d = index(p.element, extents)
+    count, start, course = fold(name, a, x, d, outputs, p.target)
+    require(p.step < count, "count", f"the element takes {count} steps")
+    require(len(p.first) == (p.step > 0), "before", "the first step has no partial before it")
+    gives = course(p.step, p.first[0] if p.first else start)
+    require(gives == p.after, "after", f"the step gives {gives}, not {p.after}")
+    shown = [b"cvm1:partial\0" + partial.to_bytes(16, "little", signed=True) for partial in (p.after, *p.first)]
+    root = merkle({p.step - i: record for i, record in enumerate(shown)}, count, p.path)
+    found = root and h(b"cvm1:partials\0", p.place, pack("<Q", count), root)
+    require(found == p.partials, "partials", "the partials are not those that were committed to")
+    require(sorted(x.opened) == list(openings), "operands", "an operand is open that is not read")
+    spare = all(t.read == set(t.leaves) for t in x.opened.values())
+    require(spare, "leaves", "a leaf is open that is not read")
+    return (f"program   {program.hex()}\nhead      {p.head.hex()}\nop        {p.op} {name}\ntarget    {p.target}\n"
+            f"element   {p.element}: {list(d)} of {list(extents)}\nstep      {p.step} of {count}\npartial   {p.after}")
 
 def judged(data, head=None):
-    """Whether a proof is accepted, and what it is about or why not; what Python itself objects to is no proof."""
+    """Whether a proof is accepted, and what it is about or why not; what Python objects to is an op that cannot be."""
     try:
         return True, judge(data, head)
-    except (Refused, ValueError, LookupError, TypeError, ArithmeticError, AttributeError, StopIteration,
-            struct.error) as error:
-        return False, str(error)
+    except Refused as refusal:
+        kind, why = refusal.args
+    except (ArithmeticError, LookupError, TypeError, ValueError, struct.error) as error:
+        kind, why = "op", f"the op cannot be what the program says of it: {error}"
+    return False, f"{why} [{kind}]"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

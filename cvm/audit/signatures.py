@@ -40,7 +40,9 @@ def is_genuine(claim: Claim, signature: Signature) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if not _is_canonical(signature.key):
+    if not _is_proper_key(signature.key) or not _is_canonical(signature.signature[:32]):
+        return False
+    if int.from_bytes(signature.signature[32:], "little") >= _ORDER:
         return False
     try:
         Ed25519PublicKey.from_public_bytes(signature.key).verify(signature.signature, message(claim))
@@ -49,16 +51,33 @@ def is_genuine(claim: Claim, signature: Signature) -> bool:
     return True
 
 
-def _is_canonical(key: bytes) -> bool:
-    """Whether a public key is written as RFC 8032, section 5.1.3, demands; libraries accept other forms of some points.
+# What RFC 8032 leaves to its readers, and libraries decide in different ways, is decided here.
+
+_FIELD = 2**255 - 19
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, _FIELD) % _FIELD
+"""The curve is -x^2 + y^2 = 1 + D x^2 y^2 modulo `_FIELD`."""
+
+
+def _is_canonical(point: bytes) -> bool:
+    """Whether a point is written as RFC 8032, section 5.1.3, demands; libraries accept other forms of some points.
 
     The field element is below 2^255 - 19, and where x is 0, its sign is.
     """
-    y, odd = int.from_bytes(key, "little") % 2**255, key[31] >> 7
+    y, odd = int.from_bytes(point, "little") % 2**255, point[31] >> 7
     return y < _FIELD and not (odd and y in (1, _FIELD - 1))
 
 
-_FIELD = 2**255 - 19
+def _is_proper_key(key: bytes) -> bool:
+    """Whether a public key is canonical and not one of the eight points whose order divides 8.
+
+    Of such a point nobody has the private key, and signatures by it are easily found for every message. The points of
+    order 1 and 2 have y = 1 and y = -1, those of order 4 have y = 0. A point of order 8 doubles to one with y = 0, and
+    doubling gives y = (y^2 + x^2) / (1 - D x^2 y^2): so x^2 = -y^2, and on the curve D y^4 + 2 y^2 = 1.
+    """
+    y = int.from_bytes(key, "little") % 2**255
+    small = y * (y * y - 1) * (_D * y**4 + 2 * y * y - 1) % _FIELD == 0
+    return _is_canonical(key) and not small
 
 
 def public_key(pem: bytes) -> bytes:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 import numpy as np
 
 from cvm.ops.declaration import Call, Constraint, Input, Op, register
-from cvm.ops.ranges import INT32_MAX, Bounds, Range, Shape, aligned
+from cvm.ops.ranges import INT32_MAX, Bounds, Range, Shape, aligned, pointwise
 
 __all__ = ["Broadcast", "BroadcastAdd", "BroadcastDiv", "BroadcastMax", "BroadcastMul", "BroadcastSub",
            "broadcastable"]  # fmt: skip
@@ -41,7 +41,7 @@ class Broadcast(Op):
 
     def range(self, call: Call) -> tuple[Range, ...]:
         rank = max(len(shape) for shape in call.shapes)
-        return (self.combine(*aligned(call.ranges, rank)),)
+        return (pointwise(aligned(call.ranges, rank), self.combine),)
 
     @abstractmethod
     def combine(self, a: Range, b: Range) -> Range:

@@ -162,7 +162,8 @@ class Op(ABC):
     def input_kinds(self, count: int) -> tuple[InputKind, ...]:
         """The kind of each of ``count`` inputs."""
         if any(spec.many for spec in self.inputs):
-            return tuple("tensor" for _ in range(count))
+            kind: InputKind = "tensor"
+            return (kind,) * count
         return tuple(spec.kind for spec in self.inputs[:count])
 
     def parse(self, attributes: Mapping[str, Any], location: Location | None = None) -> AttributeModel:

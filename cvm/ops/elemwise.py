@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from pydantic import Field
 
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, Int32, Op, Precision, Shift, register
-from cvm.ops.ranges import Range, Shape
+from cvm.ops.ranges import Bounds, Range, Shape, pointwise
 
 __all__ = ["Abs", "Clip", "CvmClip", "CvmLeftShift", "CvmPrecision", "CvmRightShift", "ElemwiseAdd", "ElemwiseSub",
            "Negative"]  # fmt: skip
@@ -35,6 +36,11 @@ class _Binary(Op):
         return (call.shapes[0],)
 
 
+def _cut(call: Call, function: Callable[[Bounds], Bounds]) -> tuple[Range, ...]:
+    """The range of a non-decreasing function of each element."""
+    return (pointwise(call.ranges, lambda x: x.monotone(function)),)
+
+
 def _magnitude(x: Range) -> Range:
     return Range(np.maximum(np.maximum(x.lo, -x.hi), 0), np.maximum(-x.lo, x.hi))
 
@@ -47,7 +53,7 @@ class Abs(_Unary):
     source = "Elemwise Operators, abs"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (_magnitude(call.ranges[0]),)
+        return (pointwise(call.ranges, _magnitude),)
 
 
 @register
@@ -59,8 +65,11 @@ class CvmPrecision(_Unary):
 
     def range(self, call: Call) -> tuple[Range, ...]:
         powers = 2 ** np.arange(32)  # |x| takes as many bits as there are powers of two <= |x|
-        bits = _magnitude(call.ranges[0]).monotone(lambda x: np.searchsorted(powers, x, side="right"))
-        return (bits.monotone(lambda count: np.maximum(count, 1)),)
+
+        def bits(magnitudes: Bounds) -> Bounds:
+            return np.maximum(np.searchsorted(powers, magnitudes, side="right"), 1)
+
+        return (pointwise(call.ranges, lambda x: _magnitude(x).monotone(bits)),)
 
     def work(self, call: Call) -> int:
         return 5 * math.prod(call.shapes[0])  # 32 bits, halved until one is left
@@ -74,7 +83,7 @@ class ElemwiseAdd(_Binary):
     source = "Elemwise Operators, elemwise_add"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (call.ranges[0] + call.ranges[1],)
+        return (pointwise(call.ranges, lambda a, b: a + b),)
 
 
 @register
@@ -85,7 +94,7 @@ class ElemwiseSub(_Binary):
     source = "Elemwise Operators, elemwise_sub"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (call.ranges[0] - call.ranges[1],)
+        return (pointwise(call.ranges, lambda a, b: a - b),)
 
 
 @register
@@ -96,7 +105,7 @@ class Negative(_Unary):
     source = "Elemwise Operators, negative"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (-call.ranges[0],)
+        return (pointwise(call.ranges, lambda x: -x),)
 
 
 @register
@@ -115,7 +124,7 @@ class Clip(_Unary):
     constraints = (Constraint("C1", "a_min <= a_max", lambda c: c.attributes.a_min <= c.attributes.a_max),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (call.ranges[0].monotone(lambda x: np.clip(x, call.attributes.a_min, call.attributes.a_max)),)
+        return _cut(call, lambda x: np.clip(x, call.attributes.a_min, call.attributes.a_max))
 
 
 @register
@@ -132,7 +141,7 @@ class CvmClip(_Unary):
 
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
-        return (call.ranges[0].monotone(lambda x: np.clip(x, -alpha, alpha)),)
+        return _cut(call, lambda x: np.clip(x, -alpha, alpha))
 
 
 class _ShiftAttributes(AttributeModel):
@@ -156,7 +165,7 @@ class CvmRightShift(_Unary):
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
         shift = call.attributes.shift_bit
-        return (call.ranges[0].monotone(lambda x: np.clip(((x >> (shift - 1)) + 1) >> 1, -alpha, alpha)),)
+        return _cut(call, lambda x: np.clip(((x >> (shift - 1)) + 1) >> 1, -alpha, alpha))
 
 
 @register
@@ -170,4 +179,4 @@ class CvmLeftShift(_Unary):
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
         # |x| * 2^32 < 2^63: int64 holds the product.
-        return (call.ranges[0].monotone(lambda x: np.clip(x << call.attributes.shift_bit, -alpha, alpha)),)
+        return _cut(call, lambda x: np.clip(x << call.attributes.shift_bit, -alpha, alpha))

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from cvm.ops.broadcast import Broadcast
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, InputKind, Int32, Op, register
-from cvm.ops.ranges import INT64_MAX, Bounds, Range, Shape, aligned
+from cvm.ops.ranges import INT64_MAX, Bounds, Range, Shape, aligned, blocks, pointwise
 
 __all__ = ["MAX_TERMS", "BroadcastGreater", "Requantize", "terms"]
 
@@ -54,22 +54,25 @@ def _multipliers_fit(call: Call) -> bool:
     return all(multiplier.magnitude() < 2**62 for multiplier in call.ranges[n : 2 * n])
 
 
-def _parts(call: Call) -> tuple[list[Range], Range]:
-    """The ranges of all m_i * x_i and of c, in order, and that of s: wide enough for any sum of them."""
-    *operands, shifts = aligned(call.ranges, len(call.shapes[0]))
-    n = terms(len(call.ranges))
+def _summands(operands: Sequence[Range]) -> list[Range]:
+    """The ranges of all m_i * x_i and of c, in order: wide enough for any sum of them."""
+    n = terms(len(operands))
     products = [x * m for x, m in zip(operands[:n], operands[n : 2 * n], strict=True)]
     summands = [*products, operands[2 * n]]
     if sum(part.magnitude() for part in summands) + 2**61 > INT64_MAX:
         summands = [part.monotone(lambda bounds: bounds.astype(object)) for part in summands]
-    return summands, shifts
+    return summands
 
 
 def _sum_fits(call: Call) -> bool:
-    summands, shifts = _parts(call)
-    positive: Bounds = _halves(shifts.hi)
+    return all(_fits(operands) for _, operands in blocks(aligned(call.ranges, len(call.shapes[0]))))
+
+
+def _fits(operands: Sequence[Range]) -> bool:
+    """Whether the positive parts of all summands, with the rounding addend, and the negative ones fit 64 bits."""
+    positive: Bounds = _halves(operands[-1].hi)
     negative: Bounds = np.zeros_like(positive)
-    for part in summands:
+    for part in _summands(operands):
         positive = positive + np.maximum(part.hi, 0)
         negative = negative + np.minimum(part.lo, 0)
     return bool((positive <= INT64_MAX).all() and (negative >= -INT64_MAX).all())
@@ -147,16 +150,18 @@ class Requantize(Op):
         return (call.shapes[0],)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        summands, shifts = _parts(call)
-        total = summands[0]
-        for part in summands[1:]:
-            total = total + part
-        # Rounding is monotone in the sum, and for a given sum in the shift: the extremes are at the corners.
-        a = call.attributes
-        least, largest = (
-            total.monotone(partial(_rounded, shifts=s, rounding=a.rounding)) for s in (shifts.lo, shifts.hi)
-        )
-        return (least.union(largest).monotone(lambda y: np.clip(y, a.lo, a.hi).astype(np.int64)),)
+        def rounded(*operands: Range) -> Range:
+            total, *others = _summands(operands)
+            for part in others:
+                total = total + part
+            # Rounding is monotone in the sum, and for a given sum in the shift: the extremes are at the corners.
+            a, shifts = call.attributes, operands[-1]
+            least, largest = (
+                total.monotone(partial(_rounded, shifts=s, rounding=a.rounding)) for s in (shifts.lo, shifts.hi)
+            )
+            return least.union(largest).monotone(lambda y: np.clip(y, a.lo, a.hi).astype(np.int64))
+
+        return (pointwise(aligned(call.ranges, len(call.shapes[0])), rounded),)
 
     def work(self, call: Call) -> int:
         return 2 * terms(len(call.shapes)) * math.prod(call.shapes[0])

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.ops.ranges import BOUNDS, Range, Shape, affordable, channel_axis
+from cvm.ops.ranges import BOUNDS, Bounds, Range, Shape, Stored, affordable, channel_axis
 
 __all__ = ["concatenated", "repeated", "reshaped", "selected"]
 
 
 def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
     """``x`` with the elements along ``axis`` repeated: each by itself, or all of them in turn."""
-    if x.shape[axis] == 1:
+    if x.shape[axis] == 1 or times == 1:
         return x
     if x.size * times > max(BOUNDS, x.size):
         return x.over((axis,))
@@ -55,18 +56,27 @@ def _same_axis(shape: Shape, axis: int, target: Shape) -> int | None:
 def concatenated(parts: Sequence[Range], axis: int, extents: Sequence[int]) -> Range:
     """The range of a concatenation along ``axis``, in which the parts have the given extents."""
     if axis != channel_axis(parts[0].rank):  # kept apart along the channel axis only
-        hulls = affordable([part.over((axis,)) for part in parts], _joint_size)
-        joint = hulls[0]
-        for part in hulls[1:]:
-            joint = joint.union(part)
-        return joint
-    reduced = [part.per_channel() for part in parts]
-    if sum(extents) > max(BOUNDS, sum(part.size for part in reduced)):
-        return _one_interval(reduced)
+        return _joint(parts, axis)
+    if sum(extents) > BOUNDS:
+        return _one_interval(parts)
     shapes = [tuple(n if k == axis else 1 for k in range(parts[0].rank)) for n in extents]
+    reduced = [part.per_channel() for part in parts]
     lo = np.concatenate([np.broadcast_to(part.lo, shape) for part, shape in zip(reduced, shapes, strict=True)], axis)
     hi = np.concatenate([np.broadcast_to(part.hi, shape) for part, shape in zip(reduced, shapes, strict=True)], axis)
     return Range(lo, hi)
+
+
+def _joint(parts: Sequence[Range], axis: int) -> Range:
+    """The hull of all parts, which meet along ``axis``."""
+
+    def size(shapes: Sequence[Shape]) -> int:
+        return math.prod(np.broadcast_shapes(*{(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes}))
+
+    found: Range | None = None
+    for part in affordable(parts, size, allowed=BOUNDS):
+        hull = part.over((axis,)).wide()
+        found = hull if found is None else found.union(hull)
+    return _one_interval(parts) if found is None else found
 
 
 def _one_interval(parts: Sequence[Range]) -> Range:
@@ -75,29 +85,32 @@ def _one_interval(parts: Sequence[Range]) -> Range:
     return Range.uniform(parts[0].rank, min(lo for lo, _ in bounds), max(hi for _, hi in bounds))
 
 
-def _joint_size(parts: Sequence[Range]) -> int:
-    return math.prod(np.broadcast_shapes(*(part.shape for part in parts)))
-
-
 def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
     """The range of the elements of ``x`` at ``indices`` along ``axis``, which gives way to the axes of the indices.
 
     An index is clamped to [0, extent). For each the hull is taken over all positions that its interval admits.
     """
-    x, indices = affordable((x, indices), lambda trial: trial[0].size // trial[0].shape[axis] * trial[1].size)
+    x, indices = affordable((x, indices), partial(_selected_size, axis=axis), allowed=BOUNDS)
     if x.shape[axis] == 1:
         axes = (1,) * indices.rank
         return x.moved(lambda bounds: bounds.reshape(*bounds.shape[:axis], *axes, *bounds.shape[axis + 1 :]))
     first, last = np.clip(indices.lo, 0, extent - 1), np.clip(indices.hi, 0, extent - 1)
-    lo, hi = _hulls(np.moveaxis(x.lo, axis, 0), np.moveaxis(x.hi, axis, 0), first, last)
+    ends = (x.least, x.largest) if isinstance(x, Stored) else (x.lo, x.hi)
+    lo, hi = _hulls(np.moveaxis(ends[0], axis, 0), np.moveaxis(ends[1], axis, 0), first, last)
     source, place = range(indices.rank), range(axis, axis + indices.rank)
-    return Range(np.moveaxis(lo, source, place), np.moveaxis(hi, source, place))
+    return Stored(np.moveaxis(lo, source, place), np.moveaxis(hi, source, place)).wide()
+
+
+def _selected_size(shapes: Sequence[Shape], axis: int) -> int:
+    """The number of bounds of elements of the first shape at indices of the second."""
+    x, indices = shapes
+    return math.prod(x) // x[axis] * math.prod(indices)
 
 
 Array = npt.NDArray[np.int64]
 
 
-def _hulls(lo: Array, hi: Array, first: Array, last: Array) -> tuple[Array, Array]:
+def _hulls(lo: Bounds, hi: Bounds, first: Array, last: Array) -> tuple[Bounds, Bounds]:
     """The minima of ``lo`` and maxima of ``hi`` over the positions first..last, inclusive, of their first axis.
 
     Each stretch is covered by two of the largest power of two that it holds; the powers are gone through in turn.
@@ -113,5 +126,6 @@ def _hulls(lo: Array, hi: Array, first: Array, last: Array) -> tuple[Array, Arra
         largest[here] = np.maximum(hi[start], hi[end])
         if 2 * width > spans.max():
             return least, largest
-        lo, hi = np.minimum(lo[:-width], lo[width:]), np.maximum(hi[:-width], hi[width:])
+        lo = np.minimum(lo[:-width], lo[width:])  # one after the other: these are as large as the operand
+        hi = np.maximum(hi[:-width], hi[width:])
         width *= 2

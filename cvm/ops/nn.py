@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BeforeValidator, Field
 
 from cvm.ops.declaration import (
@@ -21,7 +26,7 @@ from cvm.ops.declaration import (
     PositivePair,
     register,
 )
-from cvm.ops.ranges import Exact, Range, Shape, products
+from cvm.ops.ranges import BLOCK, BOUNDS, Range, Shape, contracted, pointwise
 from cvm.ops.windows import hull_of_sums, valid_taps
 
 __all__ = ["Conv2d", "Dense", "MaxPool2d", "Relu", "Upsampling"]
@@ -84,47 +89,63 @@ class Conv2d(Op):
         return ((call.shapes[0][0], call.shapes[1][0], height, width),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        weights = call.shapes[1]
-        channels, groups = weights[0], call.attributes.groups
-        taps = _exact_taps(call) or _taps(call)
-        rows, columns = (valid_taps(*window) for window in _windows(call))
-        sums = hull_of_sums(taps.for_terms(math.prod(weights[2:])), rows, columns).moved(
-            lambda b: np.broadcast_to(b, (groups, channels // groups, 1, 1, 1)).reshape(1, channels, 1, 1)
-        )
-        return (_biased(sums, call, (1, -1, 1, 1)),)
+        return (_by_outputs(call, partial(_window_sums, call), (1, -1, 1, 1)),)
 
     def work(self, call: Call) -> int:
         return math.prod(self.shape(call)[0]) * math.prod(call.shapes[1][1:])
 
 
-def _taps(call: Call) -> Range:
-    """The sums of every tap over the input channels: (group, output channel of the group, 1, row, column)."""
-    weights, groups = call.shapes[1], call.attributes.groups
-    # (group, output channel of the group, input channel of the group, row, column)
-    x = call.ranges[0].over((0, 2, 3)).moved(lambda b: b.reshape(groups if b.size > 1 else 1, 1, -1, 1, 1))
-    w = call.ranges[1].moved(lambda b: b.reshape(groups if b.shape[0] > 1 else 1, -1, *b.shape[1:]))
-    return (x * w).total((2,), (groups, weights[0] // groups, *weights[1:]))
-
-
-def _exact_taps(call: Call) -> Range | None:
-    """The same for constant weights, at the width that they have; None where there are none, or 64 bits are few."""
-    if not isinstance(call.ranges[1], Exact):
-        return None
+def _window_sums(call: Call, outputs: npt.NDArray[np.int64]) -> Range:
+    """The range of the windows' sums of some output channels: one bound for each."""
     (OC, IC, KH, KW), groups = call.shapes[1], call.attributes.groups
-    x = call.ranges[0].over((0, 2, 3))
+    group, alike = outputs // (OC // groups), call.ranges[1].shape[0] == 1
+    w = call.ranges[1].moved(lambda b: b[outputs[0] : outputs[-1] + 1] if b.shape[0] > 1 else b)
+    weights = w.moved(lambda b: b.reshape(*b.shape[:2], -1))
+    x = call.ranges[0].per_channel()
     if x.size == 1 or groups == 1:
-        x = x.moved(lambda b: np.broadcast_to(b.reshape(1, 1, -1), (1, 1, IC)))
-    else:
-        x = x.moved(lambda b: np.repeat(b.reshape(groups, 1, IC), OC // groups, axis=0))
-    found = products(x, call.ranges[1].values.reshape(OC, IC, KH * KW))
-    return None if found is None else found.moved(lambda b: b.reshape(groups, OC // groups, 1, KH, KW))
+        x = x.moved(lambda b: b.reshape(1, 1, -1))
+    else:  # where all have the same weights, the sums of each group are formed once
+        x = x.moved(lambda b: b.reshape(groups, 1, IC)[slice(None) if alike else group])
+    if math.prod(w.shape[2:]) > BOUNDS:
+        return _all_taps(x, weights, IC)
+    rows, columns = (valid_taps(*window) for window in _windows(call))
+    taps = contracted(x, weights, IC).moved(lambda b: b.reshape(-1, 1, *w.shape[2:])).for_terms(KH * KW)
+    sums = hull_of_sums(taps, rows, columns).moved(np.ravel)
+    return sums.moved(lambda b: np.broadcast_to(b[group] if alike and b.size > 1 else b, group.shape))
 
 
-def _biased(sums: Range, call: Call, shape: Shape) -> Range:
-    """``sums`` plus the bias, if there is one, whose range is reshaped to ``shape``."""
+def _all_taps(x: Range, weights: Range, terms: int) -> Range:
+    """The sums of windows of so many taps that each counts as one that may fall on the padding."""
+    padded, taps = x.union(Range.uniform(3, 0, 0)), weights.shape[2]
+    sums = Range.uniform(3, 0, 0)
+    for start in range(0, taps, BLOCK):
+        block = slice(start, start + BLOCK)
+        found = contracted(padded, weights.moved(itemgetter((slice(None), slice(None), block))), terms)
+        sums = sums.for_terms(2) + found.total((2,), found.shape).for_terms(2)
+    return sums.moved(np.ravel)
+
+
+def _by_outputs(call: Call, sums: Callable[[npt.NDArray[np.int64]], Range], shape: Shape) -> Range:
+    """The sums of all output channels and their bias, in the given shape, formed for some channels at a time."""
+    count, *rest = call.shapes[1]
+    step = min(BOUNDS, max(1, BLOCK // math.prod(rest)) if call.ranges[1].shape[0] > 1 else count)
+    found: list[Range] = []
+    for start in range(0, count, step):
+        outputs = np.arange(start, min(start + step, count))
+        part = _biased(sums(outputs), call, outputs)
+        if count > BOUNDS:
+            found = [functools.reduce(Range.union, (*found, part.over((0,))))]
+        else:
+            found.append(part)
+    lo, hi = (np.concatenate(ends) for ends in zip(*((part.lo, part.hi) for part in found), strict=True))
+    return Range(lo.reshape(shape), hi.reshape(shape))
+
+
+def _biased(sums: Range, call: Call, outputs: npt.NDArray[np.int64]) -> Range:
+    """``sums`` plus the bias of these output channels, if there is one."""
     if len(call.ranges) < 3:
         return sums
-    return sums.for_terms(2) + call.ranges[2].moved(lambda bounds: bounds.reshape(shape))
+    return sums.for_terms(2) + call.ranges[2].part((slice(outputs[0], outputs[-1] + 1),))
 
 
 @register
@@ -150,27 +171,19 @@ class Dense(Op):
         return ((call.shapes[0][0], call.shapes[1][0]),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        (rows, terms), (columns, _) = call.shapes[:2]
-        x, w = call.ranges[0], call.ranges[1]
-        if w.shape[0] > 1:  # bounds for all pairs of a row and a column would be too many
-            x = x.over((0,))
-        sums = _exact_products(x, w, terms)
-        if sums is None:
-            pairs = x.moved(lambda b: b[:, None, :]) * w.moved(lambda b: b[None, :, :])
-            sums = pairs.total((2,), (rows, columns, terms)).moved(lambda b: b[:, :, 0])
-        return (_biased(sums, call, (1, -1)),)
+        (x, w), terms = call.ranges[:2], call.shapes[0][1]
+        # Bounds for all pairs of a row and a column would be too many; all rows of a column have one bound.
+        rows = (x if w.shape[0] == 1 and x.size <= BOUNDS else x.over((0,))).moved(lambda b: b[:, None, :])
+
+        def sums(outputs: npt.NDArray[np.int64]) -> Range:
+            weights = w.moved(lambda b: (b[outputs[0] : outputs[-1] + 1] if b.shape[0] > 1 else b)[:, :, None])
+            found = contracted(rows, weights, terms).moved(np.ravel)
+            return found.over((0,)) if weights.shape[0] == 1 else found
+
+        return (_by_outputs(call, sums, (1, -1)),)
 
     def work(self, call: Call) -> int:
         return call.shapes[0][0] * math.prod(call.shapes[1])
-
-
-def _exact_products(x: Range, w: Range, terms: int) -> Range | None:
-    """The range of X W^T for constant W, at the width that it has; None where it is none, or 64 bits are few."""
-    if not isinstance(w, Exact):
-        return None
-    rows = x.moved(lambda b: np.broadcast_to(b[:, None, :], (b.shape[0], 1, terms)))
-    found = products(rows, w.values[:, :, None])
-    return None if found is None else found.moved(lambda b: b.reshape((x.shape[0], w.shape[0])))
 
 
 @register
@@ -186,7 +199,7 @@ class Relu(Op):
         return (call.shapes[0],)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return (call.ranges[0].monotone(lambda x: np.maximum(x, 0)),)
+        return (pointwise(call.ranges, lambda x: x.monotone(lambda bounds: np.maximum(bounds, 0))),)
 
 
 def _as_pair(value: Any) -> Any:

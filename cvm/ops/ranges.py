@@ -5,27 +5,30 @@ each dimension either extent 1 (one bound for the whole dimension) or the full e
 constant itself. Bounds are exact integers: int64 arrays, or object arrays of Python integers where int64
 could overflow.
 
-Between ops a range is kept per channel at most (`Range.per_channel`), so that proofs stay small and every
-implementation of the verifier arrives at the same intervals. Within an op, where combining its operands would take
-more than `BOUNDS` bounds and more than the operands have, they are first reduced: per channel, or else to one
-interval each (`affordable`).
+How fine a range may be is part of the rules, so that every implementation of the verifier arrives at the same
+intervals. Between ops a range is kept per channel at most, and per tensor where there are more than `BOUNDS` channels
+(`Range.per_channel`). Within an op, where combining its operands would take more than `BOUNDS` bounds and more than
+the operands have, they are first reduced: per channel, or else to one interval each (`affordable`).
 
-The range of a constant (`Exact`) keeps the elements as narrow as they are stored; rules that know how use them so, all
-others see 64 bits.
+The elements of a constant (`Exact`), and bounds that are kept (`Stored`), stay as narrow as they are stored. What
+treats each element by itself is proven in blocks (`pointwise`), so that a proof never needs much more memory than its
+operands, whatever their size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Exact", "Range", "Shape", "affordable", "aligned",
-           "channel_axis", "precision", "products", "widened"]  # fmt: skip
+__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Exact", "Range", "Shape", "Stored", "affordable", "aligned",
+           "blocks", "channel_axis", "contracted", "pointwise", "precision", "products", "widened"]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Bounds: TypeAlias = npt.NDArray[Any]
@@ -36,7 +39,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 BOUNDS = 2**18
-"""The number of bounds that a range rule may make, however few its operands have."""
+"""The number of bounds that a range rule may make, however few its operands have; the most channels kept apart."""
 
 
 def channel_axis(rank: int) -> int:
@@ -59,9 +62,7 @@ class Range:
     @staticmethod
     def uniform(rank: int, lo: int, hi: int) -> Range:
         """One interval for a whole tensor of the given rank."""
-        dtype = np.int64 if -INT64_MAX <= lo <= hi <= INT64_MAX else object
-        shape = (1,) * rank
-        return Range(np.full(shape, lo, dtype), np.full(shape, hi, dtype))
+        return _uniform(rank, lo, hi)
 
     @staticmethod
     def exactly(values: npt.NDArray[Any]) -> Range:
@@ -103,8 +104,19 @@ class Range:
 
     def per_channel(self) -> Range:
         """The hull over all axes but the channel axis."""
-        keep = channel_axis(self.rank)
-        return self.over([axis for axis in range(self.rank) if axis != keep])
+        kept = _per_channel(self.shape)
+        return self if kept == self.shape else self.over([axis for axis, extent in enumerate(kept) if extent == 1])
+
+    def part(self, block: Sequence[slice]) -> Range:
+        """The bounds of a block of the tensor, in 64 bits or more."""
+        place = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, self.shape, strict=True))
+        return self.moved(lambda bounds: bounds[place]).wide()
+
+    def kept(self) -> Range:
+        """The same bounds, which fit 32 bits, in as little memory as they take."""
+        if self.size == 1:
+            return Range.uniform(self.rank, *self.hull())
+        return Stored(self.lo.astype(np.int32), self.hi.astype(np.int32))
 
     def contains(self, other: Range) -> bool:
         """Whether every value that ``other`` admits is admitted here."""
@@ -115,8 +127,12 @@ class Range:
         lo = function(self.lo)
         return Range(lo, lo if self.hi is self.lo else function(self.hi))
 
+    def equals(self, other: Range) -> bool:
+        """Whether the bounds are the same, one by one."""
+        return self.shape == other.shape and bool((self.lo == other.lo).all() and (self.hi == other.hi).all())
+
     def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
-        """The range after a rearrangement of the elements."""
+        """The range of elements in other places, or of some of them; ``function`` computes nothing."""
         return self.monotone(function)
 
     def union(self, other: Range) -> Range:
@@ -154,52 +170,96 @@ class Range:
         return self.monotone(lambda bounds: bounds.astype(object))
 
 
-class Exact(Range):
-    """The range of a constant: ``values`` in integers of 8 to 64 bits. ``lo`` and ``hi`` are made when asked for."""
+class Stored(Range):
+    """Bounds in integers of 8 to 64 bits, as they are stored. ``lo`` and ``hi`` are made when asked for."""
 
-    __slots__ = ("values",)
-    values: Bounds
+    __slots__ = ("largest", "least")
+    least: Bounds
+    largest: Bounds
 
-    def __init__(self, values: Bounds) -> None:
-        object.__setattr__(self, "values", values)
+    def __init__(self, least: Bounds, largest: Bounds) -> None:
+        object.__setattr__(self, "least", least)
+        object.__setattr__(self, "largest", largest)
 
     @property
     def lo(self) -> Bounds:
-        """The values in 64 bits."""
-        return self.values.astype(np.int64, copy=False)
+        """The lower bounds in 64 bits."""
+        return self.least.astype(np.int64, copy=False)
 
     @property
     def hi(self) -> Bounds:
-        """The values in 64 bits."""
-        return self.values.astype(np.int64, copy=False)
+        """The upper bounds in 64 bits."""
+        return self.largest.astype(np.int64, copy=False)
 
     @property
     def shape(self) -> Shape:
         """See `Range.shape`."""
-        return self.values.shape
+        return self.least.shape
 
     def wide(self) -> Range:
         """See `Range.wide`."""
-        bounds = self.lo
-        return Range(bounds, bounds)
+        lo = self.lo
+        return Range(lo, lo if self.largest is self.least else self.hi)
 
     def hull(self) -> tuple[int, int]:
         """See `Range.hull`."""
-        return int(self.values.min()), int(self.values.max())
+        return int(self.least.min()), int(self.largest.max())
 
     def over(self, axes: Sequence[int]) -> Range:
         """See `Range.over`."""
-        return Range(*(
-            end(axis=tuple(axes), keepdims=True).astype(np.int64) for end in (self.values.min, self.values.max)
-        ))  # fmt: skip
+        over = tuple(axes)
+        return Stored(self.least.min(axis=over, keepdims=True), self.largest.max(axis=over, keepdims=True))
 
     def monotone(self, function: Callable[[Bounds], Bounds]) -> Range:
         """See `Range.monotone`."""
         return self.wide().monotone(function)
 
+    def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
+        """See `Range.moved`."""
+        least = function(self.least)
+        return Stored(least, least if self.largest is self.least else function(self.largest))
+
     def total(self, axes: Sequence[int], shape: Shape) -> Range:
         """See `Range.total`."""
-        return self.wide().total(axes, shape)
+        over = tuple(axes)
+        if max(1, self.magnitude()) * math.prod(shape[axis] for axis in over) > INT64_MAX:
+            return self.wide().total(axes, shape)
+        repeats = math.prod(shape[axis] // self.shape[axis] for axis in over)
+        return self.moved(lambda bounds: bounds.sum(axis=over, keepdims=True, dtype=np.int64) * repeats)
+
+
+class Exact(Stored):
+    """The range of a constant: its elements, as they are stored."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Bounds) -> None:
+        super().__init__(values, values)
+
+    @property
+    def values(self) -> Bounds:
+        """The elements."""
+        return self.least
+
+    def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
+        """See `Range.moved`."""
+        return Exact(function(self.values))
+
+
+@lru_cache(maxsize=4096)
+def _uniform(rank: int, lo: int, hi: int) -> Range:
+    """One interval; many values of a program have the same."""
+    dtype = np.int64 if -INT64_MAX <= lo <= hi <= INT64_MAX else object
+    ends = np.full((1,) * rank, lo, dtype), np.full((1,) * rank, hi, dtype)
+    for end in ends:
+        end.setflags(write=False)
+    return Range(*ends)
+
+
+def _per_channel(shape: Shape) -> Shape:
+    """The shape of bounds that are kept per channel, or per tensor if there are more than `BOUNDS` channels."""
+    keep = channel_axis(len(shape))
+    return tuple(extent if axis == keep and extent <= BOUNDS else 1 for axis, extent in enumerate(shape))
 
 
 def _ordered(a: Bounds, b: Bounds) -> tuple[Bounds, Bounds]:
@@ -208,6 +268,9 @@ def _ordered(a: Bounds, b: Bounds) -> tuple[Bounds, Bounds]:
 
 BLOCK = 2**18
 """Weights that are widened at a time."""
+
+PIECE = 2**15
+"""Elements of each operand that a rule on single elements sees at a time."""
 
 
 def products(x: Range, weights: npt.NDArray[Any]) -> Range | None:
@@ -236,6 +299,37 @@ def products(x: Range, weights: npt.NDArray[Any]) -> Range | None:
     return Range(lo, hi)
 
 
+def contracted(x: Range, w: Range, terms: int) -> Range:
+    """The range of sum over k of x[r, 0, k] * w[r, k, t] for ``terms`` k, as (R, 1, T); see `products`.
+
+    Either has one row for all or one for each, and bounds for each k or one for all.
+    """
+    if x.shape[2] == w.shape[1] == 1:
+        return (x.moved(lambda b: b[:, :, :1]) * w).total((1,), (1, terms, 1))
+    step = max(1, BLOCK // (w.shape[2] * max(x.shape[0], w.shape[0])))
+    sums = Range.uniform(3, 0, 0)
+    for start in range(0, terms, step):
+        part = slice(start, min(start + step, terms))
+        found = _contracted(x.part((slice(None), slice(None), part)), _terms(w, part), part.stop - start)
+        sums = sums.for_terms(2) + found.for_terms(2)
+    return sums
+
+
+def _terms(w: Range, part: slice) -> Range:
+    """Some terms of weights (R, K, T)."""
+    return w.moved(lambda bounds: bounds[:, part] if bounds.shape[1] > 1 else bounds)
+
+
+def _contracted(x: Range, w: Range, terms: int) -> Range:
+    """The same for few terms."""
+    if isinstance(w, Exact) and w.shape[1] == terms:
+        narrow = products(x.moved(lambda b: np.broadcast_to(b, (b.shape[0], 1, terms))), w.values)
+        if narrow is not None:
+            return narrow
+    pairs = x.moved(lambda b: b.transpose(0, 2, 1)) * w
+    return pairs.total((1,), (1, terms, 1))
+
+
 def _sum(bounds: Bounds, axes: tuple[int, ...], wide: bool) -> Bounds:
     """The exact sum over ``axes``; where int64 could overflow, of both halves apart, which cannot."""
     if not wide or bounds.dtype == object:
@@ -252,19 +346,24 @@ def widened(a: Range, b: Range) -> tuple[Range, Range]:
     return a.monotone(lambda bounds: bounds.astype(object)), b.monotone(lambda bounds: bounds.astype(object))
 
 
-def affordable(operands: Iterable[Range], size: Callable[[Sequence[Range]], int]) -> list[Range]:
+def affordable(
+    operands: Iterable[Range], size: Callable[[Sequence[Shape]], int], allowed: int | None = None
+) -> list[Range]:
     """The operands at the finest resolution at which a rule may combine them: as they are, per channel, or hulls.
 
-    ``size`` is the number of bounds that the rule would make; allowed are `BOUNDS`, or as many as the operands have.
+    ``size`` is the number of bounds that the rule would make of bounds of some shapes; allowed are `BOUNDS`, or as many
+    as the operands have, unless ``allowed`` says otherwise.
     """
     finest = list(operands)
-    allowed = max(BOUNDS, sum(operand.size for operand in finest))
-    if size(finest) <= allowed:
+    if allowed is None:
+        allowed = max(BOUNDS, sum(operand.size for operand in finest))
+    once: dict[Shape, Shape] = {}
+    shapes = [once.setdefault(shape, shape) for shape in (operand.shape for operand in finest)]
+    if size(shapes) <= allowed:
         return finest
-    reduced = [operand.per_channel() for operand in finest]
-    if size(reduced) <= allowed:
-        return reduced
-    return [operand.over(range(operand.rank)) for operand in reduced]
+    if size([_per_channel(shape) for shape in shapes]) <= allowed:
+        return [operand.per_channel() for operand in finest]
+    return [operand.over(range(operand.rank)) for operand in finest]
 
 
 def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
@@ -272,4 +371,36 @@ def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
     padded = [
         operand.moved(lambda bounds: bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape)) for operand in operands
     ]
-    return affordable(padded, lambda trial: math.prod(np.broadcast_shapes(*(item.shape for item in trial))))
+    return affordable(padded, lambda shapes: math.prod(np.broadcast_shapes(*shapes)))
+
+
+def blocks(operands: Sequence[Range]) -> Iterator[tuple[tuple[slice, ...], list[Range]]]:
+    """Operands of a broadcast, of one rank, in blocks of at most `PIECE` elements: where each is, and its bounds."""
+    shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+    left, extents = PIECE, []
+    for extent in reversed(shape):
+        extents.append(min(extent, left))
+        left //= extents[-1]
+    ranges = [range(0, n, step) for n, step in zip(shape, reversed(extents), strict=True)]
+    for start in product(*ranges):
+        block = tuple(slice(k, k + step.step) for k, step in zip(start, ranges, strict=True))
+        yield block, [operand.part(block) for operand in operands]
+
+
+def pointwise(operands: Sequence[Range], rule: Callable[..., Range]) -> Range:
+    """The range of an op on each element by itself, whose operands have one rank.
+
+    Where it would take more than `BOUNDS` bounds, it is kept per channel.
+    """
+    shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+    if math.prod(shape) <= PIECE:
+        return rule(*(operand.wide() for operand in operands))
+    kept = shape if math.prod(shape) <= BOUNDS else _per_channel(shape)
+    over = tuple(axis for axis, extent in enumerate(kept) if extent == 1)
+    lo, hi = np.full(kept, INT64_MAX), np.full(kept, -INT64_MAX)
+    for block, parts in blocks(operands):
+        found = rule(*parts)
+        place = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, kept, strict=True))
+        lo[place] = np.minimum(lo[place], found.lo.min(axis=over, keepdims=True))
+        hi[place] = np.maximum(hi[place], found.hi.max(axis=over, keepdims=True))
+    return Range(lo, hi)

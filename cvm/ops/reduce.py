@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cvm.ops.axes import axis_rules, normal
 from cvm.ops.declaration import AttributeModel, Call, Input, IntTuple, Op, register
-from cvm.ops.ranges import Range, Shape
+from cvm.ops.ranges import BOUNDS, Range, Shape, affordable
 
 __all__ = ["Max", "Sum"]
 
@@ -32,6 +32,11 @@ def _reduced(call: Call) -> tuple[int, ...]:
     return tuple(axis for axis in range(rank) if (axis in named) != call.attributes.exclude)
 
 
+def _left(shape: Shape, reduced: tuple[int, ...]) -> int:
+    """The number of elements of the reduced tensor."""
+    return math.prod(extent for axis, extent in enumerate(shape) if axis not in reduced)
+
+
 class _Reduce(Op):
     """An op that turns all elements along some axes into one."""
 
@@ -49,7 +54,8 @@ class _Reduce(Op):
 
     def range(self, call: Call) -> tuple[Range, ...]:
         reduced = _reduced(call)
-        bounds = self.reduce(call.ranges[0], reduced, call.shapes[0])
+        (x,) = affordable(call.ranges, lambda shapes: _left(shapes[0], reduced), allowed=BOUNDS)
+        bounds = self.reduce(x, reduced, call.shapes[0])
         if call.attributes.keepdims:
             return (bounds,)
         kept = tuple(extent for axis, extent in enumerate(bounds.shape) if axis not in reduced) or (1,)
@@ -82,4 +88,4 @@ class Max(_Reduce):
     source = "Reduce Operators, max"
 
     def reduce(self, x: Range, axes: tuple[int, ...], shape: Shape) -> Range:
-        return x.monotone(lambda bounds: np.max(bounds, axis=axes, keepdims=True))
+        return x.moved(lambda bounds: np.max(bounds, axis=axes, keepdims=True))

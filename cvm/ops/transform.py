@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from cvm.ops.declaration import (
     register,
 )
 from cvm.ops.movement import concatenated, repeated, reshaped, selected
-from cvm.ops.ranges import Range, Shape, aligned
+from cvm.ops.ranges import Range, Shape, aligned, pointwise
 
 __all__ = ["Concatenate", "CvmLut", "ExpandDims", "Flatten", "Repeat", "Reshape", "Slice", "SliceLike", "Squeeze",
            "Take", "Tile", "Transpose", "Where"]  # fmt: skip
@@ -229,7 +229,9 @@ class Slice(_Transform):
         x = call.ranges[0]
         for axis, (begin, stride, count) in enumerate(_cuts(call)):
             if x.shape[axis] > 1:
-                x = x.moved(partial(np.take, indices=begin + stride * np.arange(count), axis=axis))
+                end = begin + stride * count
+                place = (*(slice(None),) * axis, slice(begin, None if end < 0 else end, stride))
+                x = x.moved(itemgetter(place))
         return (x,)
 
 
@@ -466,13 +468,15 @@ class Where(_Transform):
     def range(self, call: Call) -> tuple[Range, ...]:
         condition, a, b = call.ranges
         rows = condition.moved(lambda bounds: bounds.reshape(bounds.shape + (1,) * (a.rank - bounds.ndim)))
-        condition, a, b = aligned((rows, a, b), a.rank)
-        never_a = (condition.lo == 0) & (condition.hi == 0)
-        always_a = (condition.lo > 0) | (condition.hi < 0)
-        either = a.union(b)
-        return (
-            Range(
-                np.where(never_a, b.lo, np.where(always_a, a.lo, either.lo)),
-                np.where(never_a, b.hi, np.where(always_a, a.hi, either.hi)),
-            ),
-        )
+        return (pointwise(aligned((rows, a, b), a.rank), _either),)
+
+
+def _either(condition: Range, a: Range, b: Range) -> Range:
+    """Elements of ``a`` where the condition cannot be 0, of ``b`` where it must be, else of one of them."""
+    never_a = (condition.lo == 0) & (condition.hi == 0)
+    always_a = (condition.lo > 0) | (condition.hi < 0)
+    both = a.union(b)
+    return Range(
+        np.where(never_a, b.lo, np.where(always_a, a.lo, both.lo)),
+        np.where(never_a, b.hi, np.where(always_a, a.hi, both.hi)),
+    )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Extent, Input, Int32, Integer, Op, register
-from cvm.ops.ranges import Range, Shape
+from cvm.ops.ranges import BOUNDS, Range, Shape, affordable
 
 __all__ = ["GetValidCount", "NonMaxSuppression"]
 
 
 def _rows_or_fill(x: Range) -> Range:
     """Rows of ``x`` in any place, or rows of -1."""
-    return x.over((1,)).union(Range.uniform(3, -1, -1))
+    return x.over(range(3)).union(Range.uniform(3, -1, -1))
 
 
 @register
@@ -42,11 +42,12 @@ class GetValidCount(Op):
         return (call.shapes[0][:1], call.shapes[0])
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        x, threshold = call.ranges[0], call.attributes.score_threshold
+        threshold = call.attributes.score_threshold
+        (x,) = affordable(call.ranges, lambda shapes: shapes[0][0], allowed=BOUNDS)
         score = x.moved(lambda bounds: bounds[:, :, min(1, bounds.shape[2] - 1)])
         rows = call.shapes[0][1] // score.shape[1]
-        count = score.monotone(lambda bounds: (bounds > threshold).sum(axis=1) * rows)
-        return (count, _rows_or_fill(x))
+        count = score.moved(lambda bounds: (bounds > threshold).sum(axis=1) * rows)
+        return (count, _rows_or_fill(call.ranges[0]))
 
 
 @register

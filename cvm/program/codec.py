@@ -16,7 +16,9 @@ ranges, limits) are the verifier's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from cvm.errors import Invalid, Location, Malformed
@@ -33,7 +35,7 @@ from cvm.program.model import (
     State,
     Value,
 )
-from cvm.program.wire import Reader, Tree, pack, packs_to, rational_text
+from cvm.program.wire import Listed, Reader, Tree, pack, packs_to, rational_text
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "value_numbers"]
@@ -98,12 +100,12 @@ def _program(program: Program, numbers: ValueNumbers) -> Tree:
         "op_set": program.op_set,
         "limits": program.limits,
         "inputs": [{"value": _value(item.value), **_optional_quantizer(item.quantizer)} for item in program.inputs],
-        "constants": [_constant(constant) for constant in program.constants],
+        "constants": Listed(len(program.constants), map(_constant, program.constants)),
         "state": [
             {"value": _value(state.value), "initial": numbers[state.initial], "update": numbers[state.update]}
             for state in program.state
         ],
-        "nodes": [_node(node, numbers) for node in program.nodes],
+        "nodes": Listed(len(program.nodes), (_node(node, numbers) for node in program.nodes)),
         "outputs": [
             {"name": output.name, "value": numbers[output.value], **_optional_quantizer(output.quantizer)}
             for output in program.outputs
@@ -182,22 +184,34 @@ def _name_of(names: Sequence[str], number: int) -> str:
     return names[number]
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """A node as it is written: its inputs are numbers."""
+
+    op: str
+    inputs: tuple[int, ...]
+    outputs: tuple[Value, ...]
+    attributes: dict[str, AttributeValue]
+
+
 class _Decoder:
     """Reads the parts of a program with a `Reader`; each method reads one part."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._ops: dict[str, str] = {}
         # What a program has many of; the tables are made once.
         self._value_fields: _Fields = {
             "hi": reader.integer,
             "lo": reader.integer,
             "name": reader.text,
-            "shape": self._integers,
+            "shape": self._shape,
         }
         self._node_fields: _Fields = {
             "attributes": lambda: reader.table(self._attribute),
             "inputs": self._integers,
-            "op": reader.text,
+            "op": self._op,
             "outputs": lambda: reader.array(self._value),
         }
         self._attribute_kinds: dict[str, Callable[[], AttributeValue]] = {
@@ -238,6 +252,16 @@ class _Decoder:
     def _integers(self) -> tuple[int, ...]:
         return self._reader.array(self._reader.integer)
 
+    def _shape(self) -> tuple[int, ...]:
+        """A shape; many values have the same, which is kept once."""
+        shape = self._integers()
+        return self._shapes.setdefault(shape, shape)
+
+    def _op(self) -> str:
+        """The name of an op, which is kept once."""
+        name = self._reader.text()
+        return self._ops.setdefault(name, name)
+
     def _input(self) -> Input:
         return Input(**self._reader.record({"quantizer": self._quantizer, "value": self._value}, ["quantizer"]))
 
@@ -261,8 +285,8 @@ class _Decoder:
         }
         return Constant(**reader.record(fields))
 
-    def _node(self) -> dict[str, Any]:
-        return self._reader.record(self._node_fields)
+    def _node(self) -> _Numbered:
+        return _Numbered(**self._reader.record(self._node_fields))
 
     def _attribute(self) -> AttributeValue:
         kind = self._reader.kind()
@@ -315,16 +339,23 @@ class _Decoder:
         return self._reader.integer(), self._reader.integer()
 
 
+def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
+    """Nodes with the names of their inputs, each made as the numbered one is let go of."""
+    waiting = deque(nodes)
+    del nodes
+    while waiting:
+        node = waiting.popleft()
+        inputs = tuple([_name_of(names, number) for number in node.inputs])
+        yield Node(node.op, inputs, node.outputs, node.attributes)
+
+
 def _resolved(parts: dict[str, Any]) -> Program:
     """The program of the parts that were read, with names in place of numbers."""
     names = [item.value.name for item in parts["inputs"]]
     names += [constant.name for constant in parts["constants"]]
     names += [state["value"].name for state in parts["state"]]
-    names += [value.name for node in parts["nodes"] for value in node["outputs"]]
-    nodes = tuple(
-        Node(**{**node, "inputs": tuple(_name_of(names, number) for number in node["inputs"])})
-        for node in parts["nodes"]
-    )
+    names += [value.name for node in parts["nodes"] for value in node.outputs]
+    nodes = tuple(_named(parts.pop("nodes"), names))
     outputs = tuple(Output(**{**output, "value": _name_of(names, output["value"])}) for output in parts["outputs"])
     state = tuple(
         State(item["value"], _name_of(names, item["initial"]), _name_of(names, item["update"]))

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from cvm import ops
 from cvm.errors import Invalid, Location
 from cvm.limits import Limits, require
-from cvm.ops import Call, Range
+from cvm.ops import AttributeModel, Call, Op, Range
 from cvm.ops.declaration import InputKind
+from cvm.ops.ranges import Exact, Stored
 from cvm.program.checks import (
     attribute_values,
     check_constant_data,
@@ -29,7 +28,13 @@ from cvm.program.checks import (
 )
 from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, State, Value
 
-__all__ = ["Application", "Scope"]
+__all__ = ["KEPT", "Application", "Scope"]
+
+KEPT = 2**22
+"""The most bounds that all results of a program together are kept apart with; every implementation counts alike."""
+
+SHARED = 1024
+"""Different attributes that are kept at hand, since many nodes have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,11 @@ class Scope:
         self.limits = limits
         self.gas = 0
         self.shapes: dict[str, Shape] = {}
-        self.kinds: dict[str, InputKind] = {}
         self.ranges: dict[str, Range] = {}
         self.constants: dict[str, Constant] = {}
+        self._parameters: set[str] = set()
+        self._kept = 0
+        self._typed: dict[str, AttributeModel] = {}
 
     def input(self, item: Input) -> None:
         """Define an input: its declared interval is the contract, which its quantiser's codes fill."""
@@ -94,7 +101,7 @@ class Scope:
         ``program.shape``, and `LimitExceeded`.
         """
         declaration = ops.get(op, location)
-        typed = declaration.parse(attributes, location)
+        typed = self._parsed(declaration, attributes, location)
         declaration.check_arity(len(inputs), location)
         kinds = declaration.input_kinds(len(inputs))
         for place, name in enumerate(inputs):
@@ -109,7 +116,10 @@ class Scope:
         return Application(call, attribute_values(typed), shapes, declaration.prove(call, location), gas)
 
     def define(self, application: Application, names: Sequence[str], op: str) -> tuple[Range, ...]:
-        """Define the results of an application under ``names``; returns their proven ranges, per channel.
+        """Define the results of an application under ``names``; returns their proven ranges.
+
+        They are kept per channel as long as all results so far have no more than `KEPT` bounds together. A result whose
+        channels are too many for that is kept as one interval, which counts nothing.
 
         Raises `Invalid` (``program.range``) for a result that is not proven to be int32, before anything is defined.
         """
@@ -120,12 +130,29 @@ class Scope:
         proven = []
         for name, found in zip(names, application.ranges, strict=True):
             check_int32(found, Location(tensor=name, op=op))
-            bounds = found.per_channel()
-            proven.append(Range(bounds.lo.astype(np.int64), bounds.hi.astype(np.int64)))
+            proven.append(self._within_budget(found.per_channel(), application.call.ranges))
         for name, shape, bounds in zip(names, application.shapes, proven, strict=True):
             self._define(name, "tensor", shape, bounds)
         self.gas += application.gas
         return tuple(proven)
+
+    def _within_budget(self, bounds: Range, operands: Sequence[Range]) -> Range:
+        """Bounds as they are kept; equal ones are kept once."""
+        if bounds.size == 1 or self._kept + bounds.size > KEPT:
+            return Range.uniform(bounds.rank, *bounds.hull())
+        self._kept += bounds.size
+        alike = (known for known in operands if isinstance(known, Stored) and not isinstance(known, Exact))
+        return next((known for known in alike if known.equals(bounds)), None) or bounds.kept()
+
+    def _parsed(self, op: Op, attributes: Mapping[str, Any], location: Location) -> AttributeModel:
+        """Typed attributes, which nodes with the same ones share."""
+        key = f"{op.name} {attributes!r}"  # tells 1 from True, which are equal as keys
+        typed = self._typed.get(key)
+        if typed is None:
+            if len(self._typed) >= SHARED:
+                self._typed.clear()
+            typed = self._typed[key] = op.parse(attributes, location)
+        return typed
 
     def outputs(self, outputs: Sequence[Output]) -> None:
         """Check the outputs of a program: there is one; unique names; values that exist; quantisers that fit."""
@@ -147,8 +174,9 @@ class Scope:
         """Require that ``name`` has been written, and is a value of that kind."""
         if name not in self.shapes:
             raise Invalid("program.undefined", f"{name!r} is read before it is written", location)
-        if kind is not None and self.kinds[name] != kind:
-            raise Invalid("program.kind", f"expected a {kind}, found the {self.kinds[name]} {name!r}", location)
+        found: InputKind = "parameter" if name in self._parameters else "tensor"
+        if kind not in (None, found):
+            raise Invalid("program.kind", f"expected a {kind}, found the {found} {name!r}", location)
 
     def _declare(self, value: Value) -> Location:
         """Define a value whose declared interval is what is known of it."""
@@ -181,5 +209,6 @@ class Scope:
 
     def _define(self, name: str, kind: InputKind, shape: Shape, bounds: Range) -> None:
         self.shapes[name] = shape
-        self.kinds[name] = kind
+        if kind == "parameter":
+            self._parameters.add(name)
         self.ranges[name] = bounds

@@ -16,8 +16,14 @@ from weakref import WeakKeyDictionary
 from cvm.errors import Invalid, Location
 from cvm.limits import PROFILES, Limits, require
 from cvm.ops import Call, Range
-from cvm.program.checks import check_constants_fit, check_interval, interval_text, same_attributes
-from cvm.program.model import OP_SET, AttributeValue, Node, Program, Shape, Value
+from cvm.program.checks import (
+    attribute_values,
+    check_constants_fit,
+    check_interval,
+    interval_text,
+    same_attributes,
+)
+from cvm.program.model import OP_SET, Node, Program, Shape, Value
 from cvm.program.scope import Scope
 
 __all__ = ["VerifiedProgram", "remember", "verify"]
@@ -31,7 +37,7 @@ class VerifiedProgram:
     shapes: Mapping[str, Shape]
     """The shape of every value."""
     ranges: Mapping[str, Range]
-    """The proven range of every value: a constant's is its true values, any other's is kept per channel."""
+    """The proven range of every value: a constant's is its true values; any other's is kept per channel (`Scope`)."""
     calls: tuple[Call, ...]
     """Of each node: input shapes, typed attributes, input ranges."""
     limits: Limits
@@ -40,8 +46,8 @@ class VerifiedProgram:
 
 
 _Proven = tuple[Mapping[str, Shape], Mapping[str, Range], tuple[Call, ...], Limits, int]
-_REMEMBERED: WeakKeyDictionary[Program, tuple[_Proven, list[dict[str, AttributeValue]]]] = WeakKeyDictionary()
-"""What was proven of programs, and their nodes' attributes at that time, the one part of them that can be changed."""
+_REMEMBERED: WeakKeyDictionary[Program, _Proven] = WeakKeyDictionary()
+"""What was proven of programs. The attributes of nodes are what can be changed of one: calls have them as they were."""
 
 
 def remember(verified: VerifiedProgram) -> None:
@@ -49,16 +55,20 @@ def remember(verified: VerifiedProgram) -> None:
 
     The program must come from its bytes: one that was put together by hand may be of lists, which can be changed.
     """
-    proven = (verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas)
-    _REMEMBERED[verified.program] = proven, [dict(node.attributes) for node in verified.program.nodes]
+    _REMEMBERED[verified.program] = (
+        verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas,
+    )  # fmt: skip
 
 
 def _remembered(program: Program, limits: Limits) -> VerifiedProgram | None:
     """What was proven of this very program within the same limits, if nothing of it has changed."""
     if program not in _REMEMBERED:
         return None
-    proven, attributes = _REMEMBERED[program]
-    same = all(map(same_attributes, (node.attributes for node in program.nodes), attributes))
+    proven = _REMEMBERED[program]
+    same = all(
+        same_attributes(node.attributes, attribute_values(call.attributes))
+        for node, call in zip(program.nodes, proven[2], strict=True)
+    )
     return VerifiedProgram(program, *proven) if same and proven[3] == limits else None
 
 

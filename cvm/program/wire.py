@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 from struct import Struct, error
@@ -24,10 +25,19 @@ import msgpack
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import require
 
-__all__ = ["RATIONAL_DIGITS", "Reader", "Tree", "pack", "packs_to", "rational_text"]
+__all__ = ["RATIONAL_DIGITS", "Listed", "Reader", "Tree", "pack", "packs_to", "rational_text"]
 
-Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Mapping[str, Tree]"
+Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Listed | Mapping[str, Tree]"
 """What can be packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of which each item is made when its turn comes, so that a program is never in memory a second time."""
+
+    count: int
+    items: Iterable[Tree]
+
 
 RATIONAL_DIGITS = 640
 """Decimal digits of a numerator or denominator: what every Python converts, whatever its integer-digits setting."""
@@ -83,6 +93,12 @@ def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[by
         packer.pack_array_header(len(tree))
         for item in tree:
             yield from _pieces(item, packer, format_name)
+    elif isinstance(tree, Listed):
+        packer.pack_array_header(tree.count)
+        for item in tree.items:
+            yield from _pieces(item, packer, format_name)
+            yield packer.bytes()
+            packer.reset()
     elif type(tree) is bytes and len(tree) >= APART:
         lead = next((lead for lead, end in _BINARY if len(tree) < end), None)
         if lead is None:

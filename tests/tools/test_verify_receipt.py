@@ -8,6 +8,7 @@ from dataclasses import replace
 from hashlib import sha512
 from pathlib import Path
 from struct import pack, unpack
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,6 +182,84 @@ def test_signatures_are_judged_as_the_product_judges_them():
         assert mine == signatures.is_genuine(claim, Signature(key, signature)), (key.hex(), signature.hex())
         answers.append(mine)
     assert answers[:8] == [True] * 4 + [False] * 4
+
+
+def points_of_small_order(tool: Any) -> list[tuple[int, int]]:
+    """The eight points with 8 A = 0: the multiples of L * A, for the first A of which these are eight."""
+    for y in range(2, 100):
+        point = tool.point(y.to_bytes(32, "little"))
+        generator = (0, 1) if point is None else tool.times(ORDER, point)
+        multiples = [tool.times(k, generator) for k in range(1, 9)]
+        if len(set(multiples)) == 8:
+            return multiples
+    raise AssertionError("no point has a part of order 8")
+
+
+def encodings(x: int, y: int) -> list[bytes]:
+    """All 32 bytes that some reader takes for a point: y or y + p, and both signs where x is 0."""
+    signs = (0, 1) if x == 0 else (x % 2,)
+    return [(z | sign << 255).to_bytes(32, "little") for z in (y, y + FIELD) if z < 2**255 for sign in signs]
+
+
+def test_keys_of_small_order_sign_nothing():
+    """R = S B - k A for every k modulo 8: the right one among them satisfies the equation of the standard."""
+    pytest.importorskip("cryptography")
+    import verify_receipt as tool
+
+    from cvm.audit import Signature, signatures
+
+    claim = subject("negated").receipt().claim
+    message = signatures.message(claim)
+    points = points_of_small_order(tool)
+    assert sorted(sum(tool.times(n, point) == (0, 1) for point in points) for n in (1, 2, 4, 8)) == [1, 2, 4, 8]
+    keys = [key for point in points for key in encodings(*point)]
+    assert len(keys) == len(set(keys)) == 14
+    solved = 0
+    for key in keys:
+        a = next(point for point in points if key in encodings(*point))
+        for s in range(8):
+            for k in range(8):
+                x, y = tool.plus(tool.times(s, tool.BASE), tool.times(k, (FIELD - a[0], a[1])))
+                r = (y | x % 2 << 255).to_bytes(32, "little")
+                found = int.from_bytes(sha512(r + key + message).digest(), "little")
+                if found % 8 != k:
+                    continue
+                solved += 1
+                signature = r + s.to_bytes(32, "little")
+                assert not tool.genuine(key, message, signature), key.hex()
+                assert not signatures.is_genuine(claim, Signature(key, signature)), key.hex()
+    assert solved > 50
+
+
+def test_only_the_canonical_forms_of_a_signature_count():
+    """R and A written with y + p or a needless sign, and S + n L, for all n that fit 32 bytes."""
+    pytest.importorskip("cryptography")
+    import verify_receipt as tool
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from cvm.audit import Signature, signatures
+
+    claim = subject("negated").receipt().claim
+    message = signatures.message(claim)
+    private = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    key, signature = private.public_key().public_bytes_raw(), private.sign(message)
+    s = int.from_bytes(signature[32:], "little")
+    wrong = [signature[:32] + (s + n * ORDER).to_bytes(32, "little") for n in range(1, (2**256 - s) // ORDER + 1)]
+    # R = 0 needs S = k a, which whoever has the secret can choose: the same signature with R written in four ways.
+    half = bytearray(sha512(bytes(32)).digest()[:32])
+    half[0] &= 248
+    half[31] = half[31] & 127 | 64
+    secret = int.from_bytes(half, "little")
+    right = []
+    for r in encodings(0, 1):
+        k = int.from_bytes(sha512(r + key + message).digest(), "little") % ORDER
+        (right if r == encodings(0, 1)[0] else wrong).append(r + (k * secret % ORDER).to_bytes(32, "little"))
+    assert len(right) == 1
+    assert len(wrong) > 15 + 2
+    for expected, cases in ((True, [signature, *right]), (False, wrong)):
+        for case in cases:
+            assert tool.genuine(key, message, case) == expected
+            assert signatures.is_genuine(claim, Signature(key, case)) == expected
 
 
 def test_a_signed_receipt_is_verified(tmp_path):

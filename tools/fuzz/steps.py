@@ -1,25 +1,28 @@
-"""Fuzzer of one-step proofs: those among the test vectors, with bytes damaged, moved or taken from each other.
+"""Fuzzer of one-step proofs: those among the test vectors, with bytes damaged, or about an op that is another one.
 
     python -m tools.fuzz.steps --count 100000 --seed 1
 
-What is decoded must encode to the same bytes. Only the proofs that are true are accepted, by the product's judge and by
-the one that stands alone (tools/verify_step.py).
+What is decoded must encode to the same bytes. The product's judge and the one that stands alone (tools/verify_step.py)
+give one verdict, and one kind of fault. Of the partials of the vectors only the true proofs are accepted. What
+`tools.fuzz.step_mutants` makes is about others, in programs that need not be valid: there the judges must agree.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
 
-from cvm.audit.dispute import decode_proof, encode_proof, verify_step
+from cvm.audit.dispute import StepProof, decode_proof, encode_proof, verify_step
 from cvm.errors import CvmError
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_bytes
+from tools.fuzz.step_mutants import mutant
 from tools.verify_step import judged
 
-__all__ = ["FUZZER"]
+__all__ = ["FUZZER", "kind_of"]
 
 _VECTORS = Path(__file__).parents[2] / "spec_vectors" / "steps"
 
@@ -30,38 +33,64 @@ def _files() -> tuple[bytes, ...]:
 
 
 @lru_cache(maxsize=1)
-def _true() -> frozenset[bytes]:
-    return frozenset(path.read_bytes() for path in _VECTORS.glob("*.step") if not path.stem.startswith("refused_"))
+def _true() -> dict[bytes, StepProof]:
+    """The proofs to be accepted, by their bytes."""
+    paths = (path for path in sorted(_VECTORS.glob("*.step")) if not path.stem.startswith("refused_"))
+    return {data: decode_proof(data) for data in (path.read_bytes() for path in paths)}
+
+
+@lru_cache(maxsize=1)
+def _partials() -> frozenset[bytes]:
+    """The commitments to the partials of the true proofs, each of which is one to a place in a run as well."""
+    return frozenset(proof.claim.partials for proof in _true().values())
 
 
 def make(random_: random.Random) -> bytes:
-    """A proof: as it is, with damaged bytes, or with a piece of another one at the same place."""
+    """A proof: as it is, with damaged bytes, with a piece of another one at the same place, or of another op."""
     data = random_.choice(_files())
     kind = random_.random()
     if kind < 0.05:
         return data
-    if kind < 0.7:
+    if kind < 0.3:
         return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
-    other = random_.choice(_files())
-    start = random_.randrange(min(len(data), len(other)))
-    end = start + random_.choice((1, 4, 8, 32, 100, 1024))
-    return data[:start] + other[start:end] + data[end:]
+    if kind < 0.4:
+        other = random_.choice(_files())
+        start = random_.randrange(min(len(data), len(other)))
+        end = start + random_.choice((1, 4, 8, 32, 100, 1024))
+        return data[:start] + other[start:end] + data[end:]
+    return mutant(random_, random_.choice(list(_true().values())))
+
+
+def kind_of(code: str) -> str:
+    """The kind of fault that a code of the product stands for: all that is wrong with an op is one."""
+    where, _, rule = code.partition(".")
+    if where == "ops" or rule in ("op", "attributes", "outputs", "shift"):
+        return "op"
+    return rule
 
 
 def examine(case: bytes) -> str:
     """Decode a proof, and let both judges look at it."""
-    is_true = case in _true()
     accepted, words = judged(case)
-    assert accepted == is_true, f"the judge that stands alone says {accepted}, {words}"
+    kind = "" if accepted else words[words.rindex("[") + 1 : -1]
     try:
         proof = decode_proof(case)
-    except CvmError:
-        assert not is_true, "a true proof is not decoded"
+    except CvmError as error:
+        if case in _true():
+            raise AssertionError("a true proof is not decoded") from None
+        if kind != kind_of(error.code):
+            raise AssertionError(f"not decoded for {error.code}; the judge that stands alone says {words}") from None
         raise
     assert encode_proof(proof) == case, "a proof does not encode to the bytes that it was decoded from"
     verdict = verify_step(proof.claim, proof.witness)
-    assert verdict.accepted == is_true, f"the judge says {verdict.reason}"
-    return "valid, accepted" if is_true else "refused"
+    assert verdict.accepted == accepted, f"the judge says {verdict.reason}, the one that stands alone {words}"
+    if not accepted:
+        assert case not in _true(), f"a true proof is refused: {words}"
+        (code,) = re.findall(r"\[([^][]*)\]$", verdict.reason)
+        assert kind == kind_of(code), f"refused for {verdict.reason}; the judge that stands alone says {words}"
+        return f"refused: {kind}"
+    assert case in _true() or proof.claim.partials not in _partials(), "a false proof of these partials is accepted"
+    return "valid, accepted"
 
 
 FUZZER = Fuzzer("tools.fuzz.steps", make, examine)

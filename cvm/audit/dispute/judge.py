@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cvm.audit.dispute.folds import Fold
 from cvm.audit.dispute.proof import (
     ConstantSource,
     GivenSource,
@@ -32,7 +33,7 @@ from cvm.program.merkle import LEAF_BYTES, Proof, root_of_proof, root_of_several
 from cvm.program.model import OP_SET, Shape
 from cvm.program.preimage import text
 
-__all__ = ["StepVerdict", "verify_step"]
+__all__ = ["StepVerdict", "opened_fold", "verify_step"]
 
 _DTYPES = {1: "int32", 2: "int64"}
 _ITEM_BYTES = {1: 4, 2: 8}
@@ -66,8 +67,11 @@ def _require(holds: bool, code: str, message: str) -> None:
         raise Invalid(f"step.{code}", message)
 
 
-def _judge(claim: StepClaim, witness: Witness) -> None:
-    _open_program(claim, witness)
+def opened_fold(claim: StepClaim, witness: Witness) -> tuple[Fold, Operands]:
+    """The fold of the element that the claim is about, over operands that are opened when they are first read.
+
+    Raises `CvmError`, as the step of the fold may, and what FORMAL raises where no valid program has such an op.
+    """
     record = _open_op(witness, claim.op, witness.record, witness.record_path)
     extra = min(claim.target + 1, auxiliary_count(record.op))
     _require(len(claim.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
@@ -75,7 +79,12 @@ def _judge(claim: StepClaim, witness: Witness) -> None:
     openings = {opening.position: opening for opening in witness.operands}
     _require(list(openings) == sorted(openings) and len(openings) == len(witness.operands), "operands", "out of order")
     operands = Operands(len(record.inputs) + extra, lambda position: _open(claim, witness, record, openings, position))
-    course = fold(record, claim.target, claim.element, operands)
+    return fold(record, claim.target, claim.element, operands), operands
+
+
+def _judge(claim: StepClaim, witness: Witness) -> None:
+    _open_program(claim, witness)
+    course, operands = opened_fold(claim, witness)
     _require(claim.step < course.count, "count", f"the element takes {course.count} steps")
     _require((witness.partial_before is None) == (claim.step == 0), "before", "the first step has no partial before it")
 
@@ -83,6 +92,7 @@ def _judge(claim: StepClaim, witness: Witness) -> None:
     after = course.step(claim.step, before)
     _require(after == witness.partial_after, "after", f"the step gives {after}, not {witness.partial_after}")
     _require_partials(claim, witness, course.count)
+    openings = {opening.position: opening for opening in witness.operands}
     _require(list(operands.taken) == list(openings), "operands", "an operand is opened that the step does not read")
     for position, tensor in operands.taken.items():
         size = LEAF_BYTES // _ITEM_BYTES[openings[position].dtype]
