@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import holding, magnitude
 from cvm.graph import GraphOperation
 from cvm.lowering.claims import ALONG_THE_SUM, exact
 from cvm.lowering.context import Lowering, Result, rule
@@ -171,7 +172,8 @@ def _turned(lowering: Lowering, operation: GraphOperation, items: str | Array) -
 def _totals(lowering: Lowering, operation: GraphOperation, items: str | Array) -> str | Array:
     """Sums over the last axis, of extent 1 then."""
     if not isinstance(items, str):
-        return np.asarray(items.sum(axis=-1, keepdims=True), dtype=object)
+        held = holding(items, magnitude(items) * items.shape[-1])
+        return np.asarray(held.sum(axis=-1, keepdims=True), dtype=object)
     rank = len(lowering.builder.shape(items))
     return lowering.emit(operation, "sum", items, axes=(rank - 1,), keepdims=True, exclude=False)
 
@@ -205,7 +207,8 @@ def _multiplied(
     """X * transpose(Y) for each item of the batch."""
     (x, x_shape), (y, y_shape) = left, right
     if not isinstance(x, str) and not isinstance(y, str):
-        return np.asarray(np.matmul(x, np.swapaxes(y, -1, -2)), dtype=object)
+        bound = magnitude(x) * magnitude(y) * x_shape[-1]
+        return np.matmul(holding(x, bound), holding(np.swapaxes(y, -1, -2), bound)).astype(object)
     values = [
         items if isinstance(items, str) else lowering.tensor_constant(operation, items, "matrix") for items in (x, y)
     ]

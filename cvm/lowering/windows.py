@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.limits import DEFAULT, require
 from cvm.lowering.context import Lowering
 
 __all__ = ["Axis", "Indices", "axes_of", "integers", "reverse_axes_of", "sizes_of"]
@@ -44,6 +45,11 @@ class Axis:
         return 1 if self.reverse else self.stride
 
     @property
+    def length(self) -> int:
+        """The number of places of the line."""
+        return (self.outputs - 1) * self.step + (self.size - 1) * self.dilation + 1
+
+    @property
     def identity(self) -> bool:
         """Whether every output is the input item at its own position."""
         return self.size == 1 and np.array_equal(self.sources()[:, 0], np.arange(self.extent))
@@ -52,7 +58,7 @@ class Axis:
         """The items that windows read, from the first tap of the first window to the last tap of the last."""
         reach = (self.size - 1) * self.dilation
         start = self.before - reach if self.reverse else -self.before
-        z = start + np.arange((self.outputs - 1) * self.step + reach + 1)
+        z = start + np.arange(self.length)
         if not self.reverse:
             return self.bordered(z)
         return np.where(z % self.stride == 0, self.bordered(z // self.stride), NOTHING)
@@ -133,6 +139,8 @@ def reverse_axes_of(
 
 def _checked(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]) -> tuple[Axis, ...]:
     for i, axis in enumerate(axes):
+        places = max(axis.length, abs(axis.before))
+        require("elements", places, DEFAULT.elements, "places that windows go over", lowering.location(operation))
         if not axis.defined():
             reason = f"border {axis.border!r} reaches beyond one reflection of an extent of {axis.extent}"
             raise lowering.unsupported(operation, f"{reason}, in dimension {i} of the window")

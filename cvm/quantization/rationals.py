@@ -22,8 +22,12 @@ __all__ = ["Rationals"]
 class Rationals:
     """``numerators / denominator``: an object array of Python integers over one positive integer."""
 
-    numerators: npt.NDArray[Any]
+    numerators: npt.NDArray[np.object_]
     denominator: int = 1
+
+    def __post_init__(self) -> None:
+        if self.numerators.dtype != object:  # integers of 64 bits would wrap
+            raise TypeError(f"numerators are Python integers, found {self.numerators.dtype}")
 
     @staticmethod
     def of(values: Iterable[Fraction], shape: Sequence[int]) -> Rationals:

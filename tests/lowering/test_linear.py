@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 import numpy as np
 
+from cvm.executors import create
+from cvm.frontends import nnef
+from cvm.frontends.nnef.tensor_file import ItemType, write_tensor
+from cvm.lowering import lower
+from cvm.program import verify
 from tests.lowering.documents import Document
 from tests.lowering.properties import Cases, check, drawn, exhaustively
 
@@ -65,3 +72,30 @@ CASES: Cases = {
 
 test_a_few_documents = drawn(CASES)
 test_many_documents = exhaustively(CASES)
+
+
+def test_products_of_wide_constants_do_not_wrap(tmp_path: Path) -> None:
+    """Four products of codes of 32 bits add up to 2^64 - 2^34 + 4, which 64 bits hold as a small negative number."""
+    (tmp_path / "graph.nnef").write_text(
+        "version 1.0;\n"
+        "graph net( x ) -> ( y )\n{\n"
+        "  x = external<scalar>(shape = [1, 1]);\n"
+        "  a = variable<scalar>(shape = [1, 4], label = 'a');\n"
+        "  b = variable<scalar>(shape = [4, 1], label = 'b');\n"
+        "  p = matmul(a, b);\n"
+        "  y = add(p, x);\n"
+        "}\n"
+    )
+    wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.00048828125, bits = 32, signed = true, symmetric = false)"
+    (tmp_path / "graph.quant").write_text(
+        '"x": linear_quantize(min = 0.0, max = 255.0, bits = 8);\n'
+        f'"a": {wide};\n'
+        f'"b": {wide};\n'
+        f'"y": linear_quantize(min = 0.0, max = {255 * 2**40}.0, bits = 8);\n'
+    )
+    for name, shape in (("a", (1, 4)), ("b", (4, 1))):
+        codes = np.full(shape, 2**31 - 1, np.int32)
+        (tmp_path / f"{name}.dat").write_bytes(write_tensor(codes, item=ItemType.SIGNED_CODE))
+    executor = create("numpy", verify(lower(nnef.load(tmp_path))))
+    found = executor.run({"x": np.zeros((1, 1), np.int32)}, {}).values["y"]
+    assert found.tolist() == [[round(4 * Fraction(2**31 - 1, 2**11) ** 2 / 2**40)]]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.errors import Unsupported
+from cvm.errors import LimitExceeded, Unsupported
 from cvm.executors import create
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
@@ -249,3 +249,20 @@ def test_a_convolution_over_four_axes() -> None:
     x = document.external((2, 2, 3, 2, 3, 3))
     w = document.variable((2, 1, 2, 2, 2, 3))
     check(document, document.apply(f"conv({x}, {w}, 0.0, border = 'reflect-even', groups = 2)"))
+
+
+@pytest.mark.parametrize(("padding", "dilation"), [(2**33, 2**31), (2**64, 2**62)])
+def test_windows_that_reach_over_too_many_places_are_refused(tmp_path: Path, padding: int, dilation: int) -> None:
+    """Padding and dilation are any integers, and the extents that follow from them may be small all the same."""
+    (tmp_path / "graph.nnef").write_text(
+        "version 1.0;\n"
+        "graph net( x ) -> ( y )\n{\n"
+        "  x = external<scalar>(shape = [1, 1, 4]);\n"
+        "  w = constant<scalar>(shape = [1, 1, 5], value = [1.0]);\n"
+        f"  y = conv(x, w, padding = [(0, {padding})], dilation = [{dilation}]);\n"
+        "}\n"
+    )
+    code = "linear_quantize(min = 0.0, max = 255.0, bits = 8)"
+    (tmp_path / "graph.quant").write_text(f'"x": {code};\n"y": {code};\n')
+    with pytest.raises(LimitExceeded, match=r"\[limit\.elements\]"):
+        lower(nnef.load(tmp_path))

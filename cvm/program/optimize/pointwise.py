@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cvm import ops
 from cvm.errors import Invalid
 from cvm.ops import Call, Range
-from cvm.ops.ranges import BOUNDS
+from cvm.ops.ranges import BOUNDS, INT32_MAX
 from cvm.program.model import AttributeValue
 
 __all__ = ["CODES", "POINTWISE", "Integers", "rows", "tried"]
@@ -39,7 +39,8 @@ POINTWISE = frozenset({
 def tried(op: str, attributes: Mapping[str, AttributeValue], operands: Sequence[Integers]) -> Integers | None:
     """The results of a pointwise op for operands of one shape (parameters broadcast to it; a table is a vector).
 
-    None where the range rule leaves more than one number open, or a rule on ranges is broken.
+    None where the range rule leaves more than one number open, or a rule on ranges is broken; also where a result is no
+    int32. It cannot be one of the program, which is verified: an operand may be a part of a table that is never read.
     """
     declaration = ops.get(op)
     ranges = tuple(map(Range.exactly, operands))
@@ -48,6 +49,9 @@ def tried(op: str, attributes: Mapping[str, AttributeValue], operands: Sequence[
             Call(tuple(array.shape for array in operands), declaration.parse(attributes), ranges)
         )
     except Invalid:
+        return None
+    lo, hi = found.hull()
+    if not -INT32_MAX <= lo <= hi <= INT32_MAX:
         return None
     if found.lo is not found.hi and not np.array_equal(found.lo, found.hi):
         return None

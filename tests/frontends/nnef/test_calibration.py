@@ -20,8 +20,9 @@ import cvm
 from cvm.errors import CvmError, Invalid
 from cvm.frontends import nnef
 from cvm.frontends.nnef.calibration import Calibration, Settings, calibrate, plan
+from cvm.frontends.nnef.calibration.codes import with_codes
 from cvm.frontends.nnef.reference import Reference
-from cvm.graph import QuantizedGraph, TensorData
+from cvm.graph import GraphTensor, QuantizedGraph, TensorData
 from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.session import Session
@@ -476,3 +477,13 @@ def error(graph: QuantizedGraph, bits: int) -> float:
     real = Session(lower(found.graph), executor="numpy").run({"x": IMAGES}).real("y")
     exact = Reference(graph).run({"x": IMAGES})["y"]
     return float(np.sqrt(np.square(real.reshape(exact.shape) - exact).mean() / np.square(exact).mean()))
+
+
+def test_codes_are_stored_as_wide_as_the_least_and_the_greatest_take() -> None:
+    """Codes from -129 to 127 take 16 bits, though the greatest takes 8."""
+    quantizer = LinearQuantizer((Fraction(1),), (Fraction(0),), -129, 127)
+    stored = GraphTensor("w", (2,), "scalar", "variable", data=TensorData(np.array([-129.0, 127.0])), quantizer=quantizer)
+    graph = with_codes(QuantizedGraph("net", (), (), {"w": stored}, ()))
+    data = graph.tensors["w"].data
+    assert data is not None
+    assert data.values.tolist() == [-129, 127]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvm.program import Output, ProgramBuilder
+from cvm.program.optimize import optimize
 from tests.program.optimize.chains import ROUNDINGS, add, built, const, every, fires, ops_of, requantize, stays
 from tests.program.optimize.equality import assert_equal, passed
 
@@ -140,3 +141,14 @@ def test_the_last_integer_that_is_tried_is_tried():
     after = passed(PASS, program)
     feed = {"x": np.resize(np.arange(256), (1, 300)).astype(np.int32)}
     assert_equal(program, after, [feed, *every(program)])
+
+
+def test_entries_that_are_never_read_may_lead_beyond_64_bits():
+    """The index is 0 or 1; the cube of the third entry takes 93 bits, and is no element of a verified program."""
+
+    def cubed(b, x):
+        y = lut(b, [1, 0, 2**31 - 1, 5], x)
+        return add(b, "broadcast_mul", add(b, "broadcast_mul", y, y), y)
+
+    program = built(0, 1, cubed)
+    assert_equal(program, optimize(program), every(program))

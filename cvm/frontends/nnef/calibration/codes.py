@@ -45,8 +45,9 @@ def _codes(data: TensorData, quantizer: LinearQuantizer) -> TensorData:
     else:
         codes = _recoded(data.values.astype(np.int64), data.quantizer, quantizer)
     kind = "u" if quantizer.lo == 0 else "i"
-    widths = (bits // 8 for bits in (8, 16, 32) if quantizer.hi < 2 ** (bits - (kind == "i")))
-    return TensorData(codes.astype(f"{kind}{next(widths)}"), quantizer)
+    largest = max(-quantizer.lo - 1, quantizer.hi)
+    width = next(bits // 8 for bits in (8, 16, 32, 64) if largest < 2 ** (bits - (kind == "i")))
+    return TensorData(codes.astype(f"{kind}{width}"), quantizer)
 
 
 def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:

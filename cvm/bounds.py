@@ -1,0 +1,41 @@
+"""Bounds of arithmetic in integers of fixed width, which NumPy does not check: what it computes wraps in silence.
+
+A function that adds or multiplies such integers states how large a result can become, in Python integers, and calls
+`require_fits` or `holding` with that before it computes. `tools/lint_arithmetic.py` finds those that do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["bits_of", "holding", "magnitude", "require_fits"]
+
+Integers: TypeAlias = npt.NDArray[Any]
+
+
+def magnitude(items: Integers) -> int:
+    """The largest absolute value of integers of any type, as a Python integer; 0 where there are none."""
+    return max(-int(items.min()), int(items.max())) if items.size else 0
+
+
+def bits_of(items: Integers) -> int | None:
+    """The bits of signed elements that hold a magnitude, or of unsigned ones; None for Python integers, any number."""
+    if items.dtype == object:
+        return None
+    if items.dtype.kind not in "iu":
+        raise TypeError(f"expected integers, found {items.dtype}")
+    return 8 * items.dtype.itemsize - (items.dtype.kind == "i")
+
+
+def require_fits(bound: int, bits: int | None, what: str) -> None:
+    """Raise OverflowError unless a magnitude of at most ``bound`` is less than 2^bits. None is any number of bits."""
+    if bits is not None and bound >> bits:
+        raise OverflowError(f"{what}: {bound} does not fit in {bits} bits")
+
+
+def holding(items: Integers, bound: int) -> Integers:
+    """The integers in 64 bits if these hold magnitudes up to ``bound``, and the integers themselves; else of any size."""
+    return items.astype(np.int64 if max(bound, magnitude(items)) < 2**63 else object)
