@@ -30,6 +30,12 @@ _ARITHMETIC: dict[type[ast.operator], tuple[type[ast.operator], ...]] = {
     ast.FloorDiv: (ast.Mult,),
     ast.Mod: (ast.FloorDiv,),
     ast.Pow: (ast.Mult,),
+    ast.Div: (ast.Mult,),
+    ast.LShift: (ast.RShift,),
+    ast.RShift: (ast.LShift,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd,),
+    ast.BitXor: (ast.BitOr,),
 }
 _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", "sorted": "list", "prod": "sum"}
 
