@@ -4,7 +4,7 @@
                                   [--triple TRIPLE] [--threads N] [--runs N] [--outputs] [--assembly FILE]
 
 NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model; ``--trial`` are the programs of the
-executor's own trial, ``--random`` so many networks of each aim of tests/executors/native/networks.py. All tensors are
+executor's own trial, ``--random`` so many networks of each aim of tools/planted/networks.py. All tensors are
 compared, or with ``--outputs`` the outputs alone. The network is compiled for the triple and processor (LLVM's names),
 linked by Debian's cross compiler (TRIPLE-gcc) with tools/run_elsewhere.c, and run by QEMU's emulation of user programs.
 Exit status: 0 all the same, 1 something differs, 2 something is missing.
@@ -259,9 +259,9 @@ def assembly(verified: VerifiedProgram, elsewhere: Elsewhere) -> str:
 
 def subjects(options: argparse.Namespace) -> Iterator[tuple[str, VerifiedProgram]]:
     """The programs that were asked for, by name."""
-    from tests.executors.native.networks import AIMS, network
     from tools.bench.networks import NETWORKS
     from tools.bench.programs import program_of
+    from tools.planted.networks import AIMS, network
 
     for name in options.programs:
         yield name, verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))

@@ -15,10 +15,10 @@ from cvm.errors import Invalid
 from cvm.executors import EXECUTORS, Executor, base, create, initial_state
 from cvm.executors.base import windows
 from cvm.program import Output, Program, ProgramBuilder, verify
-from tests.executors.native.networks import AIMS
-from tests.executors.native.networks import network as random_network
 from tests.executors.test_executors import Arrays, assert_equal, fed, network
 from tests.program.examples import programs
+from tools.planted.networks import AIMS
+from tools.planted.networks import network as random_network
 
 every_executor = pytest.mark.parametrize("name", list(EXECUTORS))
 some_windows = pytest.mark.parametrize("window", [1, 600, 2000, 2**23])

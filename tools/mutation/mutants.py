@@ -12,7 +12,7 @@ from pathlib import Path
 from formal.registry import OPS
 from mutation.operators import replacements, results
 
-__all__ = ["Mutant", "mutants", "sources"]
+__all__ = ["Mutant", "mutants", "nodes", "replaced", "sources"]
 
 INFRASTRUCTURE = {"Tensor", "Stored", "elements", "indices", "stored", "materialize"}
 """What tensors are, in formal.tensor: the same for every op, and not the meaning of any."""
@@ -41,13 +41,13 @@ def mutants(op: str, modules: dict[str, ast.Module]) -> Iterator[Mutant]:
     for module, name in _meaning(function.__module__, function.__name__, modules):
         seen: Counter[str] = Counter()
         body = _function(modules[module], name)
-        changes = [(node, other) for node in _nodes(body) for other in replacements(node)]
+        changes = [(node, other) for node in nodes(body) for other in replacements(node)]
         changes += [(result, other) for result in _elements(body) for other in results(result)]
         for node, other in changes:
             text = f"{module.removeprefix('formal.')}.{name}: {ast.unparse(node)} -> {ast.unparse(other)}"
             seen[text] += 1
             number = f" ({seen[text]})" if seen[text] > 1 else ""
-            yield Mutant(text + number, module, _replaced(modules[module], node, other))
+            yield Mutant(text + number, module, replaced(modules[module], node, other))
 
 
 def _meaning(module: str, name: str, modules: dict[str, ast.Module]) -> list[tuple[str, str]]:
@@ -81,7 +81,7 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
     return next(item for item in tree.body if isinstance(item, ast.FunctionDef) and item.name == name)
 
 
-def _nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+def nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
     """The expressions of a function's statements: no signatures, annotations, decorators, docstrings or messages."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
@@ -107,7 +107,7 @@ def _elements(function: ast.FunctionDef) -> Iterator[ast.expr]:
             )
 
 
-def _replaced(tree: ast.Module, node: ast.AST, other: ast.expr) -> ast.Module:
+def replaced(tree: ast.Module, node: ast.AST, other: ast.expr) -> ast.Module:
     """A copy of the module with one node replaced."""
     number = next(place for place, found in enumerate(ast.walk(tree)) if found is node)
     changed = copy.deepcopy(tree)

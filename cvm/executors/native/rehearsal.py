@@ -51,11 +51,12 @@ def rehearse(
 
     numpy = NumpyExecutor(verified)
     states = [one.value.name for one in verified.program.state]
+    known = {one.name: one.array() for one in verified.program.constants if one.name in plan.arrays}
     for feed in _feeds(verified, sum(call.cost for call in plan.calls) <= QUICK):
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
         with np.errstate(all="ignore"):
-            expected = dict(numpy.run(inputs, state, "all").values) | feed
+            expected = dict(numpy.run(inputs, state, "all").values) | feed | known
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()
         trial.whole(run)

@@ -28,7 +28,7 @@ from cvm.executors.native.select import named
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
 from tests.executors.native.comparison import Feed, feeds
-from tests.executors.native.networks import network
+from tools.planted.networks import network
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5

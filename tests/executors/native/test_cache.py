@@ -445,7 +445,7 @@ PLANNED = """
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.select import available
 from cvm.program import verify
-from tests.executors.native.networks import AIMS, network
+from tools.planted.networks import AIMS, network
 for aim in list(AIMS)[1:4]:
     print(NativeExecutor(verify(network(aim, 3)), 2, available()[-1])._main.text())
 """

@@ -18,8 +18,8 @@ from cvm.program import ProgramBuilder, verify
 from cvm.program.build import Output
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import feeds
-from tests.executors.native.networks import AIMS, network
 from tools import run_elsewhere
+from tools.planted.networks import AIMS, network
 from tools.run_elsewhere import CPUS, Elsewhere, differences, missing
 
 ROOT = Path(__file__).parents[3]

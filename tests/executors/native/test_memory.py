@@ -14,7 +14,7 @@ from cvm.executors.native import NativeExecutor
 from cvm.executors.native.executor import SLACK
 from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, NAMES, expected, feeds
-from tests.executors.native.networks import AIMS, network
+from tools.planted.networks import AIMS, network
 
 ROOT = Path(__file__).parents[3]
 posix = pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded with Linux's mprotect")

@@ -6,7 +6,7 @@ import pytest
 
 from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, compare, compare_some, feeds
-from tests.executors.native.networks import AIMS, network
+from tools.planted.networks import AIMS, network
 
 QUICK, FULL = 1, 800
 """Networks of each aim."""

@@ -24,7 +24,7 @@ from cvm.executors.native.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.machine import MACHINES, Dot, Machine
 from cvm.program import verify
 from tests.executors.native.comparison import NAMES
-from tests.executors.native.networks import network
+from tools.planted.networks import network
 
 GENERIC = MACHINES[-1]
 

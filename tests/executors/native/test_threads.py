@@ -23,7 +23,7 @@ from cvm.executors.native.threads import Workers
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, Feed, compare, expected, feeds, require_equal
-from tests.executors.native.networks import network
+from tools.planted.networks import network
 
 ROOT = Path(__file__).parents[3]
 GENERIC = MACHINES[-1]

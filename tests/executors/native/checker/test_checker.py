@@ -32,7 +32,7 @@ from cvm.executors.native.steps import Plan
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
-from tests.executors.native.networks import AIMS, network
+from tools.planted.networks import AIMS, network
 
 
 def planned(verified: VerifiedProgram, machine: Machine, everything: bool = False) -> Plan:

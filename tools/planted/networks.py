@@ -31,6 +31,7 @@ class Maker:
     # Parts --------------------------------------------------------------------------------------------------------
 
     def number(self, lo: int, hi: int) -> int:
+        """Any number of the interval."""
         return self.random.randint(lo, hi)
 
     def extent(self) -> int:
@@ -38,12 +39,15 @@ class Maker:
         return self.random.choice((1, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 17, 20))
 
     def channels(self) -> int:
+        """The widths of blocks of channels, and one more or less."""
         return self.random.choice((1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 40, 63, 64, 65, 70))
 
     def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
         return self.builder.shape(name)
 
     def bits(self, name: str) -> int:
+        """The bits of the greatest magnitude of a value."""
         return self.builder.range(name).magnitude().bit_length()
 
     def elements(self, shape: Sequence[int], lo: int, hi: int) -> npt.NDArray[np.int64]:
@@ -53,9 +57,11 @@ class Maker:
         return np.where(self.numbers.random(shape) < self.random.choice((0.0, 0.3, 1.0)), ends, values)
 
     def add(self, op: str, inputs: Sequence[str], **attributes: object) -> str:
+        """The first result of an op."""
         return self.builder.add(op, inputs, attributes)[0]
 
     def input(self, shape: Sequence[int] | None = None) -> str:
+        """A new input of codes."""
         shape = shape or (self.random.choice((1, 1, 1, 2, 3)), self.channels(), self.extent(), self.extent())
         while prod(shape) > 20_000:
             shape = tuple(max(1, extent // 2) for extent in shape)
@@ -72,6 +78,7 @@ class Maker:
         return self.random.choice(fitting[-2:] if self.random.random() < 0.7 else fitting)
 
     def kept(self, name: str) -> str:
+        """A result that later blocks may read, or that is an output."""
         if len(self.shape(name)) == 4:
             self.maps.append(name)
         else:
@@ -118,6 +125,7 @@ class Maker:
     # Blocks -------------------------------------------------------------------------------------------------------
 
     def convolution(self, depthwise: bool = False) -> None:
+        """A convolution of any geometry, mostly requantized, and what comes behind it."""
         x = self.map()
         _, c, h, w = self.shape(x)
         groups = c if depthwise else self.random.choice([k for k in (1, 1, 1, 2, 3, 4, c) if c % k == 0])
@@ -146,15 +154,18 @@ class Maker:
         self.kept(self.after(self.codes(sums) if self.random.random() < 0.8 else sums))
 
     def depthwise(self) -> None:
+        """A convolution of as many groups as channels."""
         self.convolution(depthwise=True)
 
     def computed_weights(self) -> None:
+        """A convolution whose weights are an input."""
         x = self.within(self.map(3000), 9)
         c = self.shape(x)[1]
         w = self.builder.input(f"w{len(self.maps)}", (self.number(1, 5), c, 1, self.number(1, 2)), -100, 100)
         self.kept(self.after(self.add("conv2d", [x, w], padding=(self.number(0, 1), 1))))
 
     def dense(self) -> None:
+        """A matrix product of a flattened map."""
         x = self.map(6000)
         shape = self.shape(x)
         flat = self.add("reshape", [x], target_shape=(shape[0], prod(shape[1:])))
@@ -168,6 +179,7 @@ class Maker:
         self.kept(self.after(self.codes(sums)))
 
     def pool(self) -> None:
+        """Maxima of windows."""
         x = self.map()
         _, _, h, w = self.shape(x)
         size = (self.number(1, min(4, h)), self.number(1, min(4, w)))
@@ -176,6 +188,7 @@ class Maker:
         self.kept(self.add("max_pool2d", [x], pool_size=size, strides=strides, padding=padding))
 
     def concatenation(self) -> None:
+        """Maps, a constant and a computed part, one behind the other."""
         x = self.map()
         same = [name for name in self.maps if self.shape(name) == self.shape(x)]
         parts = [self.random.choice(same) for _ in range(self.number(1, 4))]
@@ -186,12 +199,14 @@ class Maker:
         self.kept(self.after(self.add("concatenate", parts, axis=self.random.choice((1, 1, 1, 0, 2, -1)))))
 
     def movement(self) -> None:
+        """A chain of ops that only move elements."""
         x = self.map(3000)
         for _ in range(self.number(1, 4)):
             x = self.random.choice(MOVED)(self, x)
         self.kept(self.after(self.as_map(x)))
 
     def as_map(self, x: str) -> str:
+        """The value with four axes."""
         shape = self.shape(x)
         if len(shape) == 4:
             return x
@@ -200,6 +215,7 @@ class Maker:
         return self.add("reshape", [x], target_shape=(*shape[:3], prod(shape[3:])))
 
     def residual(self) -> None:
+        """Two maps of one shape, joined element by element."""
         x = self.map()
         same = [name for name in self.maps if self.shape(name) == self.shape(x)]
         a, b = self.within(x, 29), self.within(self.random.choice(same), 29)
@@ -207,6 +223,7 @@ class Maker:
         self.kept(self.after(self.add(op, [a, b])))
 
     def reduction(self) -> None:
+        """A sum or a maximum over any axes."""
         x = self.map(6000)
         axes = tuple(axis for axis in range(4) if self.random.random() < 0.5)
         op = self.random.choice(("sum", "max"))
@@ -216,6 +233,7 @@ class Maker:
                                       exclude=self.random.random() < 0.2)))  # fmt: skip
 
     def boxes(self) -> None:
+        """Detections from whatever a map holds."""
         x = self.within(self.map(1500), 20)
         rows = prod(self.shape(x)) // 6
         if rows == 0:

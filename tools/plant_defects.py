@@ -1,0 +1,165 @@
+"""Plant defects in the planner and the emitter of the native executor, and see who notices before a wrong byte leaves.
+
+    python tools/plant_defects.py --log FILE [--machine NAME] [--seed N] [--drawn N] [--only TEXT]
+                                  [--unguarded] [--limit SECONDS]
+
+Every defect is one module with other text: the scripted ones of tools/planted/table.py by class, and ``--drawn``
+mutants of one token by seed. The tree is not touched: each runs in a process of its own, where it takes the module's
+place at import, without a cache. There the machine has its trial, and then runs sample programs: on one thread, then on
+two with all tensors captured; what comes out is compared with NumPy. ``--unguarded`` runs what was refused once more
+without checker, rehearsal and trial, to see whether a byte would have changed. ``--only`` takes the defects with a text
+in their names or of a class. FILE gets a line of JSON for each defect; what it has already is not done again.
+Prints a table, and exits 1 if a wrong byte left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from tools.planted.defect import PACKAGE, Defect, source  # noqa: E402 - after the paths are set
+from tools.planted.drawn import drawn  # noqa: E402
+from tools.planted.judge import judge, plant  # noqa: E402
+from tools.planted.table import KINDS, scripted  # noqa: E402
+
+TRIAL, CHECKER, REHEARSAL = "refused by the trial", "refused by the checker", "refused by the rehearsal"
+CRASHED, NOTHING, WRONG = "crashed", "no byte changed", "WRONG BYTES LEFT"
+VERDICTS = (TRIAL, CHECKER, REHEARSAL, CRASHED, NOTHING, WRONG)
+ON = 20
+"""Seconds for which samples go on after the first refusal."""
+
+Event = tuple[str, str, str]
+
+
+def verdict(events: Sequence[Event]) -> tuple[str, str]:
+    """Who noticed, from what was printed; and what was said of it. The end of it all may be missing."""
+    wrong = [event for event in events if event[0] == "wrong"]
+    noticed = [event for event in events if event[0] in ("trial", "refused", "crashed")]
+    if wrong:
+        return WRONG, ": ".join(wrong[0][1:])
+    if not noticed:
+        return (NOTHING, "") if events and events[-1][0] == "done" else (CRASHED, "the process ended, or took too long")
+    what, where, why = noticed[0]
+    said = f"{where}: {why}"
+    if what == "crashed":
+        return CRASHED, said
+    if what == "trial":
+        return TRIAL, said
+    return (REHEARSAL if "when the code was tried" in why else CHECKER), said
+
+
+def events(defect: Defect, samples: Path, machine: str, guarded: bool, limit: float) -> list[Event]:
+    """What a process with a defect prints."""
+    command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine]
+    if not guarded:
+        command.append("--unguarded")
+    environment = {**os.environ, "CVM_CACHE": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    given = json.dumps([defect.module, defect.text]).encode()
+    with tempfile.TemporaryFile() as printed:
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                command, input=given, stdout=printed, stderr=subprocess.DEVNULL, env=environment, timeout=limit,
+                check=False,
+            )  # fmt: skip
+        printed.seek(0)
+        lines = printed.read().decode("utf-8", "replace").splitlines()
+    return [tuple(json.loads(line)) for line in lines if line.startswith("[") and line.endswith("]")]
+
+
+def tried(defect: Defect, samples: Path, machine: str, unguarded: bool, limit: float) -> dict[str, Any]:
+    """The line of a defect for the log."""
+    found = events(defect, samples, machine, True, limit)
+    who, said = verdict(found)
+    line = {"name": defect.name, "kind": defect.kind, "machine": machine, "verdict": who, "said": said}
+    if unguarded and who not in (NOTHING, WRONG):
+        bare = events(defect, samples, machine, False, limit)
+        ends = {event[0] for event in bare}
+        line["unguarded"] = "changed" if "changed" in ends else "same" if ends == {"passed", "done"} else "crashed"
+    return line
+
+
+def table(lines: Iterable[dict[str, Any]]) -> str:
+    """The verdicts by class, and without the guards."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for line in lines:
+        for kind in (line["kind"], "all"):
+            counts[kind, "planted"] += 1
+            counts[kind, line["verdict"]] += 1
+            if line.get("unguarded") == "changed":
+                counts[kind, "would have changed bytes"] += 1
+    kinds = [kind for kind in (*KINDS, "drawn", "all") if counts[kind, "planted"]]
+    columns = ("planted", "would have changed bytes", *VERDICTS)
+    rows = [("class", *columns), *((kind, *(str(counts[kind, column]) for column in columns)) for kind in kinds)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--machine", help="default: the fastest that this processor is")
+    parser.add_argument("--seed", type=int, default=1, help="of the mutants and of the inputs")
+    parser.add_argument("--drawn", type=int, default=60, help="mutants")
+    parser.add_argument("--only", default="", help="a text in a defect's name or class")
+    parser.add_argument("--unguarded", action="store_true", help="try what was refused once more without the guards")
+    parser.add_argument("--limit", type=float, default=240, help="seconds for a defect; what takes longer has crashed")
+    parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.judge:
+        module, text = json.loads(sys.stdin.read())
+        plant(f"{PACKAGE}.{module}", text)
+        from tools.planted.samples import loaded
+
+        judge(loaded(options.judge), options.machine, not options.unguarded, ON)
+        return 0
+    if options.log is None:
+        parser.error("--log FILE is missing")
+    return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
+    from cvm.executors.native.select import available
+    from tools.planted.samples import kept, samples
+
+    machine = options.machine or available()[0].name
+    defects = [*scripted(), *drawn(options.drawn, options.seed, machine)]
+    defects = [defect for defect in defects if defect.module != "tiles" or machine == "amx"]
+    defects = [defect for defect in defects if options.only in defect.name or options.only == defect.kind]
+    lines = [json.loads(line) for line in options.log.read_text("utf-8").splitlines()] if options.log.exists() else []
+    lines = [line for line in lines if line["machine"] == machine]
+    done = {line["name"] for line in lines}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "samples"
+        kept(path, samples(options.seed))
+        none = Defect("nothing", "", "steps", source("steps"))
+        who, said = verdict(events(none, path, machine, True, options.limit))
+        if who != NOTHING:
+            raise SystemExit(f"without a defect: {who}: {said}")
+        for number, defect in enumerate(defects):
+            if defect.name in done:
+                continue
+            line = tried(defect, path, machine, options.unguarded, options.limit)
+            lines.append(line)
+            with options.log.open("a", encoding="utf-8") as log:
+                print(json.dumps(line), file=log)
+            print(f"{number + 1} of {len(defects)}: {line['verdict']}: {defect.name}: {line['said']}", flush=True)
+    names = {defect.name for defect in defects}
+    lines = [line for line in lines if line["name"] in names]
+    print(table(lines))
+    return 1 if any(line["verdict"] == WRONG for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""A defect: one module of the native executor with other source text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["FOLDER", "MODULES", "PACKAGE", "Defect", "source"]
+
+PACKAGE = "cvm.executors.native"
+FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
+MODULES = (
+    "arena", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats", "formula",
+    "fused", "groups", "ir", "layout", "machine", "movement", "nest", "packing", "packs", "plan", "pointwise",
+    "reductions", "requantize", "residual", "runtime", "steps", "tiles", "view", "vision", "windows",
+)  # fmt: skip
+"""The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
+
+
+def source(module: str) -> str:
+    """The text of a module."""
+    return (FOLDER / f"{module}.py").read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What was changed, of which class it is, and the module as it is then."""
+
+    name: str
+    kind: str
+    module: str
+    text: str
+
+    @staticmethod
+    def scripted(kind: str, module: str, old: str, new: str) -> Defect:
+        """The one place of a snippet changed. Raises `ValueError` where there is none, or more than one."""
+        text = source(module)
+        if text.count(old) != 1 or old == new:
+            raise ValueError(f"{module}: {text.count(old)} places instead of one: {old!r}")
+        return Defect(f"{module}: {_line(old)} -> {_line(new)}", kind, module, text.replace(old, new))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

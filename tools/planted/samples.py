@@ -1,0 +1,112 @@
+"""Sample programs: what the native executor is tried on, and what NumPy gives for it."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.cli.models import open_program
+from cvm.demo import MODEL
+from cvm.executors.base import initial_state
+from cvm.executors.native import trial
+from cvm.executors.numpy import NumpyExecutor
+from cvm.program import decode, encode, verify
+from cvm.program.verifier import VerifiedProgram
+from cvm.vectors.format import ProgramCase
+from cvm.vectors.format import decode as decode_vectors
+from tools.planted.networks import AIMS, network
+
+__all__ = ["Sample", "kept", "loaded", "samples"]
+
+Tensors = Mapping[str, npt.NDArray[np.int32]]
+VECTORS = Path(__file__).resolve().parents[2] / "spec_vectors" / "programs"
+NETWORKS = 6
+"""Random networks of each aim."""
+FIRST = 4300
+"""The first of their seeds."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A program, runs from one state to the next, and for each what NumPy gives; and feeds that must be refused."""
+
+    name: str
+    program: bytes
+    feeds: tuple[Tensors, ...]
+    values: tuple[Tensors, ...]
+    states: tuple[Tensors, ...]
+    refused: tuple[Tensors, ...]
+
+    def verified(self) -> VerifiedProgram:
+        """The program."""
+        return verify(decode(self.program))
+
+
+def samples(seed: int) -> list[Sample]:
+    """All samples, the quickest first."""
+    timed = []
+    for number, (name, verified) in enumerate(_programs()):
+        begin = time.perf_counter()
+        sample = _sample(name, verified, seed + number)
+        timed.append((time.perf_counter() - begin, number, sample))
+    return [sample for _, _, sample in sorted(timed, key=lambda one: (round(one[0], 2), one[1]))]
+
+
+def kept(path: Path, made: list[Sample]) -> None:
+    """Keep samples in a file."""
+    path.write_bytes(pickle.dumps(made))
+
+
+def loaded(path: Path) -> list[Sample]:
+    """The samples of a file that `kept` wrote."""
+    found: list[Sample] = pickle.loads(path.read_bytes())
+    return found
+
+
+def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
+    for path in sorted(VECTORS.glob("*.msgpack")):
+        cases = decode_vectors(path.read_bytes()).cases
+        for case in cases:
+            if isinstance(case, ProgramCase) and case.verdict == "value":
+                yield f"{path.stem}/{case.id}", verify(decode(case.program))
+    for aim in AIMS:
+        for seed in range(FIRST, FIRST + NETWORKS):
+            yield f"{aim}, {seed}", verify(network(aim, seed))
+    yield from trial.programs()
+    yield "the demo model", open_program(MODEL)
+
+
+def _sample(name: str, verified: VerifiedProgram, seed: int) -> Sample:
+    program = verified.program
+    random = np.random.default_rng((seed, 0xDEFEC7))
+    sources = [one.value for one in program.inputs]
+
+    def anything() -> Tensors:
+        return {x.name: random.integers(x.lo, x.hi, x.shape, np.int32, endpoint=True) for x in sources}
+
+    def ends() -> Tensors:
+        return {x.name: random.choice(np.array([x.lo, x.hi], np.int32), x.shape) for x in sources}
+
+    feeds = (anything(), ends(), anything())
+    refused = []
+    for x in sources:
+        for beyond in (x.lo - 1, x.hi + 1):
+            if -(2**31) <= beyond < 2**31:
+                wrong = dict(anything())
+                array = wrong[x.name].copy()
+                array.reshape(-1)[random.integers(array.size)] = beyond
+                refused.append({**wrong, x.name: array})
+    numpy, state = NumpyExecutor(verified), initial_state(program)
+    values, states = [], []
+    for feed in feeds:
+        result = numpy.run(feed, state, "all")
+        values.append({**result.values, **numpy.run(feed, state).values})
+        state = result.state
+        states.append(dict(state))
+    return Sample(name, encode(program), feeds, tuple(values), tuple(states), tuple(refused))
