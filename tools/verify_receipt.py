@@ -6,19 +6,28 @@
 
 Everything is recomputed from bytes as docs/commitments.md says: the receipt's id, the program's digest and gas, the
 signatures, the roots of inputs and outputs, and - with the ops in plain Python of this file and of consume_vectors.py
-beside it - every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3
-and 5. It does not prove that a program is valid.
+beside it - every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3,
+4 and 5. It does not prove that a program is valid.
+
+Whatever the files hold, it takes at most 256 MiB and about 10 seconds: what is larger than the bounds below is refused
+before it is read, inflated or computed, with the answer TOO_LARGE and exit code 4, or as CANNOT_RECOMPUTE.
 """
 
 # One sitting.
 # fmt: off
 import argparse
+import os
+import re
+import stat
 import struct
 import sys
 import zipfile
+import zlib
+from array import array
 from ast import literal_eval
 from fractions import Fraction
 from hashlib import sha256, sha512
+from io import BytesIO
 from math import floor, prod
 from pathlib import Path
 from struct import pack, unpack
@@ -26,11 +35,47 @@ from struct import pack, unpack
 sys.path.insert(0, str(Path(__file__).parent))
 from consume_vectors import OPS, Tensor, read, tensor
 
-LARGE = 10**8
-"""Gas of all runs above which plain Python is not the way."""
+LARGE = 10**6
+"""Gas of all runs, and a little for each tensor of each run, above which plain Python is not the way."""
+ELEMENTS = 120_000
+"""Elements of all tensors that an op reads and writes, and of all arrays of a file."""
+FILE, ITEMS = 2**23, 400_000
+"""Bytes of a file, and items in it."""
+MEMBERS, INFLATED = 4096, 2**24
+"""Members of an archive, and bytes of all of them."""
+SIGNATURES = 32
 
 class Ends(Exception):
     """An answer: its word, the level, and why."""
+
+class TooLarge(Exception):
+    """A file is beyond a bound."""
+
+def bounded(found, most, what):
+    if found > most:
+        raise TooLarge(f"{what}: {found}, more than {most}")
+
+# Files
+
+def contents(path):
+    """The bytes of a regular file that is not too large; nothing else is waited for."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        bounded(status.st_size, FILE, f"bytes of {path}")
+        return file.read(FILE)
+
+class Counted(bytes):
+    """Bytes of which the items are counted: of each, one byte is looked at by itself, that of its type."""
+
+    left = ITEMS
+
+    def __getitem__(self, place):
+        if isinstance(place, int):
+            self.left -= 1
+            bounded(-self.left, 0, f"items of a file beyond {ITEMS}")
+        return bytes.__getitem__(self, place)
 
 # Canonical msgpack
 
@@ -62,7 +107,7 @@ def write(x):
 
 def decoded(data, name):
     """The body of a file of that name, of which these are the canonical bytes."""
-    (found, version, body), _ = read(data)
+    (found, version, body), _ = read(Counted(data))
     if (found, version) != (name, 1) or write([found, version, body]) != data:
         raise ValueError(f"not the canonical bytes of a {name} file, version 1")
     return body
@@ -93,8 +138,8 @@ def list_root(items):
 
 def root(extents, items, kind="i"):
     """A tensor's root, from its elements."""
-    data = pack(f"<{len(items)}{kind}", *items)
-    leaves = [data[i : i + 1024] for i in range(0, len(data), 1024)]
+    data = memoryview(little(array(kind, items))).cast("B")
+    leaves = (data[i : i + 1024] for i in range(0, len(data), 1024))
     return h(b"cvm1:tensor\0", pack("B", 1 + (kind == "q")), shape(extents), pack("<Q", len(data)), merkle(leaves))
 
 def value(v):
@@ -116,8 +161,17 @@ def attribute(v):
         return bytes([0, v]) if isinstance(v, bool) else b"\1" + pack("<q", v)
     return b"\2" + text(v) if isinstance(v, str) else b"\3" + listed([pack("<q", i) for i in v])
 
+def little(items):
+    """Integers in the order of bytes that files have, or back."""
+    if sys.byteorder == "big":
+        items.byteswap()
+    return items
+
 def elements(constant):
-    return unpack(f"<{prod(constant['shape'])}{'?bh?i???q'[constant['width']]}", constant["data"])
+    items = little(array({1: "b", 2: "h", 4: "i", 8: "q"}[constant["width"]], constant["data"]))
+    if len(items) != prod(constant["shape"]):
+        raise ValueError(f"{len(items)} elements of the constant {constant['name']!r}, not {constant['shape']}")
+    return items
 
 def digest(p):
     """The digest of a program."""
@@ -158,8 +212,30 @@ def gas(p):
     size, total = shapes(p), 0
     for n in p["nodes"]:
         x, y = [size[i] for i in n["inputs"]], [v["shape"] for v in n["outputs"]]
-        total += 1 + sum(map(prod, x + y)) + WORK.get(n["op"], lambda n, x, y: 0)(n, x, y[0])
+        work = WORK.get(n["op"], lambda n, x, y: 0)(n, x, y[0])
+        if work < 0:
+            raise ValueError(f"an op {n['op']} of less than no work")
+        total += 1 + sum(map(prod, x + y)) + work
     return total
+
+def read_program(data):
+    """The program in a file, of numbers with which something can be computed in bounded time."""
+    p = decoded(data, "cvm-program")
+    everywhere = shapes(p)
+    if not all(len(size) <= 8 and all(isinstance(e, int) and 0 < e < 2**31 for e in size) for size in everywhere):
+        raise ValueError("there is a tensor of impossible shape")
+    for n in p["nodes"]:
+        listing = [v if isinstance(v, list) else [v] for v in n["attributes"].values()]
+        if not all(len(v) <= 8 and all(isinstance(i, str) or -(2**31) <= i < 2**31 for i in v) for v in listing):
+            raise ValueError(f"an op {n['op']} has impossible attributes")
+        if not all(0 <= n["attributes"].get(k, 0) <= 32 for k in ("precision", "shift_bit", "num_newaxis")):
+            raise ValueError(f"an op {n['op']} has impossible attributes")
+    for end in p["inputs"] + p["outputs"]:
+        z = end.get("quantizer", {})
+        if not (0 <= z.get("bits", 8) <= 16 and -(2**10) <= z.get("top", 0) <= 2**10 and all(
+                re.fullmatch("-?[0-9]{1,120}(/[0-9]{1,120})?", x) for k in ("scale", "offset") for x in z.get(k, []))):
+            raise ValueError(f"a quantizer has impossible numbers: {str(z)[:200]}")
+    return p
 
 # Claims: section 8
 
@@ -181,6 +257,7 @@ def receipt(data):
     c = r["claim"]
     roots = [x for run in c["runs"] for k in ("inputs", "before", "outputs", "after") for x in run[k]]
     roots += [c["program"], *(run["trace"] for run in c["runs"] if "trace" in run)]
+    bounded(len(r["signatures"]), SIGNATURES, "signatures of a receipt")
     keys = {frozenset(run) - {"trace"} for run in c["runs"]}
     host, signed = r["host"], [item["key"] for item in r["signatures"]]
     if not (set(r) == {"claim", "host", "signatures"} and set(c) == {"gas", "limits", "op_set", "program", "runs"}
@@ -258,16 +335,49 @@ def npy(data):
     if data[:6] != b"\x93NUMPY" or head["fortran_order"]:
         raise ValueError("not a .npy file in row-major order")
     order = ">" if head["descr"][0] == ">" else "<"
-    items = unpack(f"{order}{prod(head['shape'])}{kinds[head['descr'][1:]]}", data[start:])
+    if len(head["shape"]) > 10:
+        raise ValueError("an array of more than ten dimensions")
+    count = prod(head["shape"])
+    bounded(count, ELEMENTS, "elements of an array")
+    items = unpack(f"{order}{count}{kinds[head['descr'][1:]]}", data[start:])
     return [Fraction(x) if isinstance(x, float) else x for x in items]
+
+def listed_members(data):
+    """How many members the directory of an archive has, which is looked at before `zipfile` makes objects of them."""
+    sign, disk, first, here, count, size, start, comment = unpack("<4s4H2LH", data[-22:])
+    end = len(data) - 22
+    if data[end - 20 : end - 16] == b"PK\6\7":
+        end -= 76
+        sign, rest, _, _, disk, first, here, count, size, start = unpack("<4sQ2H2L4Q", data[end : end + 56])
+        if (sign, rest) != (b"PK\6\6", 44) or unpack("<4sLQL", data[end + 56 : end + 76])[1:] != (0, end, 1):
+            raise ValueError("an archive whose zip64 record is not at its end")
+    elif sign != b"PK\5\6":
+        raise ValueError("an archive without an end")
+    if comment or disk or first or here != count or start + size != end:
+        raise ValueError("an archive with something between its parts")
+    bounded(count, MEMBERS, "members of an archive")
+    at, found = start, 0
+    while at < end and found <= count:
+        at, found = at + 46 + sum(unpack("<3H", data[at + 28 : at + 34])), found + 1
+    if (at, found) != (end, count):
+        raise ValueError("an archive whose directory has not the members that it claims")
 
 def arrays(path, member=None):
     """The arrays of a file, by name; the one of a .npy file has no name."""
-    if not zipfile.is_zipfile(path):
-        return {"": npy(Path(path).read_bytes())}
-    with zipfile.ZipFile(path) as archive:
-        names = [n for n in archive.namelist() if member is None or n == member + ".npy"]
-        return {n.removesuffix(".npy"): npy(archive.read(n)) for n in names}
+    data = contents(path)
+    if not data.startswith(b"PK"):
+        return {"": npy(data)}
+    listed_members(data)
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = archive.infolist()
+        bounded(sum(m.file_size for m in members), INFLATED, f"bytes of all members of {path}")
+        asked = [m for m in members if member is None or m.filename == member + ".npy"]
+        found = {}
+        for m in asked:
+            with archive.open(m) as stream:  # of more than it claims, no more than that is inflated
+                found[m.filename.removesuffix(".npy")] = npy(stream.read(m.file_size))
+            bounded(sum(map(len, found.values())), ELEMENTS, f"elements of the arrays of {path}")
+        return found
 
 def given(specs, names):
     """The arrays of all -i options, by the name of the input."""
@@ -285,18 +395,25 @@ def codes(items, end, runs):
     if n * runs != len(items) or n != prod(size):
         raise Ends("CANNOT_RECOMPUTE", "roots", f"an array has {len(items)} elements, not {runs} times {prod(size)}")
     inner = prod(size[z["axis"] + 1 :]) if z and "axis" in z else n
+    if z and "scale" in z:
+        z = {**z, **{k: [Fraction(x) for x in z[k]] for k in ("scale", "offset")}}
     return [[code(x, z, i // inner) for i, x in enumerate(items[k * n : (k + 1) * n])] for k in range(runs)]
 
 def code(x, z, channel):
     if isinstance(x, int):
         return x
+    if "top" in z and x == 0:
+        return 0
     if "top" in z:  # sign(x) * 2^q, q the logarithm rounded half up: that |x| * sqrt(2) is at least 2^q
-        low, q = z["top"] - (1 << z["bits"]) + 1, z["top"]
-        while q > low and 2 * x * x < Fraction(2) ** (2 * q):
+        low = z["top"] - (1 << z["bits"]) + 1
+        n, d = abs(x.numerator), x.denominator
+        # |x| is below 2^(q - 1) for the q to begin with, as the lengths of both say
+        q = min(z["top"], max(low, n.bit_length() - d.bit_length() + 2))
+        while q > low and 2 * n * n << max(0, -2 * q) < d * d << max(0, 2 * q):
             q -= 1
         return ((x > 0) - (x < 0)) * (q - low + 1)
     channel %= len(z["scale"])
-    q = (x - Fraction(z["offset"][channel])) / Fraction(z["scale"][channel])
+    q = (x - z["offset"][channel]) / z["scale"][channel]
     rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]
     return max(z["lo"], min(rounded, z["hi"]))
 
@@ -351,9 +468,36 @@ def execute(p, inputs, state):
     known += [(s["value"]["shape"], x) for s, x in zip(p["state"], state, strict=True)]
     for n in p["nodes"]:
         require(n["op"] in ALL, "CANNOT_RECOMPUTE", "outputs", f"there is no {n['op']} in plain Python here")
-        y = ALL[n["op"]](*(tensor(*known[i]) for i in n["inputs"]), **n["attributes"])
-        known += [(one.shape, list(one.at.values())) for one in (y if isinstance(y, tuple) else (y,))]
+        made = computed(n, [known[i] for i in n["inputs"]], [v["shape"] for v in n["outputs"]])
+        known += [(y.shape, array("i", y.at.values())) for y in made]
     return known
+
+def computed(n, inputs, declared):
+    """The outputs of an op, which must have the declared shapes: the gas is that of these."""
+    count = sum(prod(size) for size, _ in inputs) + sum(map(prod, declared))
+    require(count <= ELEMENTS, "CANNOT_RECOMPUTE", "outputs", f"an op of {count} elements: too large for plain Python")
+    require_sane(n, inputs, declared)
+    x = [tensor(*one) for one in inputs]
+    # Each element of these ops takes long, and they make no other tensor than their result.
+    long = n["op"] in ("conv2d", "dense", "max_pool2d")
+    before, Tensor.most = Tensor.most, prod(declared[0]) if long else count
+    try:
+        y = ALL[n["op"]](*x, **n["attributes"])
+    finally:
+        Tensor.most = before
+    made = list(y) if isinstance(y, tuple) else [y]
+    if [one.shape for one in made] != declared:
+        raise ValueError(f"an op {n['op']} does not give tensors of the shapes that are declared")
+    return made
+
+def require_sane(n, inputs, declared):
+    """Refuse numbers with which an op would make something far larger than its result."""
+    a = n["attributes"]
+    repeats = [a["repeats"]] if n["op"] == "repeat" else a["reps"] if n["op"] == "tile" else []
+    if repeats and (min(repeats) < 1 or prod(inputs[0][0]) * prod(repeats) != prod(declared[0])):
+        raise ValueError(f"an op {n['op']} that does not give as many elements as are declared")
+    if n["op"] == "requantize" and not all(0 <= s < 64 for s in inputs[-1][1]):
+        raise ValueError("a requantize with an impossible shift")
 
 def grouped(p, roots):
     """The roots of the outputs of each op."""
@@ -389,7 +533,8 @@ def verify(claim, p, inputs, signatures=(), logs=()):
     for k, run in enumerate(runs):
         found = [root(i["value"]["shape"], x[k]) for i, x in zip(p["inputs"], inputs, strict=True)]
         require(found == run["inputs"], "CANNOT_RECOMPUTE", "roots", f"run {k} had other inputs")
-    require(claim["gas"] * len(runs) <= LARGE, "CANNOT_RECOMPUTE", "outputs", "too large for plain Python")
+    each = claim["gas"] + 10 * len(shapes(p)) + sum(prod(s["value"]["shape"]) for s in p["state"])
+    require(each * len(runs) <= LARGE, "CANNOT_RECOMPUTE", "outputs", "too large for plain Python")
     constants, begin = p["constants"], [s["value"]["shape"] for s in p["state"]]
     initial = [elements(constants[s["initial"] - len(p["inputs"])]) for s in p["state"]]
     start, after = sum(counts[:2]) + len(constants), initial
@@ -423,13 +568,13 @@ def given_outputs(claim, p, found):
             require(same, "DIVERGED", "roots", f"the given {o['name']} is not the one that the receipt names")
 
 def single(options):
-    r = receipt(Path(options.receipt).read_bytes())
+    r = receipt(contents(options.receipt))
     claim, inputs = r["claim"], None
     print(f"receipt   {receipt_id(claim).hex()}")
     print(f"the host said, and nobody vouches for it: {', '.join(r['host'].values())}")
-    logs = [log(Path(path).read_bytes()) for path in options.trace_file]
+    logs = [log(contents(path)) for path in options.trace_file]
     require(options.program, "CANNOT_RECOMPUTE", "structure", "no program is given")
-    p = decoded(Path(options.program).read_bytes(), "cvm-program")
+    p = read_program(contents(options.program))
     names = [i["value"]["name"] for i in p["inputs"]]
     found = given(options.input, names)
     if set(found) == set(names):
@@ -443,8 +588,8 @@ def vectors(folder):
     """Recompute every receipt of the test vectors from the tensors of its program's vector."""
     wrong, count = [], 0
     for path in sorted(Path(folder, "receipts").glob("*.receipt")):
-        (_, _, _, [case]), _ = read(Path(folder, "programs", path.stem + ".msgpack").read_bytes())
-        claim, p = receipt(path.read_bytes())["claim"], decoded(case["program"], "cvm-program")
+        (_, _, _, [case]), _ = read(Counted(contents(Path(folder, "programs", path.stem + ".msgpack"))))
+        claim, p = receipt(contents(path))["claim"], read_program(case["program"])
         program, again = digest(p), []
         for run in case["runs"]:
             known = {k: root(s, unpack(f"<{prod(s)}i", d)) for k, (_, s, d) in (run["inputs"] | run["values"]).items()}
@@ -466,7 +611,7 @@ def vectors(folder):
     print(f"{count} receipts, wrong: {wrong}")
     return 1 if wrong or not count else 0
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("receipt", nargs="?")
     parser.add_argument("--program")
@@ -474,7 +619,7 @@ def main():
     parser.add_argument("--outputs", metavar="FILE.npz")
     parser.add_argument("--trace-file", action="append", default=[], metavar="FILE")
     parser.add_argument("--vectors", metavar="DIR")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if (options.receipt is None) == (options.vectors is None):
         parser.error("expected a receipt, or --vectors")
     try:
@@ -483,8 +628,11 @@ def main():
         answer, level, why = end.args
         print(f"{answer} at level {level}: {why}")
         return {"REPRODUCED": 0, "DIVERGED": 1, "CANNOT_RECOMPUTE": 5}[answer]
+    except TooLarge as error:
+        print(f"TOO_LARGE: {error}")
+        return 4
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error, RecursionError,
-            MemoryError, SyntaxError, OSError, zipfile.BadZipFile) as error:
+            MemoryError, SyntaxError, OSError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         print(f"MALFORMED: {type(error).__name__}: {error}")
         return 3
 

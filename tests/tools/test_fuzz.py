@@ -23,6 +23,7 @@ from tools.fuzz import (
     onnx_models,
     programs,
     quantization,
+    receipt_tool,
     receipts,
     steps,
     tensors,
@@ -32,7 +33,7 @@ from tools.fuzz.harness import ADDRESS_SPACE, Fuzzer, examine, minimise, run
 
 FUZZERS = [
     documents.FUZZER, arguments.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER,
-    receipts.FUZZER, steps.FUZZER, models.FUZZER, onnx_models.FUZZER,
+    receipts.FUZZER, receipt_tool.FUZZER, steps.FUZZER, models.FUZZER, onnx_models.FUZZER,
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]
 

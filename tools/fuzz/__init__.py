@@ -7,6 +7,7 @@ one-step proofs.
     python -m tools.fuzz.quantization --count 1000 --seed 1
     python -m tools.fuzz.programs --count 1000 --seed 1
     python -m tools.fuzz.receipts --count 1000 --seed 1
+    python -m tools.fuzz.receipt_tool --count 1000 --seed 1
     python -m tools.fuzz.steps --count 1000 --seed 1
     python -m tools.fuzz.models --count 1000 --seed 1
     python -m tools.fuzz.onnx_models --count 1000 --seed 1
