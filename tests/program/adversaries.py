@@ -87,7 +87,7 @@ def requantized(terms: int, positions: int, wide: bool) -> Program:
     step = 48_000_000_000 // terms if wide else 1
     shape = (1, 1, 1, positions)
     m = [builder.parameter(varied(*shape) * step + k) for k in range(terms)]
-    c = builder.parameter(varied(*shape) * (2**54 if wide else 1))
+    c = builder.parameter(varied(*shape) * (5 * 2**52 if wide else 1))
     s = builder.parameter(varied(*shape, most=40))
     attributes = {"rounding": "half_even", "lo": -(2**31) + 1, "hi": 2**31 - 1}
     return ended(builder, *builder.add("requantize", [x] * terms + [*m, c, s], attributes))

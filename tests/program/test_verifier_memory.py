@@ -49,7 +49,7 @@ def test_large_constants_are_not_expanded(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_larger_constants_are_not_expanded(tmp_path: Path) -> None:
-    for name, make in on_large_constants(2**24).items():
+    for name, make in on_large_constants(2**22).items():
         ((size, used, _),) = peaks(tmp_path, {name: make()}).values()
         assert used <= 2**26 + 4 * size, (name, size, used)
 
