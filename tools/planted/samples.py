@@ -14,9 +14,8 @@ import numpy.typing as npt
 from cvm.cli.models import open_program
 from cvm.demo import MODEL
 from cvm.executors.base import initial_state
-from cvm.executors.native import trial
 from cvm.executors.numpy import NumpyExecutor
-from cvm.program import decode, encode, verify
+from cvm.program import Output, ProgramBuilder, decode, encode, verify
 from cvm.program.verifier import VerifiedProgram
 from cvm.vectors.format import ProgramCase
 from cvm.vectors.format import decode as decode_vectors
@@ -26,7 +25,7 @@ __all__ = ["Sample", "kept", "loaded", "samples"]
 
 Tensors = Mapping[str, npt.NDArray[np.int32]]
 VECTORS = Path(__file__).resolve().parents[2] / "spec_vectors" / "programs"
-NETWORKS = 6
+NETWORKS = 4
 """Random networks of each aim."""
 FIRST = 4300
 """The first of their seeds."""
@@ -78,8 +77,57 @@ def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
     for aim in AIMS:
         for seed in range(FIRST, FIRST + NETWORKS):
             yield f"{aim}, {seed}", verify(network(aim, seed))
-    yield from trial.programs()
+    for number, (size, force) in enumerate(((20, True), (20, False), (2**30, True), (2**30, False))):
+        yield f"detections of boxes within {size}, {number}", _detections(size, force)
+    for bits in (28, 31, 32, 33, 36, 44):
+        yield f"requantizations of products of {bits} bits", _requantizations(bits)
+    yield "reductions of wide integers", _reductions()
     yield "the demo model", open_program(MODEL)
+
+
+def _detections(size: int, force: bool) -> VerifiedProgram:
+    """Many boxes that overlap, of few scores and classes if they are small."""
+    builder = ProgramBuilder()
+    boxes = builder.input("boxes", (2, 43, 6), -size, size)
+    count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": -size // 2})
+    outputs = [Output("count", count), Output("rows", rows)]
+    for threshold in (1, 17, 50):
+        attributes = {"iou_threshold": threshold, "max_output_size": -1, "force_suppress": force, "top_k": -1}
+        (kept_,) = builder.add("non_max_suppression", [rows, count], attributes)
+        outputs.append(Output(f"kept_{threshold}", kept_))
+    return verify(builder.build(outputs))
+
+
+def _reductions() -> VerifiedProgram:
+    """Maxima and sums of nothing but great negative numbers, along axes that lie side by side and others."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (3, 5, 4, 37), -(2**19), -(2**17))
+    outputs = []
+    for axes in ((1,), (3,), (2, 3), (0, 2), ()):
+        for op in ("sum", "max"):
+            (result,) = builder.add(op, [x], {"axes": axes, "keepdims": True})
+            outputs.append(Output(f"{op}{len(outputs)}", result))
+    return verify(builder.build(outputs))
+
+
+def _requantizations(bits: int) -> VerifiedProgram:
+    """Of one and of two tensors, by numbers and by channels, in every rounding: ``bits`` decide the arithmetic."""
+    random = np.random.default_rng(bits)
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 21, 3, 5), -(2**16), 2**16 - 1)
+    y = builder.input("y", (2, 21, 3, 5), -(2**12), 2**12)
+    outputs = []
+    for rounding in ("half_up", "half_even", "toward_zero"):
+        for channels in (1, 21):
+            shape = (1, channels, 1, 1)
+            m, n = (random.integers(2 ** (bits - k - 2), 2 ** (bits - k - 1), shape) for k in (17, 17))
+            c = random.integers(-(2 ** (bits - 3)), 2 ** (bits - 3), shape)
+            attributes = {"lo": -120, "hi": 90, "rounding": rounding}
+            for xs, ms in (((x,), (m,)), ((x, y), (m, -n))):
+                parameters = [builder.parameter(array) for array in (*ms, c, np.full(1, bits - 8))]
+                (codes,) = builder.add("requantize", [*xs, *parameters], attributes)
+                outputs.append(Output(f"y{len(outputs)}", codes))
+    return verify(builder.build(outputs))
 
 
 def _sample(name: str, verified: VerifiedProgram, seed: int) -> Sample:

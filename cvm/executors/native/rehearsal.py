@@ -38,6 +38,12 @@ QUICK = 300_000
 """Estimated nanoseconds of a run up to which a network is tried on extreme values, too."""
 PATTERN = 0x5A
 """What memory holds before it is written."""
+FENCE = 64
+"""Elements before and behind every array of the caller that nobody may write."""
+EDGE = 17
+"""Elements at both ends of an input that are tried one by one: more than the widest vector has lanes."""
+FEW = 8
+"""Up to so many inputs, that is."""
 
 
 def rehearse(
@@ -115,13 +121,22 @@ class _Trial:
                 function(*addresses, first, end)
             for claim in claims.get(number, ()):
                 self._compare(claim, memory)
+        self._require_spared([*map(_fences, arrays), arena[self.plan.arena :]])
 
     def _arrays(self) -> list[Int32Array]:
-        """The caller's arrays: what is read, and room for what is written."""
-        shapes, written = self.verified.shapes, self.plan.written
-        given = [self.expected[name].copy() for name in self.plan.arrays[:written]]
-        left = [np.full(shapes[name], PATTERN, np.int32) for name in self.plan.arrays[written:]]
-        return [*given, *left]
+        """The caller's arrays between fences: what is read, and room for what is written."""
+        arrays = []
+        for place, name in enumerate(self.plan.arrays):
+            shape = self.verified.shapes[name]
+            room = np.full(math.prod(shape) + 2 * FENCE, PATTERN, np.int32)
+            arrays.append(room[FENCE:-FENCE].reshape(shape))
+            if place < self.plan.written:
+                arrays[-1][...] = self.expected[name]
+        return arrays
+
+    def _require_spared(self, places: Sequence[npt.NDArray[Any]]) -> None:
+        """What nobody may write is as it was."""
+        self._require(all(bool((place == PATTERN).all()) for place in places), "memory beside a tensor")
 
     def _compare(self, claim: Claim, memory: Callable[[Buffer], npt.NDArray[np.uint8]]) -> None:
         match claim:
@@ -141,23 +156,34 @@ class _Trial:
             raise Distrusted(f"{what} came out otherwise when the code was tried")
 
     def whole(self, run: Runs) -> None:
-        """Run everything at once."""
-        arrays = self._arrays()
-        self._require(run(arrays), "what is within its interval")
-        for name, array in zip(self.plan.arrays, arrays, strict=True):
-            self._require(np.array_equal(array, self.expected[name]), name)
+        """Run everything at once, and once more: a run must leave nothing that the next one trips over."""
+        for _ in range(2):
+            arrays = self._arrays()
+            self._require(run(arrays), "what is within its interval")
+            for name, array in zip(self.plan.arrays, arrays, strict=True):
+                self._require(np.array_equal(array, self.expected[name]), name)
+            self._require_spared([*map(_fences, arrays)])
 
     def refuses(self, run: Runs) -> None:
-        """Elements beyond their intervals are refused, wherever they stand."""
-        program = self.verified.program
-        for place, value in enumerate(_fed(program)):
-            size = math.prod(value.shape)
-            for position in {0, size // 2, size - 1}:
-                for beyond in (value.lo - 1, value.hi + 1):
-                    if -(2**31) <= beyond < 2**31:
-                        arrays = self._arrays()
-                        arrays[place].reshape(-1)[position] = beyond
+        """Elements beyond their intervals are refused: at both ends of an input one by one, and in the middle."""
+        arrays, values = self._arrays(), _fed(self.verified.program)
+        edge = EDGE if len(values) <= FEW else 1
+        for value, array in zip(values, arrays, strict=False):
+            elements, size = array.reshape(-1), array.size
+            for position in {*range(min(edge, size)), size // 2, *range(max(size - edge, 0), size)}:
+                within = elements[position]
+                for beyond in (value.lo - 1, value.hi + 1, -(2**31), 2**31 - 1):
+                    if -(2**31) <= beyond < 2**31 and not value.lo <= beyond <= value.hi:
+                        elements[position] = beyond
                         self._require(not run(arrays), f"an element of {value.name} beyond its interval")
+                elements[position] = within
+
+
+def _fences(array: Int32Array) -> npt.NDArray[Any]:
+    """What lies around an array that `_Trial._arrays` made."""
+    room = array.base
+    assert room is not None
+    return np.concatenate([room[:FENCE], room[-FENCE:]])
 
 
 def _last(claim: Computes | Copies | Fills) -> int:
