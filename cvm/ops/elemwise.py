@@ -58,7 +58,7 @@ class CvmPrecision(_Unary):
     source = "Elemwise Operators, cvm_precision"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        powers = 2 ** np.arange(32)  # |x| takes as many bits as there are powers of two <= |x|
+        powers = 2 ** np.arange(32, dtype=np.int64)  # |x| takes as many bits as there are powers of two <= |x|
         bits = _magnitude(call.ranges[0]).monotone(lambda x: np.searchsorted(powers, x, side="right"))
         return (bits.monotone(lambda count: np.maximum(count, 1)),)
 
