@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import holding, magnitude
 from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering
 from cvm.lowering.gather import gathered, gathered_windows
@@ -149,7 +150,8 @@ def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], gro
 def _product(weights: Array, items: Array, groups: int) -> Array:
     """(O, C / groups) times (N, C or 1, ..), by groups of channels."""
     if items.shape[1] == 1 and weights.shape[1] * groups > 1:
-        sums = weights.sum(axis=1).astype(object).reshape(1, -1, *(1,) * (items.ndim - 2))
+        held = holding(weights, magnitude(weights) * weights.shape[1])
+        sums = held.sum(axis=1).astype(object).reshape(1, -1, *(1,) * (items.ndim - 2))
         return np.asarray(sums * items)
     parts = [
         np.moveaxis(np.tensordot(w.astype(object), x, axes=([1], [1])), 0, 1)

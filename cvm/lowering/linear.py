@@ -208,7 +208,7 @@ def _multiplied(
     (x, x_shape), (y, y_shape) = left, right
     if not isinstance(x, str) and not isinstance(y, str):
         bound = magnitude(x) * magnitude(y) * x_shape[-1]
-        return np.matmul(holding(x, bound), holding(np.swapaxes(y, -1, -2), bound)).astype(object)
+        return np.asarray(np.matmul(holding(x, bound), holding(np.swapaxes(y, -1, -2), bound)), dtype=object)
     values = [
         items if isinstance(items, str) else lowering.tensor_constant(operation, items, "matrix") for items in (x, y)
     ]

@@ -324,7 +324,7 @@ def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, ex
     at = (numbers.numerators // numbers.denominator).astype(object)
     if at.min() < 0 or at.max() >= extent:
         raise lowering.unsupported(operation, f"an index lies outside of [0, {extent - 1}]")
-    return at.astype(np.int64)
+    return np.asarray(at, np.int64)
 
 
 # cast

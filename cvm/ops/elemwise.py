@@ -64,7 +64,7 @@ class CvmPrecision(_Unary):
     source = "Elemwise Operators, cvm_precision"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        powers = 2 ** np.arange(32)  # |x| takes as many bits as there are powers of two <= |x|
+        powers = 2 ** np.arange(32, dtype=np.int64)  # |x| takes as many bits as there are powers of two <= |x|
 
         def bits(magnitudes: Bounds) -> Bounds:
             return np.maximum(np.searchsorted(powers, magnitudes, side="right"), 1)

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,7 @@ _MAX_SHIFT = 62
 """Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
 
-Integers = npt.NDArray[Any]
+Integers = npt.NDArray[np.object_]
 Bounds = tuple[int, int]
 
 
@@ -94,7 +94,7 @@ class LinearRow:
 
     def thresholds(self, steps: Integers) -> Integers:
         """For one accumulator of positive factor: T_k, the least x with code k or more."""
-        return -((self.constant - steps * self.denominator) // self.factors[0])
+        return np.asarray(-((self.constant - steps * self.denominator) // self.factors[0]))
 
     def fixed(self, term: int, value: int) -> LinearRow:
         """The row that remains when accumulator ``term`` has the given value."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["greatest_residue", "least_residue"]
 
-Integers = npt.NDArray[Any]
+Integers = npt.NDArray[np.object_]
 
 
 def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
@@ -41,4 +39,4 @@ def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integ
 
 def greatest_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
     """Max over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``."""
-    return modulus - 1 - least_residue(count, modulus, -step, -1 - start)
+    return np.asarray(modulus - 1 - least_residue(count, modulus, -step, -1 - start))

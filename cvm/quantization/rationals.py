@@ -62,7 +62,7 @@ class Rationals:
 
     def over(self, denominator: int) -> npt.NDArray[Any]:
         """The numerators over a multiple of the own denominator."""
-        return self.numerators * (denominator // self.denominator)
+        return np.asarray(self.numerators * (denominator // self.denominator))
 
     def __add__(self, other: Rationals) -> Rationals:
         common = math.lcm(self.denominator, other.denominator)

@@ -86,7 +86,8 @@ def test_products_of_wide_constants_do_not_wrap(tmp_path: Path) -> None:
         "  y = add(p, x);\n"
         "}\n"
     )
-    wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.00048828125, bits = 32, signed = true, symmetric = false)"
+    flags = "bits = 32, signed = true, symmetric = false"
+    wide = f"zero_point_linear_quantize(zero_point = 0, scale = 0.00048828125, {flags})"
     (tmp_path / "graph.quant").write_text(
         '"x": linear_quantize(min = 0.0, max = 255.0, bits = 8);\n'
         f'"a": {wide};\n'

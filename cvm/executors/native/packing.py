@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude, require_fits
 from cvm.executors.native.epilogue import interleaved
 from cvm.executors.native.formats import Format
 from cvm.executors.native.machine import Machine
@@ -31,6 +32,7 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
     """
     if per != 4:
         return [(weights, 0)]
+    require_fits(magnitude(weights) + 2**8, 63, "a weight and a digit")
     digits = [weights]
     while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
         wide = digits[0].astype(np.int64)
@@ -51,6 +53,9 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     """Digits (channels, taps, run) each, as [block][vectors together][pass][tap][step][vector][lane][element]."""
     dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
     _, taps, run = digits[0].shape
+    bits = 8 * np.dtype(dtype).itemsize - 1
+    for digit in digits:
+        require_fits(max(-int(digit.min()) - 1, int(digit.max())), bits, "a digit of a weight")
     pieces = []
     for segment in kernel.segments:
         size, block = segment.channels, segment.block

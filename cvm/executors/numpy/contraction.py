@@ -30,8 +30,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import holding
 from cvm.executors.numpy.step import Array
-from cvm.ops.ranges import INT32_MAX, INT64_MAX, Range, Shape
+from cvm.ops.ranges import INT32_MAX, Range, Shape
 
 __all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
 
@@ -116,9 +117,7 @@ def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
 
 def _cumulative(terms: npt.NDArray[np.int64]) -> Array:
     """Sums of the first 1, 2, .. terms of each row, as Python integers where int64 could overflow."""
-    exact = int(terms.max()) * terms.shape[1] <= INT64_MAX
-    sums: Array = np.cumsum(terms if exact else terms.astype(object), axis=1)
-    return sums
+    return np.cumsum(holding(terms, int(terms.max()) * terms.shape[1]), axis=1)
 
 
 def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:

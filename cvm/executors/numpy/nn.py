@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvm.bounds import require_fits
 from cvm.executors.numpy.blocks import blocks
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
 from cvm.executors.numpy.step import Array, Step, known, plans, single
@@ -60,6 +61,7 @@ class Geometry:
 
     def terms(self, call: Call) -> Array:
         """|w| * max|x| of every product of every output channel, (OC, IC * KH * KW)."""
+        require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a conv2d")
         x = np.maximum(-call.ranges[0].lo, call.ranges[0].hi).max(axis=(0, 2, 3), keepdims=True).astype(np.int64)
         per_group = np.broadcast_to(x, (1, self.X[1], 1, 1)).reshape(self.groups, 1, self.W[1], 1)
         w = magnitudes(call.ranges[1], self.W).reshape(self.groups, -1, self.W[1], self.W[2] * self.W[3])
@@ -114,6 +116,7 @@ def plan_conv2d(call: Call) -> Step:
 def plan_dense(call: Call) -> Step:
     """The matrix product X W^T, in blocks of rows."""
     (M, K), (N, _) = call.shapes[:2]
+    require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
     x = magnitudes(call.ranges[0], (M, K)).max(axis=0)
     method = choose(magnitudes(call.ranges[1], (N, K)) * x, M)
     constant = known(call.ranges[1], (N, K))

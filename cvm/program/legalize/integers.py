@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import bits_of, magnitude, require_fits
+
 __all__ = ["Integers", "aligned", "balanced", "bits", "digits", "narrowed", "roomy", "trailing_zeros"]
 
 Integers: TypeAlias = npt.NDArray[Any]
@@ -46,6 +48,7 @@ def narrowed(items: Integers) -> Integers:
 def balanced(items: Integers, base: int) -> Integers:
     """The lowest digit in [-2^(base-1), 2^(base-1) - 1] of every integer."""
     half = 1 << (base - 1)
+    require_fits(magnitude(items) + half, bits_of(items), "a number and half of its base")
     return np.asarray(((items + half) & (2 * half - 1)) - half)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from cvm.bounds import bits_of, magnitude, require_fits
 from cvm.program.legalize.columns import Columns, Quotients, WeightedSum
 from cvm.program.legalize.expressions import Expression, Expressions, Unprovable, missing
 from cvm.program.legalize.integers import Integers, aligned, roomy, trailing_zeros
@@ -107,6 +108,7 @@ def weighted_sum(
 def _constants(offset: Integers, shift: int, rounding: str, lo: int, hi: int) -> list[Integers]:
     """The constants C of the floors."""
     half = 1 << (shift - 1)
+    require_fits(magnitude(offset) + 2 * half, bits_of(offset), "an offset and the addend of its rounding")
     if rounding == "half_up":
         return [offset + half]
     if rounding == "half_even":

@@ -58,13 +58,14 @@ def _absorb(draft: Draft, node: Node) -> bool:
     absorbed: set[str] = set()
     for name, factor in zip(node.inputs[:count], factors, strict=True):
         step = step_of(draft, draft.unchanged(name))
-        constant = draft.array(draft.now(name))
+        known = draft.array(draft.now(name))
         if step is not None and draft.facts.dies_with(name, here):
             absorbed.add(name)
             offset = broadcast(offset + factor * step.offset, offset, factor, step.offset)
             factor, x = broadcast(factor * step.factor, factor, step.factor), draft.now(step.x)
-        elif constant is not None:
-            offset = broadcast(offset + factor * constant, offset, factor, constant)
+        elif known is not None:
+            constant = known.astype(object)
+            offset = broadcast(np.asarray(offset + factor * constant, object), offset, factor, constant)
             continue
         else:
             x = draft.now(name)

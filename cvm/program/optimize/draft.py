@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.errors import CvmError, Location
 from cvm.ops import Range
 from cvm.program.checks import check_constants_fit, check_int32
@@ -92,7 +93,7 @@ class Draft:
 
     def constant(self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor") -> str:
         """The constant with these elements, which is added if there is none. Raises `Declined` if it does not fit."""
-        if int(np.abs(values).max()) >= 2**63:
+        if magnitude(values) >= 2**63:
             raise Declined("an element does not fit 64 bits")
         constant = Constant.of(self._fresh(owner, "constant"), values.astype(np.int64), kind)
         known = self._by_content.get(_content(constant))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cvm.bounds import magnitude
 from cvm.program.model import Node, Program
 from cvm.program.optimize.draft import Declined, Draft, rewritten
 from cvm.program.optimize.steps import step_of
@@ -93,7 +94,7 @@ def _operand(draft: Draft, name: str, by: int, owner: str) -> str:
     array = draft.array(draft.now(name))
     if array is None:
         return _without(draft, name, by)
-    moved = array - by
-    if int(np.abs(moved).max()) > 2**31 - 1:
+    moved = array.astype(object) - by
+    if magnitude(moved) > 2**31 - 1:
         raise Declined("a constant does not fit 32 bits")
     return draft.constant(moved, owner)

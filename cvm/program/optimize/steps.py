@@ -13,7 +13,7 @@ from cvm.program.optimize.draft import Declined, Draft
 
 __all__ = ["Exact", "Step", "broadcast", "step_of"]
 
-Exact = npt.NDArray[Any]
+Exact = npt.NDArray[np.object_]
 """Arrays of Python integers, which cannot overflow."""
 
 

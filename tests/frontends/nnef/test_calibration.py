@@ -482,7 +482,8 @@ def error(graph: QuantizedGraph, bits: int) -> float:
 def test_codes_are_stored_as_wide_as_the_least_and_the_greatest_take() -> None:
     """Codes from -129 to 127 take 16 bits, though the greatest takes 8."""
     quantizer = LinearQuantizer((Fraction(1),), (Fraction(0),), -129, 127)
-    stored = GraphTensor("w", (2,), "scalar", "variable", data=TensorData(np.array([-129.0, 127.0])), quantizer=quantizer)
+    items = TensorData(np.array([-129.0, 127.0]))
+    stored = GraphTensor("w", (2,), "variable", quantizer=quantizer, data=items)
     graph = with_codes(QuantizedGraph("net", (), (), {"w": stored}, ()))
     data = graph.tensors["w"].data
     assert data is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvm.bounds import holding, magnitude
 from cvm.ops import precision
 from cvm.program.legalize.expressions import Expression, Unprovable
 from cvm.program.legalize.integers import balanced
@@ -98,13 +99,14 @@ def _top(x: Expression, shift: int) -> int:
 
 
 def _constant_digits(items: Any) -> list[tuple[int, Any]]:
-    if int(np.abs(items).max()) <= 2 * _BYTE:
+    items = holding(items, 2 * magnitude(items))
+    if magnitude(items) <= 2 * _BYTE:
         near = np.clip(items, -_BYTE, _BYTE)
         return [(0, near), (0, items - near)]
     base = _BASES[-1]
     found = []
     power = 0
-    while int(np.abs(items).max()) > _BYTE:
+    while magnitude(items) > _BYTE:
         digit = balanced(items, base)
         found.append((power, digit))
         items = (items - digit) >> base

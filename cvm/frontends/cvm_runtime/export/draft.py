@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude, require_fits
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends.cvm_runtime.attributes import written
 from cvm.frontends.cvm_runtime.export.arithmetic import shifts_alike
@@ -66,6 +67,7 @@ class Draft:
     def variable(self, array: npt.NDArray[Any], wish: str, precision: int) -> Written:
         """A parameter, under a name of its own; or the one with these elements."""
         _require_tensor(array.shape, wish)
+        require_fits(magnitude(array), 7 if precision <= _BYTE else 31, f"the parameter {wish!r}")
         stored = array.astype(np.int8 if precision <= _BYTE else np.int32)
         content = (stored.shape, stored.tobytes())
         if content in self._contents:
