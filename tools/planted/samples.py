@@ -82,6 +82,8 @@ def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
     for bits in (28, 31, 32, 33, 36, 44):
         yield f"requantizations of products of {bits} bits", _requantizations(bits)
     yield "reductions of wide integers", _reductions()
+    yield "convolutions of many channels", _many()
+    yield "slices of slices, and computed weights", _odd()
     yield "the demo model", open_program(MODEL)
 
 
@@ -96,6 +98,41 @@ def _detections(size: int, force: bool) -> VerifiedProgram:
         (kept_,) = builder.add("non_max_suppression", [rows, count], attributes)
         outputs.append(Output(f"kept_{threshold}", kept_))
     return verify(builder.build(outputs))
+
+
+def _many() -> VerifiedProgram:
+    """Several blocks of channels, dense and depthwise; and sums of codes by numbers so small that every unit counts."""
+    random = np.random.default_rng(150)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 150, 3, 4), -128, 127)
+    attributes = {"lo": -128, "hi": 127, "rounding": "half_up"}
+
+    def codes(sums: str, *more: str) -> str:
+        ms = [random.integers(2**25, 2**26, (1, 150, 1, 1)), *(np.full(1, 2**20) for _ in more)]
+        shift = 25 + builder.range(sums).magnitude().bit_length() - 7
+        parameters = [*ms, random.integers(-(2**20), 2**20, (1, 150, 1, 1)), np.full(1, shift)]
+        return builder.add("requantize", [sums, *more, *map(builder.parameter, parameters)], attributes)[0]
+
+    weights = [builder.constant(random.integers(-120, 120, shape)) for shape in ((150, 150, 1, 1), (150, 1, 5, 3))]
+    (sums,) = builder.add("conv2d", [x, weights[0]])
+    (other,) = builder.add("conv2d", [x, weights[1]], {"padding": (2, 1), "groups": 150})
+    (pooled,) = builder.add("max_pool2d", [x], {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1)})
+    numbers = [builder.parameter(np.full(1, n)) for n in (5, -3, 1, 2)]
+    (total,) = builder.add("requantize", [codes(sums), pooled, *numbers], attributes)
+    return verify(builder.build([Output("total", total), Output("other", codes(other))]))
+
+
+def _odd() -> VerifiedProgram:
+    """What random networks seldom have: slices of views that run backwards, groups whose weights are an input."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 6, 5, 7), -100, 100)
+    weights, bias = builder.input("weights", (4, 3, 2, 3), -90, 90), builder.input("bias", (4,), -900, 900)
+    attributes = {"groups": 2, "padding": (1, 2), "stride": (2, 1), "dilation": (1, 2)}
+    (sums,) = builder.add("conv2d", [x, weights, bias], attributes)
+    (back,) = builder.add("slice", [x], {"begin": (1, 5), "end": (-4, -8), "strides": (-1, -1)})
+    (part,) = builder.add("slice", [back], {"begin": (0, 1, 1, 2), "end": (2, 6, 4, 7), "strides": (1, 2, 1, 3)})
+    (turned,) = builder.add("transpose", [part], {"axes": (2, 0, 3, 1)})
+    return verify(builder.build([Output("sums", sums), Output("turned", turned)]))
 
 
 def _reductions() -> VerifiedProgram:
