@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from cvm.executors.native.contraction import segments
 from cvm.executors.native.epilogue import Block, interleaved
 from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.packing import passes
+from cvm.executors.native.packing import packed_weights, passes
 from cvm.program import Constant
 
 WEIGHTS = st.integers(1, 31).flatmap(
@@ -110,3 +111,13 @@ def test_segments_cover_all_channels_once_within_the_registers(
         assert segment.block.lane in (machine.width, *machine.narrower)
         done += (segment.count - 1) * segment.channels + segment.block.valid
     assert done == channels
+
+
+@pytest.mark.parametrize(("per", "bits"), [(4, 8), (2, 16), (1, 32)])
+def test_digits_that_are_too_wide_are_not_packed(per: int, bits: int) -> None:
+    kernel: Any = SimpleNamespace(per=per, segments=(), steps=1)
+    least, largest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    assert packed_weights([np.array([[[least, largest]]])], kernel) == b""
+    for item in (least - 1, largest + 1):
+        with pytest.raises(OverflowError, match="a digit of a weight"):
+            packed_weights([np.array([[[0, item]]])], kernel)
