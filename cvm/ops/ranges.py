@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -62,7 +61,9 @@ class Range:
     @staticmethod
     def uniform(rank: int, lo: int, hi: int) -> Range:
         """One interval for a whole tensor of the given rank."""
-        return _uniform(rank, lo, hi)
+        dtype = np.int64 if -INT64_MAX <= lo <= hi <= INT64_MAX else object
+        shape = (1,) * rank
+        return Range(np.full(shape, lo, dtype), np.full(shape, hi, dtype))
 
     @staticmethod
     def exactly(values: npt.NDArray[Any]) -> Range:
@@ -114,8 +115,6 @@ class Range:
 
     def kept(self) -> Range:
         """The same bounds, which fit 32 bits, in as little memory as they take."""
-        if self.size == 1:
-            return Range.uniform(self.rank, *self.hull())
         return Stored(self.lo.astype(np.int32), self.hi.astype(np.int32))
 
     def contains(self, other: Range) -> bool:
@@ -244,16 +243,6 @@ class Exact(Stored):
     def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
         """See `Range.moved`."""
         return Exact(function(self.values))
-
-
-@lru_cache(maxsize=4096)
-def _uniform(rank: int, lo: int, hi: int) -> Range:
-    """One interval; many values of a program have the same."""
-    dtype = np.int64 if -INT64_MAX <= lo <= hi <= INT64_MAX else object
-    ends = np.full((1,) * rank, lo, dtype), np.full((1,) * rank, hi, dtype)
-    for end in ends:
-        end.setflags(write=False)
-    return Range(*ends)
 
 
 def _per_channel(shape: Shape) -> Shape:

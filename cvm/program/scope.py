@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cvm import ops
 from cvm.errors import Invalid, Location
@@ -34,7 +34,7 @@ KEPT = 2**22
 """The most bounds that all results of a program together are kept apart with; every implementation counts alike."""
 
 SHARED = 1024
-"""Different attributes that are kept at hand, since many nodes have the same."""
+"""Different attributes, and different intervals, that are kept at hand, since many nodes have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Application:
     shapes: tuple[Shape, ...]
     ranges: tuple[Range, ...]
     gas: int
+
+
+_Key = TypeVar("_Key")
+_Item = TypeVar("_Item")
 
 
 class Scope:
@@ -60,6 +64,7 @@ class Scope:
         self._parameters: set[str] = set()
         self._kept = 0
         self._typed: dict[str, AttributeModel] = {}
+        self._intervals: dict[tuple[int, int, int], Range] = {}
 
     def input(self, item: Input) -> None:
         """Define an input: its declared interval is the contract, which its quantiser's codes fill."""
@@ -127,10 +132,9 @@ class Scope:
             self._require_new(name)
         if len(set(names)) != len(names):
             raise Invalid("program.duplicate", f"a name of {', '.join(names)} is written twice", Location(op=op))
-        proven = []
         for name, found in zip(names, application.ranges, strict=True):
             check_int32(found, Location(tensor=name, op=op))
-            proven.append(self._within_budget(found.per_channel(), application.call.ranges))
+        proven = [self._within_budget(found.per_channel(), application.call.ranges) for found in application.ranges]
         for name, shape, bounds in zip(names, application.shapes, proven, strict=True):
             self._define(name, "tensor", shape, bounds)
         self.gas += application.gas
@@ -139,20 +143,20 @@ class Scope:
     def _within_budget(self, bounds: Range, operands: Sequence[Range]) -> Range:
         """Bounds as they are kept; equal ones are kept once."""
         if bounds.size == 1 or self._kept + bounds.size > KEPT:
-            return Range.uniform(bounds.rank, *bounds.hull())
+            return self._interval(bounds.rank, *bounds.hull())
         self._kept += bounds.size
         alike = (known for known in operands if isinstance(known, Stored) and not isinstance(known, Exact))
         return next((known for known in alike if known.equals(bounds)), None) or bounds.kept()
 
+    def _interval(self, rank: int, lo: int, hi: int) -> Range:
+        """One interval, which values share."""
+        key = rank, lo, hi
+        return self._intervals.get(key) or _shared(self._intervals, key, Range.uniform(rank, lo, hi))
+
     def _parsed(self, op: Op, attributes: Mapping[str, Any], location: Location) -> AttributeModel:
         """Typed attributes, which nodes with the same ones share."""
         key = f"{op.name} {attributes!r}"  # tells 1 from True, which are equal as keys
-        typed = self._typed.get(key)
-        if typed is None:
-            if len(self._typed) >= SHARED:
-                self._typed.clear()
-            typed = self._typed[key] = op.parse(attributes, location)
-        return typed
+        return self._typed.get(key) or _shared(self._typed, key, op.parse(attributes, location))
 
     def outputs(self, outputs: Sequence[Output]) -> None:
         """Check the outputs of a program: there is one; unique names; values that exist; quantisers that fit."""
@@ -184,7 +188,7 @@ class Scope:
         self._require_new(value.name)
         check_shape(value.shape, self.limits, location)
         check_interval(value, location)
-        self._define(value.name, "tensor", value.shape, Range.uniform(len(value.shape), value.lo, value.hi))
+        self._define(value.name, "tensor", value.shape, self._interval(len(value.shape), value.lo, value.hi))
         return location
 
     def _check_state(self, which: str, state: State, name: str) -> None:
@@ -212,3 +216,11 @@ class Scope:
         if kind == "parameter":
             self._parameters.add(name)
         self.ranges[name] = bounds
+
+
+def _shared(known: dict[_Key, _Item], key: _Key, item: _Item) -> _Item:
+    """The item, kept for the next one who asks; what was kept is forgotten when it becomes too much."""
+    if len(known) >= SHARED:
+        known.clear()
+    known[key] = item
+    return item
