@@ -1,14 +1,15 @@
 """Plant defects in the planner and the emitter of the native executor, and see who notices before a wrong byte leaves.
 
     python tools/plant_defects.py --log FILE [--machine NAME] [--seed N] [--drawn N] [--only TEXT]
-                                  [--unguarded] [--limit SECONDS]
+                                  [--no-trial] [--long] [--unguarded] [--limit SECONDS]
 
 Every defect is one module with other text: the scripted ones of tools/planted/table.py by class, and ``--drawn``
 mutants of one token by seed. The tree is not touched: each runs in a process of its own, where it takes the module's
-place at import, without a cache. There the machine has its trial, and then runs sample programs: on one thread, then on
-two with all tensors captured; what comes out is compared with NumPy. ``--unguarded`` runs what was refused once more
-without checker, rehearsal and trial, to see whether a byte would have changed. ``--only`` takes the defects with a text
-in their names or of a class. FILE gets a line of JSON for each defect; what it has already is not done again.
+place at import, without a cache. There the machine has its trial (not with ``--no-trial``), and then runs sample
+programs: on one thread, then on two with all tensors captured; what comes out is compared with NumPy. With ``--long``
+they are rehearsed as networks are whose runs take long. ``--unguarded`` runs what was refused once more without
+checker, rehearsal and trial, to see whether a byte would have changed. ``--only`` takes the defects with a text in
+their names or of a class. FILE gets a line of JSON for each defect; what it has already is not done again.
 Prints a table, and exits 1 if a wrong byte left.
 """
 
@@ -31,7 +32,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from tools.planted.defect import PACKAGE, Defect, source  # noqa: E402 - after the paths are set
 from tools.planted.drawn import drawn  # noqa: E402
-from tools.planted.judge import judge, plant  # noqa: E402
+from tools.planted.judge import Guards, judge, plant  # noqa: E402
 from tools.planted.table import KINDS, scripted  # noqa: E402
 
 TRIAL, CHECKER, REHEARSAL = "refused by the trial", "refused by the checker", "refused by the rehearsal"
@@ -60,11 +61,9 @@ def verdict(events: Sequence[Event]) -> tuple[str, str]:
     return (REHEARSAL if "when the code was tried" in why else CHECKER), said
 
 
-def events(defect: Defect, samples: Path, machine: str, guarded: bool, limit: float) -> list[Event]:
-    """What a process with a defect prints."""
-    command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine]
-    if not guarded:
-        command.append("--unguarded")
+def events(defect: Defect, samples: Path, machine: str, more: Sequence[str], limit: float) -> list[Event]:
+    """What a process with a defect prints; ``more`` are options like ``--unguarded``."""
+    command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine, *more]
     environment = {**os.environ, "CVM_CACHE": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     given = json.dumps([defect.module, defect.text]).encode()
     with tempfile.TemporaryFile() as printed:
@@ -78,13 +77,15 @@ def events(defect: Defect, samples: Path, machine: str, guarded: bool, limit: fl
     return [tuple(json.loads(line)) for line in lines if line.startswith("[") and line.endswith("]")]
 
 
-def tried(defect: Defect, samples: Path, machine: str, unguarded: bool, limit: float) -> dict[str, Any]:
+def tried(defect: Defect, samples: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The line of a defect for the log."""
-    found = events(defect, samples, machine, True, limit)
+    machine, limit = options.machine, options.limit
+    wishes = {"--no-trial": options.no_trial, "--long": options.long}
+    found = events(defect, samples, machine, [option for option, given in wishes.items() if given], limit)
     who, said = verdict(found)
     line = {"name": defect.name, "kind": defect.kind, "machine": machine, "verdict": who, "said": said}
-    if unguarded and who not in (NOTHING, WRONG):
-        bare = events(defect, samples, machine, False, limit)
+    if options.unguarded and who not in (NOTHING, WRONG):
+        bare = events(defect, samples, machine, ["--unguarded"], limit)
         ends = {event[0] for event in bare}
         line["unguarded"] = "changed" if "changed" in ends else "same" if ends == {"passed", "done"} else "crashed"
     return line
@@ -113,6 +114,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the mutants and of the inputs")
     parser.add_argument("--drawn", type=int, default=60, help="mutants")
     parser.add_argument("--only", default="", help="a text in a defect's name or class")
+    parser.add_argument("--no-trial", action="store_true", help="leave the trial of the machine out")
+    parser.add_argument(
+        "--long", action="store_true", help="rehearse every sample as a long run: on random inputs alone"
+    )
     parser.add_argument("--unguarded", action="store_true", help="try what was refused once more without the guards")
     parser.add_argument("--limit", type=float, default=240, help="seconds for a defect; what takes longer has crashed")
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
@@ -122,7 +127,8 @@ def main(arguments: list[str] | None = None) -> int:
         plant(f"{PACKAGE}.{module}", text)
         from tools.planted.samples import loaded
 
-        judge(loaded(options.judge), options.machine, not options.unguarded, ON)
+        guards = Guards(not options.unguarded, not options.no_trial, options.long)
+        judge(loaded(options.judge), options.machine, guards, ON)
         return 0
     if options.log is None:
         parser.error("--log FILE is missing")
@@ -133,7 +139,7 @@ def _main(options: argparse.Namespace) -> int:
     from cvm.executors.native.select import available
     from tools.planted.samples import kept, samples
 
-    machine = options.machine or available()[0].name
+    options.machine = machine = options.machine or available()[0].name
     defects = [*scripted(), *drawn(options.drawn, options.seed, machine)]
     defects = [defect for defect in defects if defect.module != "tiles" or machine == "amx"]
     defects = [defect for defect in defects if options.only in defect.name or options.only == defect.kind]
@@ -144,13 +150,13 @@ def _main(options: argparse.Namespace) -> int:
         path = Path(folder) / "samples"
         kept(path, samples(options.seed))
         none = Defect("nothing", "", "steps", source("steps"))
-        who, said = verdict(events(none, path, machine, True, options.limit))
+        who, said = verdict(events(none, path, machine, [], options.limit))
         if who != NOTHING:
             raise SystemExit(f"without a defect: {who}: {said}")
         for number, defect in enumerate(defects):
             if defect.name in done:
                 continue
-            line = tried(defect, path, machine, options.unguarded, options.limit)
+            line = tried(defect, path, options)
             lines.append(line)
             with options.log.open("a", encoding="utf-8") as log:
                 print(json.dumps(line), file=log)

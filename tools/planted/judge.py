@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cvm.executors.native.machine import Machine
     from tools.planted.samples import Sample
 
-__all__ = ["judge", "plant"]
+__all__ = ["Guards", "judge", "plant"]
 
 VARIANTS = ((1, False), (2, True))
 """Threads, and whether all tensors are captured."""
@@ -48,24 +49,34 @@ def plant(name: str, text: str) -> None:
     sys.meta_path.insert(0, _Planted(name, text))
 
 
-def judge(samples: Sequence[Sample], machine: str, guarded: bool, seconds: float) -> None:
+@dataclass(frozen=True)
+class Guards:
+    """Whether there are guards at all, and a trial; with ``long`` samples are rehearsed as long runs are."""
+
+    on: bool = True
+    trial: bool = True
+    long: bool = False
+
+
+def judge(samples: Sequence[Sample], machine: str, guards: Guards, seconds: float) -> None:
     """Try the machine, then all samples on it; of what was refused once, for so many seconds more at most."""
     try:
         from cvm.executors.native.select import named
 
         chosen = named(machine)
-        if guarded:
-            why = _tried(chosen)
-            if why is not None:
-                _event("trial", *why)
-                return
-        else:
+        why = _tried(chosen) if guards.on and guards.trial else None
+        if why is not None:
+            _event("trial", *why)
+            return
+        if not guards.on:
             _unguarded()
+        if guards.long:
+            _long()
     except Exception as error:
         _event("crashed", "the trial", f"{type(error).__name__}: {error}")
         return
     _event("passed", "the trial", "")
-    _all(samples, chosen, guarded, seconds)
+    _all(samples, chosen, guards.on, seconds)
     _event("done", "", "")
 
 
@@ -91,6 +102,12 @@ def _unguarded() -> None:
 
     proven.__dict__["unproven"] = lambda *arguments: {}
     rehearsal.__dict__["rehearse"] = lambda *arguments: None
+
+
+def _long() -> None:
+    from cvm.executors.native import rehearsal
+
+    rehearsal.QUICK = -1
 
 
 def _all(samples: Sequence[Sample], machine: Machine, guarded: bool, seconds: float) -> None:

@@ -84,14 +84,15 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
     """Small programs by the class of kernels that they try."""
     bytes_ = (0, 255)
     yield "8-bit convolution", _convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
-    yield "convolution of many channels", _convolution((1, 72, 9, 9), (83, 72, 3, 3), *bytes_, 128, padding=(1, 1))
-    yield "residual sum", _residual()
+    yield "convolution of many channels", _convolution((1, 72, 9, 9), (147, 72, 3, 3), *bytes_, 128, padding=(1, 1))
+    yield "residual sum", _residual((1_500_000_001, 1_234_567_891, 99_999, 31))
+    yield "residual sum of small numbers", _residual((5, -3, 1, 2))
     yield "8-bit convolution of signed codes", _convolution((2, 20, 8, 8), (20, 20, 1, 1), -128, 127, 128)
     yield "grouped convolution", _convolution((1, 12, 9, 9), (24, 6, 3, 3), -128, 127, 127, groups=2, stride=(2, 2))
     yield "convolution of wide weights", _convolution((1, 5, 7, 7), (18, 5, 3, 3), *bytes_, 30_000, dilation=(2, 2))
     yield "16-bit convolution", _convolution((1, 5, 6, 6), (17, 5, 3, 3), -3000, 3000, 3000, padding=(1, 1))
     yield "32-bit convolution", _convolution((1, 3, 6, 6), (9, 3, 3, 3), -(2**20), 2**20, 60, padding=(1, 1))
-    for channels, size in ((70, 3), (16, 5), (33, 1)):
+    for channels, size in ((150, 3), (16, 5), (33, 1)):
         shape = (1, channels, 11, 11)
         pad = (size // 2, size // 2)
         yield (
@@ -102,6 +103,7 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
     yield "matrix product of one row", _product(1, 200, 150)
     for rounding in ("half_up", "half_even", "toward_zero"):
         yield f"requantize, {rounding}", _requantization(rounding)
+        yield f"requantize at the ends of its results, {rounding}", _ends_of_results(rounding)
     yield "ops by element", _elementwise()
     yield "windows, sums and maxima", _windows()
 
@@ -117,17 +119,17 @@ def _convolution(
     return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
 
 
-def _residual() -> VerifiedProgram:
-    """Codes of a convolution, and those of a pool, requantized to one."""
+def _residual(last: tuple[int, ...]) -> VerifiedProgram:
+    """Codes of a convolution, and those of a pool, requantized to one by ``last``: multipliers, offset and shift."""
     builder = ProgramBuilder()
     x, y = builder.input("x", (1, 40, 5, 14), -128, 127), builder.input("y", (1, 64, 5, 14), -128, 127)
     (sums,) = builder.add("conv2d", [x, builder.constant(_weights(64, 40, 1, 1, least=-128, largest=127))])
     (other,) = builder.add("max_pool2d", [y], {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1)})
-    shift = 40 + builder.range(sums).magnitude().bit_length() - 18
+    shift = 40 + builder.range(sums).magnitude().bit_length() - 20
     parameters = [2**29 + 7919 * np.arange(64).reshape(1, 64, 1, 1), np.full(1, -12345), np.full(1, shift)]
     attributes = {"lo": -128, "hi": 127, "rounding": "half_up"}
     (codes,) = builder.add("requantize", [sums, *map(builder.parameter, parameters)], attributes)
-    numbers = [np.full(1, n) for n in (1_500_000_001, 1_234_567_891, 99_999, 31)]
+    numbers = [np.full(1, n) for n in last]
     (total,) = builder.add("requantize", [codes, other, *map(builder.parameter, numbers)], attributes)
     return verify(builder.build([Output("total", total)]))
 
@@ -171,6 +173,24 @@ def _requantization(rounding: str) -> VerifiedProgram:
         c, s = builder.parameter(np.full((1,), 5)), builder.parameter(np.full((1,), shift))
         attributes = {"lo": -(2**24), "hi": 2**24, "rounding": rounding}
         (result,) = builder.add("requantize", [x, y, m, n, c, s], attributes)
+        outputs.append(Output(f"y{shift}", result))
+    return verify(builder.build(outputs))
+
+
+def _ends_of_results(rounding: str) -> VerifiedProgram:
+    """Sums that are the first of a result, or one below it, where the input is at its greatest or its least."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
+    place = np.arange(20).reshape(1, 20, 1, 1)
+    at = np.where(place % 2 == 0, -(2**15), 2**15 - 1)
+    outputs = []
+    for multiplier, shift in ((4093, 14), (2**30 + 7, 37), (2**34 + 7, 40)):
+        sums = multiplier * at
+        begin = 0 if rounding == "toward_zero" else 2 ** (shift - 1)
+        offset = (sums >> shift << shift) - sums - begin - place // 2 % 2
+        parameters = [np.full(1, multiplier), offset, np.full(1, shift)]
+        attributes = {"lo": -(2**20), "hi": 2**20, "rounding": rounding}
+        (result,) = builder.add("requantize", [x, *map(builder.parameter, parameters)], attributes)
         outputs.append(Output(f"y{shift}", result))
     return verify(builder.build(outputs))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from cvm.executors.native import (
     reductions,
     rehearsal,
     requantize,
+    residual,
     runtime,
+    trial,
     vision,
     windows,
 )
@@ -83,6 +86,7 @@ def sampler() -> VerifiedProgram:
 
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
 _decoded, _parameter, _starting = formats.Format.decoded, epilogue.Epilogue.parameter, contraction.starting
+_results = residual.Residual.results
 _outside, _claim, _write = runtime._outside, runtime._emit_claim, nest._Place.write
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -226,3 +230,44 @@ def test_a_constant_may_be_the_next_state() -> None:
     after = native.run({"x": np.ones((1, 3), np.int32)}, initial_state(verified.program)).state
     np.testing.assert_array_equal(after[state], [[4, 5, -6]])
     assert native.refusals == []
+
+
+def _later(function: Any) -> Any:
+    """Sums of ``high`` that are one more."""
+
+    def sums(code: Any, rule: requantize.Requantization, *rest: Any) -> tuple[V, V]:
+        even, odd = function(code, rule, *rest)
+        return (code.binary("add", even, 1), odd) if rule.arithmetic == "high" else (even, odd)
+
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "attribute", "wrong"),
+    [
+        ("requantize at the ends of its results, half_up", requantize, "_sums", _later(requantize._sums)),
+        (
+            "requantize at the ends of its results, toward_zero",
+            requantize,
+            "_rounded",
+            lambda code, v, s, rounding: _rounded(code, code.binary("sub", v, 1), s, rounding),
+        ),
+        (
+            "residual sum of small numbers",
+            residual.Residual,
+            "results",
+            lambda self, *rest: _results(replace(self, offset=self.offset + 1), *rest),
+        ),
+    ],
+)
+def test_one_unit_too_many_is_noticed_by_the_trial(
+    name: str, owner: object, attribute: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of numerators of 40 bits one unit is in no tensor of random numbers, but at the ends of a result."""
+    if owner is residual.Residual and not available()[0].packs:
+        pytest.skip("only where words can be packed")
+    verified = dict(trial.programs())[name]
+    monkeypatch.setattr(trial, "programs", lambda: [(name, verified)])
+    assert trial.failure(available()[0]) is None
+    monkeypatch.setattr(owner, attribute, wrong)
+    assert trial.failure(available()[0]) == name
