@@ -116,7 +116,9 @@ def _damaged_archive(random_: random.Random, data: bytes) -> bytes:
         case 4:
             shape = random_.choice(((3,), (120_000,), (1000, 300)))
             kind = random_.choice((np.int8, np.float16, np.float64, np.uint64))
-            return npz_bytes({"x": np.full(shape, random_.choice((0, 1, 5e-324, 1e300)), np.float64).astype(kind)})
+            with np.errstate(all="ignore"):  # not all of these numbers are of all these kinds
+                array = np.full(shape, random_.choice((0, 1, 5e-324, 1e300)), np.float64).astype(kind)
+            return npz_bytes({"x": array})
         case _:
             header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (%d,)}" % random_.choice((3, 10**9, 10**30))
             file = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(12)
@@ -155,12 +157,21 @@ def examine(case: bytes) -> str:
             code = tool.main([receipt, "--program", program, "-i", inputs, "--trace-file", trace])
     answer = said.getvalue().splitlines()[-1]
     assert answer.startswith(_CODES[code]), f"exit code {code} with {answer!r}"
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    used = _most_memory()
     assert used <= MEBIBYTES, f"{used} MiB"
     if code:
         return _CODES[code]
     assert _claim(files[0]) in _truths(), "what is not true is reproduced"
     return "valid, REPRODUCED"
+
+
+def _most_memory() -> int:
+    """The most MiB that this process ever had; what the system counts for it includes those of who started it."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _claim(receipt: bytes) -> bytes | None:
