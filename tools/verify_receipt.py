@@ -108,7 +108,7 @@ def write(x):
 def decoded(data, name):
     """The body of a file of that name, of which these are the canonical bytes."""
     (found, version, body), _ = read(Counted(data))
-    if (found, version) != (name, 1) or write([found, version, body]) != data:
+    if (found, version) != (name, 1) or isinstance(version, bool) or write([found, version, body]) != data:
         raise ValueError(f"not the canonical bytes of a {name} file, version 1")
     return body
 
@@ -255,13 +255,16 @@ def receipt(data):
     """The receipt in a file, of the right structure."""
     r = decoded(data, "cvm-receipt")
     c = r["claim"]
-    roots = [x for run in c["runs"] for k in ("inputs", "before", "outputs", "after") for x in run[k]]
+    lists = [run[k] for run in c["runs"] for k in ("inputs", "before", "outputs", "after")]
+    roots = [x for part in lists for x in part]
     roots += [c["program"], *(run["trace"] for run in c["runs"] if "trace" in run)]
     bounded(len(r["signatures"]), SIGNATURES, "signatures of a receipt")
     keys = {frozenset(run) - {"trace"} for run in c["runs"]}
     host, signed = r["host"], [item["key"] for item in r["signatures"]]
     if not (set(r) == {"claim", "host", "signatures"} and set(c) == {"gas", "limits", "op_set", "program", "runs"}
             and keys == {frozenset(("inputs", "before", "outputs", "after"))} and 0 <= c["gas"] < 2**63
+            and (type(c["gas"]), type(c["op_set"])) == (int, int)
+            and all(isinstance(x, list) for x in (c["runs"], r["signatures"], *lists))
             and all(isinstance(x, bytes) and len(x) == 32 for x in roots) and signed == sorted(set(signed))
             and all(set(s) == {"key", "signature"} and (len(s["key"]), len(s["signature"])) == (32, 64)
                     for s in r["signatures"])
@@ -274,7 +277,8 @@ def log(data):
     """The trace in a file, of the right structure."""
     t = decoded(data, "cvm-trace")
     roots = [t["program"], *(x for part in (t["before"], t["inputs"], *t["steps"]) for x in part)]
-    if set(t) != {"before", "inputs", "program", "steps"} or not all(
+    lists = [t["before"], t["inputs"], t["steps"], *t["steps"]]
+    if set(t) != {"before", "inputs", "program", "steps"} or not all(isinstance(x, list) for x in lists) or not all(
             isinstance(x, bytes) and len(x) == 32 for x in roots):
         raise ValueError("the structure is not that of a trace")
     return t

@@ -415,6 +415,34 @@ def test_damaged_files_are_malformed(tmp_path):
     assert run(*arguments)[0] == 3
 
 
+FORMS = {
+    "the version": lambda tree: tree.__setitem__(1, True),
+    "the op-set": lambda tree: tree[2]["claim"].update(op_set=True),
+    "the signatures, bytes": lambda tree: tree[2].update(signatures=b""),
+    "the signatures, a text": lambda tree: tree[2].update(signatures=""),
+    "the state": lambda tree: tree[2]["claim"]["runs"][0].update(before=b""),
+}
+
+
+@pytest.mark.parametrize("what", FORMS)
+def test_what_only_counts_as_a_number_or_a_list_is_malformed(tmp_path, what):
+    """True equals 1 in Python, and nothing of a text looks like nothing of a list: the product refuses both."""
+    import msgpack
+
+    from cvm.audit import load_receipt
+    from cvm.errors import Malformed
+    from tools.fuzz.mutation import packed_tree
+
+    arguments = written(tmp_path, subject("batch"))
+    tree = msgpack.unpackb((tmp_path / "r.receipt").read_bytes(), strict_map_key=False)
+    FORMS[what](tree)
+    (tmp_path / "r.receipt").write_bytes(packed_tree(tree))
+    with pytest.raises(Malformed):
+        load_receipt(tmp_path / "r.receipt")
+    code, answer = run(*arguments)
+    assert (code, answer.startswith("MALFORMED: ")) == (3, True)
+
+
 def test_it_imports_nothing_but_the_standard_library():
     import ast
 

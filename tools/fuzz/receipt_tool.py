@@ -63,8 +63,7 @@ def _truths() -> frozenset[bytes]:
 def make(random_: random.Random) -> bytes:
     """Four files as a msgpack list."""
     files = list(random_.choice(_sources()))
-    for _ in range(random_.choice((0, 1, 1, 1, 2))):
-        place = random_.choice((0, 1, 1, 2, 2, 3))
+    for place in random_.sample(range(4), random_.choice((0, 1, 1, 1, 2))):
         files[place] = _damaged_archive(random_, files[2]) if place == 2 else _damaged_tree(random_, files[place])
     packed: bytes = msgpack.packb(files)
     return packed
@@ -79,12 +78,11 @@ def _damaged_tree(random_: random.Random, data: bytes) -> bytes:
         count = random_.choice((1000, 100_000, 1_000_000))
         item = random_.choice((b"\x90", b"\x80", b"\0", b"\x91", b"\xa0", b"\xcf" + b"\xff" * 8))
         return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
-    try:
-        tree = msgpack.unpackb(data, strict_map_key=False)
-    except ValueError:  # it has been damaged before
-        return mutate_bytes(random_, data, 1)
+    tree = msgpack.unpackb(data, strict_map_key=False)
+    if random_.random() < 0.5:  # once: what is enlarged twice is more than a case may be
+        return packed_tree(_enlarged(random_, tree))
     for _ in range(random_.choice((1, 1, 2, 3))):
-        tree = _enlarged(random_, tree) if random_.random() < 0.5 else changed_tree(random_, tree)
+        tree = changed_tree(random_, tree)
     return packed_tree(tree)
 
 
@@ -95,7 +93,7 @@ def _enlarged(random_: random.Random, tree: Any) -> Any:
         return {**tree, key: _enlarged(random_, tree[key])}
     if isinstance(tree, list) and tree:
         if random_.random() < 0.1:
-            return tree * random_.choice((2, 100, 3000))
+            return tree * random_.choice((2, 100, 1000))
         at = random_.randrange(len(tree))
         return [*tree[:at], _enlarged(random_, tree[at]), *tree[at + 1 :]]
     if isinstance(tree, int) and not isinstance(tree, bool):
@@ -118,7 +116,9 @@ def _damaged_archive(random_: random.Random, data: bytes) -> bytes:
         case 4:
             shape = random_.choice(((3,), (120_000,), (1000, 300)))
             kind = random_.choice((np.int8, np.float16, np.float64, np.uint64))
-            return npz_bytes({"x": np.full(shape, random_.choice((0, 1, 5e-324, 1e300)), np.float64).astype(kind)})
+            with np.errstate(all="ignore"):  # not all of these numbers are of all these kinds
+                array = np.full(shape, random_.choice((0, 1, 5e-324, 1e300)), np.float64).astype(kind)
+            return npz_bytes({"x": array})
         case _:
             header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (%d,)}" % random_.choice((3, 10**9, 10**30))
             file = b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(12)
@@ -157,12 +157,21 @@ def examine(case: bytes) -> str:
             code = tool.main([receipt, "--program", program, "-i", inputs, "--trace-file", trace])
     answer = said.getvalue().splitlines()[-1]
     assert answer.startswith(_CODES[code]), f"exit code {code} with {answer!r}"
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    used = _most_memory()
     assert used <= MEBIBYTES, f"{used} MiB"
     if code:
         return _CODES[code]
     assert _claim(files[0]) in _truths(), "what is not true is reproduced"
     return "valid, REPRODUCED"
+
+
+def _most_memory() -> int:
+    """The most MiB that this process ever had; what the system counts for it includes those of who started it."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _claim(receipt: bytes) -> bytes | None:
