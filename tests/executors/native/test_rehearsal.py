@@ -50,7 +50,7 @@ def sampler() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 40, 6, 7), -128, 127)
     y = builder.input("y", (1, 40, 1, 1), -(2**20), 2**20)
-    boxes = builder.input("boxes", (1, 19, 6), -30, 30)
+    boxes = builder.input("boxes", (1, 75, 6), -30, 30)
 
     def codes(sums: str) -> str:
         channels = builder.shape(sums)[1]
@@ -78,7 +78,7 @@ def sampler() -> VerifiedProgram:
         {"rounding": "half_even", "lo": -(2**20), "hi": 2**20},
     )  # fmt: skip
     count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": -20})
-    attributes = {"iou_threshold": 20, "max_output_size": -1, "force_suppress": True, "top_k": -1}
+    attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     (kept,) = builder.add("non_max_suppression", [rows, count], attributes)
     results = [conv(a, (40, 1, 3, 3), 40), shifted, turned, most, rounded, kept]
     return verify(builder.build([Output(f"y{place}", name) for place, name in enumerate(results)]))
