@@ -123,7 +123,7 @@ def _many() -> VerifiedProgram:
 
 
 def _odd() -> VerifiedProgram:
-    """What random networks seldom have: slices of views that run backwards, groups whose weights are an input."""
+    """What random networks seldom have: slices of views that run backwards, groups with computed weights, pools."""
     builder = ProgramBuilder()
     x = builder.input("x", (2, 6, 5, 7), -100, 100)
     weights, bias = builder.input("weights", (4, 3, 2, 3), -90, 90), builder.input("bias", (4,), -900, 900)
@@ -132,7 +132,12 @@ def _odd() -> VerifiedProgram:
     (back,) = builder.add("slice", [x], {"begin": (1, 5), "end": (-4, -8), "strides": (-1, -1)})
     (part,) = builder.add("slice", [back], {"begin": (0, 1, 1, 2), "end": (2, 6, 4, 7), "strides": (1, 2, 1, 3)})
     (turned,) = builder.add("transpose", [part], {"axes": (2, 0, 3, 1)})
-    return verify(builder.build([Output("sums", sums), Output("turned", turned)]))
+    outputs = [Output("sums", sums), Output("turned", turned)]
+    for lo, hi in ((0, 255), (-3000, 3000), (-128, 127)):  # one geometry, other formats
+        y = builder.input(f"y{-lo}", (1, 20, 4, 5), lo, hi)
+        (most,) = builder.add("max_pool2d", [y], {"pool_size": (2, 2), "strides": (2, 1), "padding": (1, 0)})
+        outputs.append(Output(f"most{-lo}", most))
+    return verify(builder.build(outputs))
 
 
 def _reductions() -> VerifiedProgram:

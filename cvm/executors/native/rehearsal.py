@@ -36,6 +36,8 @@ Tensors = dict[str, Int32Array]
 Runs = Callable[[Sequence[Int32Array]], bool]
 QUICK = 300_000
 """Estimated nanoseconds of a run up to which a network is tried on extreme values, too."""
+STRETCH = 61
+"""Elements of an input that are all at one end of their interval."""
 PATTERN = 0x5A
 """What memory holds before it is written."""
 FENCE = 64
@@ -70,15 +72,29 @@ def rehearse(
 
 
 def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
-    """Numbers from everywhere in the intervals; where a run is short, also all at their greatest and at their least."""
+    """Numbers from everywhere in the intervals; where a run is short, also all at their greatest, all at their least,
+    and any of both; where it is long, stretches of them among the others.
+    """
     program = verified.program
     values = _fed(program)
     random = np.random.default_rng(list(bytes.fromhex(program.digest)))
-    yield {one.name: random.integers(one.lo, one.hi + 1, one.shape).astype(np.int32) for one in values}
-    if quick:
+    if not quick:
+        yield {one.name: _mixed(random, one) for one in values}
+    else:
+        yield {one.name: random.integers(one.lo, one.hi + 1, one.shape).astype(np.int32) for one in values}
         yield {one.name: np.full(one.shape, one.hi, np.int32) for one in values}
         yield {one.name: np.full(one.shape, one.lo, np.int32) for one in values}
         yield {one.name: random.choice([one.lo, one.hi], one.shape).astype(np.int32) for one in values}
+
+
+def _mixed(random: np.random.Generator, value: Value) -> Int32Array:
+    """Numbers from everywhere in an interval, and stretches of its greatest and of its least: sums reach far, then."""
+    size = math.prod(value.shape)
+    length = max(1, min(STRETCH, size // 8))
+    kinds = random.integers(0, 8, -(-size // length)).repeat(length)[:size]
+    numbers = random.integers(value.lo, value.hi + 1, size)
+    chosen = np.where(kinds == 0, value.lo, np.where(kinds == 1, value.hi, numbers))
+    return chosen.reshape(value.shape).astype(np.int32)
 
 
 def _fed(program: Program) -> list[Value]:

@@ -154,7 +154,7 @@ def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int
     for name, more in (("codes", 0), ("wide codes", min(12, 35 - bits))):
         m = builder.parameter(multipliers << more)
         c = builder.parameter(np.arange(count).reshape(channels) * 7919)
-        s = builder.parameter(np.full(channels, 26 + more + bits - 8))
+        s = builder.parameter(np.full(channels, 26 + more + bits - 10))
         attributes = {"lo": -100, "hi": 120, "rounding": "half_up"}
         (codes,) = builder.add("requantize", [sums(), m, c, s], attributes)
         outputs.append(Output(name, codes))
@@ -171,7 +171,7 @@ def _requantization(rounding: str) -> VerifiedProgram:
         m = builder.parameter(np.full((1, 1, 1, 1), max(1, 2**shift // 3)))
         n = builder.parameter(np.arange(-9, 10).reshape(1, 19, 1, 1))
         c, s = builder.parameter(np.full((1,), 5)), builder.parameter(np.full((1,), shift))
-        attributes = {"lo": -(2**24), "hi": 2**24, "rounding": rounding}
+        attributes = {"lo": -(2**17), "hi": 2**17 + 5, "rounding": rounding}
         (result,) = builder.add("requantize", [x, y, m, n, c, s], attributes)
         outputs.append(Output(f"y{shift}", result))
     return verify(builder.build(outputs))
@@ -233,4 +233,8 @@ def _windows() -> VerifiedProgram:
     outputs += [Output("count", count), Output("rows", rows)]
     attributes = {"iou_threshold": 30, "max_output_size": 7, "force_suppress": True, "top_k": 15}
     outputs.append(Output("kept", builder.add("non_max_suppression", [rows, count], attributes)[0]))
+    (wide,) = builder.add("broadcast_mul", [boxes, builder.constant(np.full((1, 1, 1), 2**22))])
+    count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
+    attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
+    outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
     return verify(builder.build(outputs))
