@@ -304,10 +304,9 @@ class _Maker:
         proven = self.builder.range(name).per_channel()
         rank = len(shape)
         found = []
-        for bounds in (proven.lo, proven.hi):
+        for bounds, reduce in ((proven.lo, np.min), (proven.hi, np.max)):
             spread = bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape).astype(np.int64)
             varies = [axis for axis in range(rank) if place[axis] == 1 and spread.shape[axis] > 1]
-            reduce = np.min if bounds is proven.lo else np.max
             for axis in varies:
                 spread = reduce(spread, axis=axis, keepdims=True)
             found.append(np.broadcast_to(spread, place).reshape(-1))
