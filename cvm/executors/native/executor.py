@@ -260,7 +260,7 @@ class NativeExecutor:
 
             try:
                 return proven(self._verified, self._machine, wanted, compiled)
-            except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
                 raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
 
         def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
