@@ -182,7 +182,9 @@ def test_wrong_code_is_found_and_an_exception_is_a_failure(monkeypatch: pytest.M
             raise RuntimeError("no\nsecond line")
 
         monkeypatch.setattr(executor, "compiled", broken)
-        assert {one.kind for one in differences(program, runs, known, every)} == {"error: RuntimeError: no"}
+        assert {one.kind for one in differences(program, runs, known, every)} == {
+            "error: refused: the code generator refuses the code: no"
+        }
     assert executor.WORTH > 0
 
 
