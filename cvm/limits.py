@@ -30,7 +30,9 @@ class Limits:
     constants: int = 2**32
     """Bytes of all constants of a program, expanded."""
     nodes: int = 1_000_000
-    """Nodes of a program; operations of a flat document."""
+    """Operations of a document, items of one list of a program."""
+    entries: int = 25_000
+    """Inputs, constants, states, nodes, outputs, scales and exactness records of a program, together."""
     program_bytes: int = 2**32
     """Bytes of a program file."""
     receipt_bytes: int = 2**26
@@ -53,7 +55,9 @@ class Limits:
 
 
 DEFAULT = Limits("default")
-LARGE = Limits("large", elements=2**31, constants=2**36, program_bytes=2**36, archive_bytes=2**36, work=2**50)
+LARGE = Limits(
+    "large", entries=1_000_000, elements=2**31, constants=2**36, program_bytes=2**36, archive_bytes=2**36, work=2**50
+)
 PROFILES = MappingProxyType({profile.name: profile for profile in (DEFAULT, LARGE)})
 
 

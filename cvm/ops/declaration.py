@@ -82,6 +82,10 @@ Int32 = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
 InputKind = Literal["tensor", "parameter"]
 
 
+_ANY: set[str] = set()
+"""For `AttributeModel`, whose instances say nothing of which attributes were given: one empty set serves them all."""
+
+
 class AttributeModel(BaseModel):
     """Base of all attribute models: immutable, strictly typed, closed. By itself: no attributes."""
 
@@ -120,6 +124,11 @@ class Constraint:
     text: str
     holds: Callable[[Call], bool]
     on: Literal["shapes", "ranges"] = "shapes"
+
+
+def _same_tuple(given: Any, value: Any) -> bool:
+    """Whether both are tuples of the same integers and of no other type."""
+    return type(given) is type(value) is tuple and all(type(item) is int for item in given) and given == value
 
 
 class Op(ABC):
@@ -169,7 +178,7 @@ class Op(ABC):
     def parse(self, attributes: Mapping[str, Any], location: Location | None = None) -> AttributeModel:
         """Typed attributes from plain values. Raises `Invalid` with code ``ops.<op>.attribute.<name>``."""
         try:
-            return self.Attributes.model_validate(dict(attributes))
+            typed = self.Attributes.model_validate(dict(attributes))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = str(first["loc"][0]) if first["loc"] else "all"
@@ -177,6 +186,9 @@ class Op(ABC):
             raise Invalid(
                 f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {first['msg']}{found}", location
             ) from None
+        # Long tuples are shared with the caller's: a program may have many nodes.
+        shared = {name: attributes[name] for name, value in typed if _same_tuple(attributes.get(name), value)}
+        return self.Attributes.model_construct(_ANY, **{**dict(typed), **shared})
 
     def check_arity(self, count: int, location: Location | None = None) -> None:
         """Require a possible number of inputs. Raises `Invalid` with code ``ops.<op>.arity``."""

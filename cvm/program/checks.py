@@ -13,13 +13,15 @@ from cvm.errors import Invalid, LimitExceeded, Location
 from cvm.limits import Limits, elements, require
 from cvm.ops import AttributeModel, Range
 from cvm.ops.ranges import INT32_MAX, INT64_MAX
-from cvm.program.model import AttributeValue, Constant, Shape, Value
-from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer, Rounding
+from cvm.program.model import AttributeValue, Constant, Program, Shape, Value
+from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = [
+    "ENTRIES",
     "attribute_values",
     "check_constant_data",
     "check_constants_fit",
+    "check_entries",
     "check_int32",
     "check_interval",
     "check_name",
@@ -28,6 +30,9 @@ __all__ = [
     "interval_text",
     "same_attributes",
 ]
+
+ENTRIES = "inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program"
+"""What the limit of entries counts."""
 
 _MAGNITUDE = {"tensor": INT32_MAX, "parameter": INT64_MAX}
 _ITEM_BYTES = {"tensor": 4, "parameter": 8}
@@ -80,6 +85,15 @@ def check_int32(proven: Range, location: Location) -> None:
         found = interval_text(lo, hi)
         message = f"the elements lie in {found}, which is not proven to be within +-(2^31 - 1)"
         raise Invalid("program.range", message, location)
+
+
+def check_entries(program: Program, limits: Limits) -> None:
+    """All parts of a program together are within the limit of entries, since each takes memory whatever it holds."""
+    parts = (program.inputs, program.constants, program.state, program.nodes, program.outputs)
+    quantizers = [item.quantizer for item in program.inputs] + [item.quantizer for item in program.outputs]
+    scales = sum(len(found.scale) + len(found.offset) for found in quantizers if isinstance(found, LinearQuantizer))
+    total = sum(map(len, parts)) + len(program.provenance.exactness) + scales
+    require("entries", total, limits.entries, ENTRIES)
 
 
 def check_constants_fit(constants: Sequence[Constant], limits: Limits, total: int = 0) -> int:

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from cvm.errors import Invalid, Location, Malformed
 from cvm.limits import DEFAULT, Limits, require
+from cvm.program.checks import ENTRIES
 from cvm.program.model import (
     AttributeValue,
     Constant,
@@ -45,6 +46,7 @@ VERSION = 1
 FORMAT_NAME = "program"
 """What error codes begin with."""
 
+_Item = TypeVar("_Item")
 _Fields: TypeAlias = Mapping[str, Callable[[], Any]]
 
 _KINDS: tuple[Literal["tensor", "parameter"], ...] = ("parameter", "tensor")
@@ -84,7 +86,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
     reader = Reader(data, FORMAT_NAME, limits.nodes)
-    program = _Decoder(reader).program()
+    program = _Decoder(reader, limits).program()
     reader.forget()
     if not packs_to(_file(program), data, FORMAT_NAME):
         raise Malformed("program.canonical", "these are not the canonical bytes of the program that they describe")
@@ -197,8 +199,10 @@ class _Numbered:
 class _Decoder:
     """Reads the parts of a program with a `Reader`; each method reads one part."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, limits: Limits) -> None:
         self._reader = reader
+        self._limits = limits
+        self._entries = 0
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._ops: dict[str, str] = {}
         # What a program has many of; the tables are made once.
@@ -224,7 +228,7 @@ class _Decoder:
     def program(self) -> Program:
         """A whole file."""
         self._header()
-        array = self._reader.array
+        array = self._entry_array
         parts = self._reader.record({
             "constants": lambda: array(self._constant),
             "inputs": lambda: array(self._input),
@@ -237,6 +241,16 @@ class _Decoder:
         })  # fmt: skip
         self._reader.end()
         return _resolved(parts)
+
+    def _entry_array(self, item: Callable[[], _Item]) -> tuple[_Item, ...]:
+        """An array of entries, which are counted before the next one is made."""
+
+        def counted() -> _Item:
+            self._entries += 1
+            require("entries", self._entries, self._limits.entries, ENTRIES)
+            return item()
+
+        return self._reader.array(counted)
 
     def _header(self) -> None:
         reader = self._reader
@@ -300,9 +314,9 @@ class _Decoder:
             "axis": reader.integer,
             "hi": reader.integer,
             "lo": reader.integer,
-            "offset": lambda: reader.array(reader.rational),
+            "offset": lambda: self._entry_array(reader.rational),
             "rounding": lambda: reader.choice(get_args(Rounding)),
-            "scale": lambda: reader.array(reader.rational),
+            "scale": lambda: self._entry_array(reader.rational),
         }
         logarithmic: _Fields = {"bits": reader.integer, "top": reader.integer}
         found = reader.record({**linear, **logarithmic}, [*linear, *logarithmic])
@@ -316,7 +330,7 @@ class _Decoder:
     def _provenance(self) -> Provenance:
         reader = self._reader
         return Provenance(**reader.record({
-            "exactness": lambda: reader.array(self._exactness),
+            "exactness": lambda: self._entry_array(self._exactness),
             "source": reader.text,
             "source_digest": reader.text,
             "tool": reader.text,

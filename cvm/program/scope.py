@@ -30,7 +30,7 @@ from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, St
 
 __all__ = ["KEPT", "Application", "Scope"]
 
-KEPT = 2**22
+KEPT = 2**21
 """The most bounds that all results of a program together are kept apart with; every implementation counts alike."""
 
 SHARED = 1024

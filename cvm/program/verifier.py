@@ -14,11 +14,12 @@ from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from cvm.errors import Invalid, Location
-from cvm.limits import PROFILES, Limits, require
+from cvm.limits import PROFILES, Limits
 from cvm.ops import Call, Range
 from cvm.program.checks import (
     attribute_values,
     check_constants_fit,
+    check_entries,
     check_interval,
     interval_text,
     same_attributes,
@@ -80,8 +81,7 @@ def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
     effective = _effective(program, limits)
     if (known := _remembered(program, effective)) is not None:
         return known
-    for what in ("inputs", "constants", "state", "nodes", "outputs"):
-        require("nodes", len(getattr(program, what)), effective.nodes, f"number of {what}")
+    check_entries(program, effective)
     check_constants_fit(program.constants, effective)
     scope = Scope(effective)
     for item in program.inputs:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cvm.limits import DEFAULT
 from cvm.program import Output, Program, ProgramBuilder
 
 __all__ = ["ADVERSARIES", "of_op", "on_large_constants"]
@@ -69,6 +70,19 @@ def many_nodes(count: int) -> Program:
     name = builder.input("a", (1, 1), 0, 1)
     for _ in range(count):
         (name,) = builder.add("abs", [name], name="n")
+    return ended(builder, name)
+
+
+def entries(values: int) -> Program:
+    """As many nodes as there may be, all of different shapes and attributes, and values with bounds of their own."""
+    builder = ProgramBuilder()
+    base = builder.constant(varied(1, WIDE))
+    names = [builder.add("clip", [base], {"a_min": k, "a_max": 100 + k})[0] for k in range(values)]
+    (name,) = builder.add("concatenate", names, {"axis": 0})
+    count = DEFAULT.entries - values - 20
+    x = builder.input("a", (count, *(1,) * 7), -(2**20), 2**20)
+    for k in range(count):
+        builder.add("slice", [x], {"begin": (0,) * 8, "end": (k + 1, *(1,) * 7), "strides": (1,) * 8})
     return ended(builder, name)
 
 
@@ -176,6 +190,7 @@ ADVERSARIES: dict[str, Callable[[], Program]] = {
     "values of few channels": lambda: alive(5_000, 16),
     "many constants": lambda: many_constants(5_000, 16),
     "many nodes": lambda: many_nodes(10_000),
+    "as many nodes as there may be": lambda: entries(10),
     "many operands": lambda: many_operands(300_000),
     "parameters": lambda: requantized(1, 2**21, False),
     "wide parameters": lambda: requantized(1, 2**17, True),

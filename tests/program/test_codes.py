@@ -16,12 +16,29 @@ import pytest
 import cvm.program
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT, LARGE
-from cvm.program import Constant, Input, Node, Output, Program, State, Value, decode, encode, files, load, verify, wire
+from cvm.program import (
+    Constant,
+    Input,
+    Node,
+    Output,
+    Program,
+    ProgramBuilder,
+    State,
+    Value,
+    decode,
+    encode,
+    files,
+    load,
+    verify,
+    wire,
+)
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 from tests.program.examples import SHAPE, example, with_constant, with_node
 
 EXAMPLE = example()
 BYTES = EXAMPLE.to_bytes()
+ENTRIES = 15
+"""Of the example: 1 input, 2 constants, 1 state, 3 nodes, 1 output, 3 scales, 3 offsets, 1 record."""
 CASES = {}
 
 
@@ -217,9 +234,30 @@ def an_op_that_would_make_a_huge_tensor():
     verify(node("tile", ["x"], {"reps": (4096, 4096, 4096)}))
 
 
-@case("limit.nodes", LimitExceeded, "constants")
-def too_many_constants():
-    verify(EXAMPLE, replace(DEFAULT, nodes=1))
+@case("limit.entries", LimitExceeded, "constants")
+def too_many_entries():
+    verify(EXAMPLE, replace(DEFAULT, entries=ENTRIES - 1))
+
+
+@case("limit.entries", LimitExceeded, "constants")
+def too_many_entries_of_a_file():
+    decode(EXAMPLE.to_bytes(), replace(DEFAULT, entries=ENTRIES - 1))
+
+
+def test_as_many_entries_as_the_limit_admits() -> None:
+    assert verify(decode(BYTES, replace(DEFAULT, entries=ENTRIES)), replace(DEFAULT, entries=ENTRIES)).gas
+
+
+@case("limit.nodes", LimitExceeded, "number of inputs")
+def too_many_inputs_of_what_is_built():
+    builder = ProgramBuilder(replace(DEFAULT, nodes=1))
+    for name in ("a", "b"):
+        builder.input(name, (1,), 0, 1)
+
+
+@case("limit.items", LimitExceeded, "items of one array")
+def too_many_items_of_a_list():
+    decode(EXAMPLE.to_bytes(), replace(DEFAULT, nodes=1))
 
 
 @case("limit.constants", LimitExceeded, "'nothing'", "48")

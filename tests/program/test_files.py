@@ -113,4 +113,4 @@ def test_what_was_proven_of_a_loaded_program_is_kept(tmp_path):
     attributes["a_max"] = 3
     assert verify(program).gas > 0
     with pytest.raises(LimitExceeded):
-        verify(program, replace(DEFAULT, name="mine", nodes=0))
+        verify(program, replace(DEFAULT, name="mine", entries=0))
