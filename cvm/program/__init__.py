@@ -3,7 +3,7 @@
 from cvm.program.build import ProgramBuilder
 from cvm.program.codec import decode, encode
 from cvm.program.commitments import constant_tree, program_claim, program_digest, records, tensor_root, tensor_tree
-from cvm.program.files import load, load_verified, write_atomically
+from cvm.program.files import load, load_verified
 from cvm.program.model import (
     OP_SET,
     AttributeValue,
@@ -44,5 +44,4 @@ __all__ = [
     "tensor_root",
     "tensor_tree",
     "verify",
-    "write_atomically",
 ]

@@ -1,14 +1,10 @@
-"""Program files: written whole or not at all, bounded and verified when read."""
+"""Program files: bounded and verified when read."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import secrets
 import stat
 from os import PathLike
-from pathlib import Path
 
 from cvm.errors import CvmError, Malformed
 from cvm.limits import DEFAULT, Limits, require
@@ -16,33 +12,7 @@ from cvm.program.codec import decode
 from cvm.program.model import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
-__all__ = ["load", "load_verified", "read_bytes", "write_atomically"]
-
-
-def write_atomically(
-    path: str | PathLike[str], *data: bytes | memoryview, mode: int = 0o666, lasting: bool = True
-) -> None:
-    """Write ``data``, one after the other, to ``path``: there is the old content or the new, never a part of it.
-
-    A file of its own in the same folder is written, with ``mode`` as far as the process' mask allows, and renamed.
-    ``lasting``: it is flushed to the disk before, so that this holds even where the system stops. Raises OSError.
-    """
-    target = Path(path)
-    if not target.name:
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            for part in data:
-                file.write(part)
-            if lasting:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+__all__ = ["load", "load_verified", "read_bytes"]
 
 
 def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
+from cvm.writing import write_file
 
 if TYPE_CHECKING:
     from cvm.quantization import Quantizer
@@ -205,7 +206,5 @@ class Program:
         return encode(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the canonical bytes to ``path``, atomically."""
-        from cvm.program.files import write_atomically
-
-        write_atomically(path, self.to_bytes())
+        """Write the canonical bytes to ``path``: a file is replaced whole or not at all. Raises OSError."""
+        write_file(path, self.to_bytes())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
 
 import pytest
 
 from cvm.errors import Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT
-from cvm.program import Output, ProgramBuilder, load, load_verified, verify, write_atomically
+from cvm.program import Output, ProgramBuilder, load, load_verified, verify
+from cvm.writing import write_atomically
 from tests.program.examples import example
 
 
@@ -27,6 +29,19 @@ def test_saving_replaces_what_was_there(tmp_path):
     path.write_bytes(b"old")
     example().save(path)
     assert path.read_bytes() == example().to_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_saving_into_a_pipe_leaves_it_a_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        example().save(path)
+        assert os.read(reader, 2**16) == example().to_bytes()
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(os.lstat(path).st_mode)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
