@@ -14,9 +14,9 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
+    from cvm.calibration import Calibration, Form
     from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
-    from cvm.frontends.nnef.calibration import Calibration, Form
     from cvm.quantization.calibration import Method
 
 __all__ = ["compile", "load", "quantize", "run_op"]
@@ -126,8 +126,8 @@ def quantize(
     The result holds the quantisers by tensor, the ``text`` of a graph.quant, and saves the quantised model.
     Raises `CvmError` with the file or the tensor of what is wrong.
     """
+    from cvm.calibration import Settings, calibrate
     from cvm.frontends import nnef
-    from cvm.frontends.nnef.calibration import Settings, calibrate
     from cvm.frontends.nnef.faults import exhaustion
 
     settings = Settings(bits, weight_bits, per_channel, method, percentile, form)

@@ -35,7 +35,10 @@ RULES = (
     Rule("formal", ("cvm",), except_for=("cvm.program.model",)),
     Rule("cvm.ops", ("cvm.executors", "cvm.frontends", "cvm.lowering", "cvm.program")),
     Rule("cvm.graph", ("cvm.frontends",)),
-    Rule("cvm.frontends", ("cvm.executors", "cvm.lowering")),
+    Rule("cvm.reference", ("cvm.executors", "cvm.frontends", "cvm.lowering", "cvm.program")),
+    Rule("cvm.calibration", ("cvm.executors", "cvm.lowering", "cvm.program")),
+    Rule("cvm.export", ("cvm.executors", "cvm.lowering", "cvm.reference", "cvm.calibration")),
+    Rule("cvm.frontends", ("cvm.executors", "cvm.lowering", "cvm.reference", "cvm.calibration", "cvm.export")),
     # Models of cvm-runtime are programs of the same ops: there is nothing to lower, in either direction.
     Rule("cvm.frontends", ("cvm.program",), exempt=("cvm.frontends.cvm_runtime",)),
     Rule("cvm.lowering", ("cvm.executors",)),

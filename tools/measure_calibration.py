@@ -20,8 +20,8 @@ from sklearn.model_selection import train_test_split
 
 import cvm
 from cvm.frontends import nnef
-from cvm.frontends.nnef.reference import Reference
 from cvm.lowering import lower
+from cvm.reference import Reference
 
 METHODS = ("minmax", "percentile", "mse", "entropy")
 NETWORKS = ("lenet_digits", "mobilenet_digits")

@@ -39,11 +39,12 @@ def command(
     inputs, state, integers or tensors beyond its limits - is refused with the reason.
     """
     from cvm.cli.models import open_program
-    from cvm.frontends import cvm_runtime
+    from cvm.export.cvm_runtime import saved
+    from cvm.frontends.cvm_runtime import described
 
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
-        files = cvm_runtime.saved(verified.program)
+        files = saved(verified.program)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,7 +57,7 @@ def command(
         "digest": verified.program.digest,
         "gas": verified.gas,
         "nodes": len(verified.program.nodes),
-        "cvm_runtime": cvm_runtime.described(files.model),
+        "cvm_runtime": described(files.model),
         "files": [{"path": str(output / name), "bytes": len(data)} for name, data in files.content.items()],
     }
     return show(document, lambda console: _render(console, document), as_json)

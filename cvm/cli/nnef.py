@@ -124,10 +124,10 @@ def run(
     as_json: Json = False,
 ) -> int:
     """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
+    from cvm import reference
     from cvm.arrays import npz_bytes
     from cvm.cli.feeds import graph_inputs, read_inputs
     from cvm.frontends import nnef
-    from cvm.frontends.nnef import reference
 
     graph = nnef.load(path, bit_order=bit_order, variant=variant)
     feeds = read_inputs(inputs, graph_inputs(graph), bit_order)

@@ -15,7 +15,7 @@ from cvm.cli.output import progress, say, show, table, write_file
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.frontends.nnef.calibration import CalibratedTensor, Calibration, Form
+    from cvm.calibration import CalibratedTensor, Calibration, Form
     from cvm.quantization.calibration import Method
 
 __all__ = ["COMMAND"]
@@ -84,11 +84,11 @@ def command(
     moves share a quantiser, biases have the scale of the accumulator. Quantisation that the model has is ignored. The
     same data gives the same file.
     """
+    from cvm.calibration import Settings, calibrate
     from cvm.cli.feeds import graph_inputs, read_inputs
     from cvm.frontends import nnef
-    from cvm.frontends.nnef.calibration import Settings, calibrate
     from cvm.frontends.nnef.faults import exhaustion
-    from cvm.frontends.nnef.reference import run_count
+    from cvm.reference import run_count
 
     if method not in _METHODS:
         raise Usage(f"expected --method {', '.join(_METHODS)}, found {method!r}")

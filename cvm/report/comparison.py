@@ -14,10 +14,10 @@ import numpy as np
 
 from cvm.errors import Invalid
 from cvm.executors import Executor, initial_state
-from cvm.frontends.nnef.reference import Reference
 from cvm.graph import QuantizedGraph
 from cvm.inputs import Layout, stream
 from cvm.program.verifier import VerifiedProgram
+from cvm.reference import Reference
 from cvm.report.classes import Classes, ClassMeter, check_labels, scores_output
 from cvm.report.constants import Stored, stored_tensors
 from cvm.report.measures import Measures, Meter

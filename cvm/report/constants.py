@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.frontends.nnef.reference.values import pseudo_quantized, stored
 from cvm.graph import GraphTensor, QuantizedGraph
 from cvm.quantization import LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize
+from cvm.reference.values import pseudo_quantized, stored
 from cvm.report.measures import Measures, Meter
 from cvm.report.ruler import Floats, Integers, ruler
 

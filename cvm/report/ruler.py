@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.frontends.nnef.reference.values import decoded
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.reference.values import decoded
 
 __all__ = ["Floats", "Integers", "Ruler", "ruler"]
 

@@ -123,8 +123,8 @@ def test_data_that_is_no_real_number_is_refused(cvm, digits):
 
 
 def test_the_choices_named_by_the_command_are_those_that_there_are():
+    from cvm.calibration import FORMS
     from cvm.cli import quantize
-    from cvm.frontends.nnef.calibration import FORMS
     from cvm.quantization.calibration import METHODS
 
     assert (quantize._METHODS, quantize._FORMS) == (METHODS, FORMS)

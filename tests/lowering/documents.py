@@ -19,8 +19,8 @@ from cvm.program import Program, verify
 from cvm.program.model import Exactness
 from cvm.program.optimize import optimize
 from tests.lowering.styles import Drawn, Style, current
-from tests.reference.exact import Model, model
-from tests.reference.reader import parse_quantisation
+from tests.oracle.exact import Model, model
+from tests.oracle.reader import parse_quantisation
 
 __all__ = ["Document", "assert_exact"]
 

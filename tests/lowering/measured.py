@@ -22,7 +22,7 @@ from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document
 from tests.lowering.draws import DRAWS
 from tests.lowering.quantisers import requantise
-from tests.reference.exact import Evaluation
+from tests.oracle.exact import Evaluation
 
 __all__ = ["Measured", "compare", "measure"]
 

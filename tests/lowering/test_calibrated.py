@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from cvm.calibration import Settings, calibrate
 from cvm.frontends import nnef
-from cvm.frontends.nnef.calibration import Settings, calibrate
 from tests.lowering import (
     test_activations,
     test_linear,

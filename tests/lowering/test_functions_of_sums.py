@@ -18,7 +18,7 @@ from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
-from tests.reference import enclosures
+from tests.oracle import enclosures
 
 SIZES = st.builds(Fraction, st.integers(1, 60), st.sampled_from([30, 64, 127, 200]))
 Codes = np.ndarray[Any, Any]

@@ -21,7 +21,7 @@ from cvm.program import Program, verify
 from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document, assert_exact
 from tests.lowering.window_documents import OPERATIONS
-from tests.reference.exact import model
+from tests.oracle.exact import model
 
 RANDOMS = st.randoms(use_true_random=False)
 

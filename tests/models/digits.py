@@ -22,7 +22,7 @@ from cvm.graph import QuantizedGraph
 from cvm.inputs import Feed, arrange
 from cvm.lowering import lower
 from cvm.program import Exactness, Program, verify
-from tests.reference import exact
+from tests.oracle import exact
 
 SHARED = Path(__file__).parents[3] / "shared" / "models" / "digits"
 

@@ -16,10 +16,10 @@ import pytest
 import cvm
 import cvm.demo
 from cvm.arrays import read_npz
+from cvm.calibration import Calibration
 from cvm.frontends import nnef
-from cvm.frontends.nnef.calibration import Calibration
-from cvm.frontends.nnef.reference import Reference
 from cvm.lowering import lower
+from cvm.reference import Reference
 from tests.models.digits import NETWORKS, SHARED, Network
 
 BY_NAME = {network.name: network for network in NETWORKS}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cvm
-from tests.reference import exact
+from tests.oracle import exact
 
 SHARED = Path(__file__).parents[3] / "shared" / "models" / "digits"
 

@@ -1,262 +1,268 @@
-"""The formulas of the document written out once more, item by item, on `Fraction`: a check of the evaluator.
+"""The formulas of sections 4.3 and 4.6 as the document prints them: nested loops over single numbers.
 
-Nothing is shared with the evaluator, not even the way to a code: a code is the number of rounding thresholds
-min + (k - 1/2) * (max - min) / r, k = 1..r, that are not above the value.
+It shares nothing with the product. ``extended`` is the document's input with a tilde.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from itertools import product
-from math import prod
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Reals = npt.NDArray[Any]
-"""An object array of `Fraction`."""
-Range = tuple[Fraction, Fraction, int]
-"""min, max, bits of a linear_quantize."""
+Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 
 
-def thresholds(quantiser: Range) -> list[Fraction]:
-    low, high, bits = quantiser
-    levels = 2**bits - 1
-    return [low + (Fraction(k) - Fraction(1, 2)) * (high - low) / levels for k in range(1, levels + 1)]
+def indices(shape: Sequence[int]) -> Iterator[Index]:
+    return itertools.product(*map(range, shape))
 
 
-def code(reaches: Callable[[Fraction], bool], quantiser: Range) -> int:
-    """The code of the number of which `reaches` tells whether it is at least a threshold."""
-    return sum(reaches(threshold) for threshold in thresholds(quantiser))
+def _inside(index: int, z: int, border: str) -> int | None:
+    """Which item of ``z`` stands at an index of the extended input; None for a zero or nothing."""
+    if 0 <= index < z:
+        return index
+    if border in ("constant", "ignore"):
+        return None
+    if border == "replicate" or z == 1:
+        return 0 if index < 0 else z - 1
+    if border == "reflect":
+        reflected = -index if index < 0 else z - 1 - (index - z + 1)
+    else:
+        reflected = -index - 1 if index < 0 else z - 1 - (index - z)
+    return _inside(reflected, z, border)
 
 
-def codes(x: Reals, quantiser: Range) -> npt.NDArray[np.int64]:
-    def code_of(item: Fraction) -> int:
-        return code(lambda threshold: item >= threshold, quantiser)
-
-    return np.array([code_of(item) for item in x.flat], dtype=np.int64).reshape(x.shape)
-
-
-def decoded(codes: npt.NDArray[np.int64], quantiser: Range) -> Reals:
-    low, high, bits = quantiser
-    return np.array([low + Fraction(int(q), 2**bits - 1) * (high - low) for q in codes.flat], dtype=object).reshape(
-        codes.shape
-    )
+def extended(x: Array, index: Index, border: str) -> float | None:
+    """input~[index]; None where border 'ignore' has nothing."""
+    places = [_inside(i, z, border) for i, z in zip(index, x.shape, strict=True)]
+    if None in places:
+        return None if border == "ignore" else 0.0
+    return float(x[tuple(place for place in places if place is not None)])
 
 
-def pads(extent: int, f: int, s: int, d: int) -> tuple[int, int]:
-    """Automatic padding of 4.3."""
-    x = (extent + s - 1) // s
-    t = (x - 1) * s + (f - 1) * d + 1 - extent
-    return (t // 2, t - t // 2)
-
-
-def extent_of(extent: int, f: int, s: int, d: int, pad: tuple[int, int]) -> int:
-    return (pad[0] + extent + pad[1] - (f - 1) * d - 1) // s + 1
-
-
-@dataclass(frozen=True)
 class Window:
-    """The common parameters of 4.3, an item per dimension that is windowed; paddings already known."""
+    """Down-scaled and up-scaled extents, and the padding p, in one dimension."""
 
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    border: str = "constant"
-
-    def outputs(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The down-scaled extents of an up-scaled shape."""
-        parts = zip(shape, self.size, self.stride, self.dilation, self.padding, strict=True)
-        return tuple(extent_of(*part) for part in parts)
-
-    def under(self, output: Index, kernel: Index) -> Index:
-        """i * s + j * d - p."""
-        parts = zip(output, kernel, self.stride, self.dilation, self.padding, strict=True)
-        return tuple(i * s + j * d - p for i, j, s, d, (p, _) in parts)
-
-    def over(self, output: Index, kernel: Index) -> Index | None:
-        """(i + p - j * d) / s where that is an integer in all dimensions."""
-        parts = zip(output, kernel, self.stride, self.dilation, self.padding, strict=True)
-        quotients = [Fraction(i + p - j * d, s) for i, j, s, d, (p, _) in parts]
-        return tuple(int(q) for q in quotients) if all(q.denominator == 1 for q in quotients) else None
-
-    @property
-    def volume(self) -> int:
-        """The number of kernel indices."""
-        return prod(self.size)
-
-    def kernels(self) -> list[Index]:
-        """All kernel indices, row-major."""
-        return list(product(*map(range, self.size)))
+    def __init__(self, f: int, s: int, d: int, padding: tuple[int, int] | None, X: int | None, x: int | None) -> None:
+        fd = (f - 1) * d + 1
+        self.f, self.s, self.d = f, s, d
+        if X is not None and x is None:
+            x = math.ceil(X / s) if padding is None else math.floor((padding[0] + X + padding[1] - fd) / s) + 1
+        elif X is None and x is not None:
+            X = x * s if padding is None else (x - 1) * s + fd - (padding[0] + padding[1])
+        assert X is not None
+        assert x is not None
+        self.X, self.x = X, x
+        # Where windows leave gaps the total is negative; conformance cases then begin at the first item.
+        self.p = max(0, math.floor(((x - 1) * s + fd - X) / 2)) if padding is None else padding[0]
 
 
-def extended(x: Reals, index: Index, border: str) -> Fraction | None:
-    """The item of the input extended by its border (4.3); nothing where the border is ignored."""
-    mapped = []
-    for i, z in zip(index, x.shape, strict=True):
-        if border == "replicate":
-            i = 0 if i < 0 else i if i < z else z - 1
-        elif border == "reflect":
-            i = -i if i < 0 else i if i < z else z - 1 - (i - z + 1)
-        elif border == "reflect-even":
-            i = -i - 1 if i < 0 else i if i < z else z - 1 - (i - z)
-        elif not 0 <= i < z:
-            return Fraction(0) if border == "constant" else None
-        if not 0 <= i < z:
-            raise ValueError("the reflection leaves the input")
-        mapped.append(i)
-    item: Fraction = x[tuple(mapped)]
-    return item
-
-
-def each_output(shape: Sequence[int], formula: Callable[[Index], Any]) -> Reals:
-    """An array whose items a formula gives."""
-    y = np.empty(tuple(shape), dtype=object)
-    for index in product(*map(range, shape)):
-        y[index] = formula(index)
-    return y
-
-
-def conv(x: Reals, w: Reals, window: Window, groups: int) -> Reals:
-    """The sums of 4.3.1 with groups, one output item at a time."""
-    groups = groups or x.shape[1]
-    per_group = w.shape[1]
-
-    def item(index: Index) -> Fraction:
-        b, k2, *position = index
-        first = k2 // (w.shape[0] // groups) * per_group
-        return sum(
-            (
-                (extended(x[b, first + k1], window.under(tuple(position), j), window.border) or 0) * w[(k2, k1, *j)]
-                for k1 in range(per_group)
-                for j in window.kernels()
-            ),
-            Fraction(0),
+def windows(
+    size: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    X: Sequence[int] | None = None,
+    x: Sequence[int] | None = None,
+) -> list[Window]:
+    return [
+        Window(
+            f,
+            stride[k] if stride else 1,
+            dilation[k] if dilation else 1,
+            padding[k] if padding else None,
+            X[k] if X else None,
+            x[k] if x else None,
         )
-
-    return each_output((x.shape[0], w.shape[0], *window.outputs(x.shape[2:])), item)
-
-
-def deconv(x: Reals, w: Reals, window: Window, groups: int, extents: Sequence[int]) -> Reals:
-    """The second formula of 4.3.1: filter (c, C / groups, *f), output channels C."""
-    inputs_per_group, outputs_per_group = w.shape[0] // groups, w.shape[1]
-
-    def item(index: Index) -> Fraction:
-        b, k1, *position = index
-        group, own = divmod(k1, outputs_per_group)
-        total = Fraction(0)
-        for k2 in range(group * inputs_per_group, (group + 1) * inputs_per_group):
-            for j in window.kernels():
-                source = window.over(tuple(position), j)
-                if source is not None:
-                    total += (extended(x[b, k2], source, window.border) or 0) * w[(k2, own, *j)]
-        return total
-
-    return each_output((x.shape[0], outputs_per_group * groups, *extents), item)
+        for k, f in enumerate(size)
+    ]
 
 
-def scattered(x: Reals, w: Reals, window: Window, extents: Sequence[int]) -> Reals:
-    """Deconvolution of one group as the transpose of convolution: every input item is spread by the filter."""
-    y = each_output((x.shape[0], w.shape[1], *extents), lambda _: Fraction(0))
-    for b, k2, *position in product(*map(range, x.shape)):
-        for k1, *j in product(*map(range, w.shape[1:])):
-            target = window.under(tuple(position), tuple(j))
-            if all(0 <= t < extent for t, extent in zip(target, extents, strict=True)):
-                y[(b, k1, *target)] += x[(b, k2, *position)] * w[(k2, k1, *j)]
-    return y
+def _down(ws: Sequence[Window], i: Index, j: Index) -> Index:
+    return tuple(i_ * w.s + j_ * w.d - w.p for w, i_, j_ in zip(ws, i, j, strict=True))
 
 
-def pool(x: Reals, window: Window, reduce: Callable[[list[Fraction]], Any]) -> Reals:
-    """`reduce` over the items of each window, in row-major order."""
-
-    def item(index: Index) -> Any:
-        found = [extended(x, window.under(index, j), window.border) for j in window.kernels()]
-        return reduce([x for x in found if x is not None])
-
-    return each_output(window.outputs(x.shape), item)
+def _up(ws: Sequence[Window], i: Index, j: Index) -> Index | None:
+    """(i + p - j*d) / s where it is an integer."""
+    pairs = [divmod(i_ + w.p - j_ * w.d, w.s) for w, i_, j_ in zip(ws, i, j, strict=True)]
+    return None if any(rest for _, rest in pairs) else tuple(quotient for quotient, _ in pairs)
 
 
-def argmax_pool(x: Reals, window: Window) -> Reals:
-    """The first kernel index of the largest item that is not ignored."""
-
-    def item(index: Index) -> int:
-        found = [extended(x, window.under(index, j), window.border) for j in window.kernels()]
-        return found.index(max(x for x in found if x is not None))
-
-    return each_output(window.outputs(x.shape), item)
+def _groups(groups: int, depthwise: int) -> int:
+    return groups if groups else depthwise
 
 
-def sample(x: Reals, chosen: Reals, window: Window) -> Reals:
-    """The items that indices name."""
-    return each_output(
-        chosen.shape, lambda index: extended(x, window.under(index, window.kernels()[chosen[index]]), window.border)
-    )
+def conv(input: Array, filter: Array, border: str, padding: Any, stride: Any, dilation: Any, groups: int) -> Array:
+    groups = _groups(groups, input.shape[1])
+    ws = windows(filter.shape[2:], padding, stride, dilation, X=input.shape[2:])
+    c, per_group = filter.shape[:2]
+    output = np.zeros((input.shape[0], c, *(w.x for w in ws)))
+    for b, k2, *i in indices(output.shape):
+        group = k2 // (c // groups)
+        for k1, *j in indices(filter.shape[1:]):
+            plane = input[b, group * per_group + k1]
+            item = extended(plane, _down(ws, tuple(i), tuple(j)), border)
+            output[(b, k2, *i)] += item * filter[(k2, k1, *j)]
+    return output
 
 
-def desample(x: Reals, chosen: Reals, window: Window, extents: Sequence[int]) -> Reals:
-    """Every item is added where its index says."""
-    y = each_output(extents, lambda _: Fraction(0))
-    for index in product(*map(range, x.shape)):
-        target = window.under(index, window.kernels()[chosen[index]])
-        if all(0 <= t < extent for t, extent in zip(target, extents, strict=True)):
-            y[target] += x[index]
-    return y
+def deconv(
+    input: Array,
+    filter: Array,
+    border: str,
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    output_shape: Sequence[int],
+    groups: int,
+) -> Array:
+    c, per_group = filter.shape[:2]
+    groups = _groups(groups, output_shape[1] if output_shape else c)
+    ws = windows(filter.shape[2:], padding, stride, dilation, output_shape[2:] or None, input.shape[2:])
+    output = np.zeros((input.shape[0], per_group * groups, *(w.X for w in ws)))
+    for b, channel, *i in indices(output.shape):
+        group, k1 = divmod(channel, per_group)
+        for k2 in range(group * (c // groups), (group + 1) * (c // groups)):
+            for j in indices(filter.shape[2:]):
+                place = _up(ws, tuple(i), j)
+                if place is not None:
+                    output[(b, channel, *i)] += extended(input[b, k2], place, border) * filter[(k2, k1, *j)]
+    return output
 
 
-def debox(x: Reals, window: Window, extents: Sequence[int], reduce: Callable[[list[Fraction]], Fraction]) -> Reals:
-    """The second formula of 4.3.2, with any way to join the items."""
-
-    def items(index: Index) -> list[Fraction]:
-        sources = [window.over(index, j) for j in window.kernels()]
-        found = [extended(x, source, window.border) for source in sources if source is not None]
-        return [item for item in found if item is not None]
-
-    return each_output(extents, lambda index: reduce(items(index)))
+def _items(input: Array, ws: Sequence[Window], i: Index, size: Sequence[int], border: str) -> list[float | None]:
+    return [extended(input, _down(ws, i, j), border) for j in indices(size)]
 
 
-def linear_upsample(x: Reals, f: int, method: str, border: str) -> Reals:
-    """One dimension of 4.3.4, literally."""
-    (extent,) = x.shape
-
-    def item(index: Index) -> Fraction:
-        i = Fraction(index[0])
-        if method == "aligned":
-            place = i / Fraction(extent * f - 1, extent - 1) if extent > 1 else Fraction(0)
-        else:
-            place = (i - (Fraction(f - 1, 2) if method == "symmetric" else 0)) / f
-        j = place.numerator // place.denominator
-        u = place - j
-        left = extended(x, (j,), border) if u != 1 else Fraction(0)
-        right = extended(x, (j + 1,), border) if u else Fraction(0)
-        assert left is not None
-        assert right is not None
-        return (1 - u) * left + u * right
-
-    return each_output((extent * f,), item)
+def box(
+    input: Array, size: Sequence[int], border: str, padding: Any, stride: Any, dilation: Any, normalize: bool
+) -> Array:
+    ws = windows(size, padding, stride, dilation, X=input.shape)
+    output = np.zeros([w.x for w in ws])
+    for i in indices(output.shape):
+        items = [item for item in _items(input, ws, i, size, border) if item is not None]
+        output[i] = sum(items) / (len(items) if normalize else 1)
+    return output
 
 
-def mean(items: list[Fraction]) -> Fraction:
-    """Of nothing there is no mean, as there is no maximum."""
-    if not items:
-        raise ValueError("a window without any item")
-    return sum(items, Fraction(0)) / len(items)
+def debox(
+    input: Array,
+    size: Sequence[int],
+    border: str,
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    output_shape: Sequence[int],
+    normalize: bool,
+) -> Array:
+    ws = windows(size, padding, stride, dilation, output_shape or None, input.shape)
+    output = np.zeros([w.X for w in ws])
+    for i in indices(output.shape):
+        places = [place for place in (_up(ws, i, j) for j in indices(size)) if place is not None]
+        items = [item for item in (extended(input, place, border) for place in places) if item is not None]
+        divisor = len(items) if border == "ignore" else math.prod(size)
+        output[i] = sum(items) / (max(divisor, 1) if normalize else 1)
+    return output
 
 
-def batch_normalization_code(
-    x: Fraction, mean: Fraction, variance: Fraction, offset: Fraction, scale: Fraction, quantiser: Range
-) -> int:
-    """The code of offset + scale * (x - mean) / sqrt(variance), every threshold compared by signs and squares."""
-    b = scale * (x - mean)
+def maxima(
+    input: Array, size: Sequence[int], border: str, padding: Any, stride: Any, dilation: Any
+) -> tuple[Array, Array]:
+    """The results of max_pool_with_index."""
+    ws = windows(size, padding, stride, dilation, X=input.shape)
+    output, index = np.zeros([w.x for w in ws]), np.zeros([w.x for w in ws], np.int64)
+    for i in indices(output.shape):
+        items = _items(input, ws, i, size, border)
+        best = max(item for item in items if item is not None)
+        output[i], index[i] = best, items.index(best)
+    return output, index
 
-    def reaches(threshold: Fraction) -> bool:
-        d = threshold - offset  # b / sqrt(variance) >= d ?
-        if b >= 0:
-            return d <= 0 or b * b >= d * d * variance
-        return d < 0 and b * b <= d * d * variance
 
-    return code(reaches, quantiser)
+def _offset(index: int, size: Sequence[int]) -> Index:
+    return list(indices(size))[index]
+
+
+def sample(
+    input: Array, index: Array, size: Sequence[int], border: str, padding: Any, stride: Any, dilation: Any
+) -> Array:
+    ws = windows(size, padding, stride, dilation, X=input.shape)
+    output = np.zeros(index.shape)
+    for i in indices(index.shape):
+        output[i] = extended(input, _down(ws, i, _offset(index[i], size)), border)
+    return output
+
+
+def desample(
+    input: Array,
+    index: Array,
+    size: Sequence[int],
+    padding: Any,
+    stride: Any,
+    dilation: Any,
+    output_shape: Sequence[int],
+) -> Array:
+    ws = windows(size, padding, stride, dilation, output_shape or None, input.shape)
+    output = np.zeros([w.X for w in ws])
+    for i in indices(output.shape):
+        for number, j in enumerate(indices(size)):
+            place = _up(ws, i, j)
+            inside = place is not None and all(0 <= t < w.x for t, w in zip(place, ws, strict=True))
+            if inside and index[place] == number:
+                output[i] += input[place]
+    return output
+
+
+def multilinear(input: Array, factor: Sequence[int], method: str, border: str) -> Array:
+    """All 2^n neighbours of each output item, with the product of their weights."""
+    extents = input.shape[2:]
+    output = np.zeros((*input.shape[:2], *(x * f for x, f in zip(extents, factor, strict=True))))
+    for b, c, *i in indices(output.shape):
+        positions = []
+        for i_, f, x in zip(i, factor, extents, strict=True):
+            if method == "asymmetric":
+                positions.append(i_ / f)
+            elif method == "symmetric":
+                positions.append((i_ - (f - 1) / 2) / f)
+            else:
+                positions.append(i_ / ((x * f - 1) / (x - 1)) if x > 1 else 0.0)
+        output[(b, c, *i)] = _interpolated(input[b, c], positions, border)
+    return output
+
+
+def _interpolated(plane: Array, positions: Sequence[float], border: str) -> float:
+    total = 0.0
+    for corner in itertools.product((0, 1), repeat=len(positions)):
+        weight, place = 1.0, []
+        for position, side in zip(positions, corner, strict=True):
+            j = math.floor(round(position, 9))
+            u = position - j
+            weight *= u if side else 1 - u
+            place.append(j + side)
+        item = extended(plane, tuple(place), border)
+        assert item is not None
+        total += weight * item
+    return total
+
+
+def roi_resample(input: Array, rois: Array, batch_index: Array, size: Sequence[int], method: str) -> Array:
+    output = np.zeros((len(rois), input.shape[1], *size))
+    m = len(size)
+    for n, c, *i in indices(output.shape):
+        positions = []
+        for k, (i_, h) in enumerate(zip(i, size, strict=True)):
+            start, end = rois[n, k], rois[n, m + k]
+            f = h / (end - start)
+            if method == "asymmetric":
+                inner = i_ / f
+            elif method == "symmetric":
+                inner = (i_ - (f - 1) / 2) / f
+            else:
+                g = (h - 1) / (end - start - 1) if h > 1 else 1.0
+                inner = i_ / g if g else 0.0
+            positions.append(start + inner)
+        output[(n, c, *i)] = _interpolated(input[batch_index[n, 0], c], positions, "replicate")
+    return output

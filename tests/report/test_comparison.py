@@ -10,9 +10,9 @@ from cvm.demo import IMAGES, MODEL
 from cvm.errors import Invalid
 from cvm.executors import create
 from cvm.frontends import nnef
-from cvm.frontends.nnef.reference import Reference
 from cvm.lowering import lower
 from cvm.program import verify
+from cvm.reference import Reference
 from cvm.report import check_source, compare, document
 from cvm.session import Session
 from tests.report.brute_force import Expected

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import CvmError, Unsupported
+from cvm.export.cvm_runtime import saved
 from cvm.frontends import cvm_runtime
 from cvm.program import decode
 from cvm.session import Session
@@ -47,7 +48,7 @@ def _models() -> tuple[tuple[Any, bytes], ...]:
         for case in decode_vectors(path.read_bytes()).cases:
             if isinstance(case, ProgramCase):
                 with suppress(CvmError):
-                    files = cvm_runtime.saved(decode(case.program)).content
+                    files = saved(decode(case.program)).content
                     found.append((json.loads(files["model.json"]), files["model.params"]))
     return tuple(found)
 
@@ -97,7 +98,7 @@ def examine(case: bytes) -> str:
     outputs = _run(imported, data)
     assert len(outputs) == interface.output_length, "the output has not the length that the model states"
     try:
-        files = cvm_runtime.saved(imported.program).content
+        files = saved(imported.program).content
     except Unsupported:
         return "valid, not exported"
     again = cvm_runtime.loads(files["model.json"], files["model.params"])

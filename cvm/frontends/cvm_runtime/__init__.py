@@ -1,9 +1,8 @@
-"""Models of the C++ library cvm-runtime: read as programs, and written from programs.
+"""Models of the C++ library cvm-runtime, read as programs. `cvm.export.cvm_runtime` writes programs as such models.
 
 * `load` reads a model, a graph in JSON and its ``.params``; `loads` does so from bytes. Every rule of the library is
   checked, and those that it forgot where it would read or write beyond a tensor.
 * `load_model` and `read_model` read the graph alone, which is enough to say what the library charges.
-* `exported` gives a program as a model; `saved` gives its files.
 
 docs/cvm-runtime.md says what is checked, what is different, and what the two ``compat`` modes mean.
 """
@@ -11,14 +10,11 @@ docs/cvm-runtime.md says what is checked, what is different, and what the two ``
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location
-from cvm.frontends.cvm_runtime.compat import require_defined
-from cvm.frontends.cvm_runtime.description import described, described_interface
-from cvm.frontends.cvm_runtime.export import Exported, exported
+from cvm.frontends.cvm_runtime.description import described
 from cvm.frontends.cvm_runtime.graph import Graph, read_graph
 from cvm.frontends.cvm_runtime.importer import Compat, check_parameters, to_program
 from cvm.frontends.cvm_runtime.inference import Inferred, infer
@@ -33,8 +29,6 @@ from cvm.program.files import read_bytes
 __all__ = [
     "ByteOrder",
     "Compat",
-    "Exported",
-    "Files",
     "Graph",
     "Imported",
     "Interface",
@@ -42,13 +36,11 @@ __all__ = [
     "Model",
     "Parameters",
     "described",
-    "exported",
     "load",
     "load_model",
     "loads",
     "read_model",
     "read_parameters",
-    "saved",
     "write_parameters",
 ]
 
@@ -139,29 +131,6 @@ def load_model(path: str | os.PathLike[str], compat: Compat = "correct", limits:
         return read_model(text, compat, limits)
     except CvmError as error:
         raise error.at(file=os.fspath(path)) from None
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Files:
-    """A program as a model, ready to be written: what it is there, and bytes by the names of the files."""
-
-    model: Model
-    content: dict[str, bytes]
-
-
-def saved(program: Program) -> Files:
-    """The files of a program as a model: ``model.json`` and ``model.params`` are the library's; ``interface.json``
-    says what the codes of input and outputs stand for. They are read again, as any model, before they are returned.
-
-    Raises as `exported`.
-    """
-    made = exported(program)
-    text, parameters = made.text.encode("utf-8"), write_parameters(made.arrays)
-    model = read_model(text, "cvm-1")
-    check_parameters(model.graph, read_parameters(parameters))
-    require_defined(model.inferred)
-    interface = json.dumps(described_interface(program, made, model), indent=1).encode("utf-8") + b"\n"
-    return Files(model, {"model.json": text, "model.params": parameters, "interface.json": interface})
 
 
 def _read(path: str | os.PathLike[str], limit: int, what: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A model of cvm-runtime, and a program as one, as plain data for documents."""
+"""A model of cvm-runtime as plain data for documents."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from cvm.errors import LimitExceeded
 from cvm.frontends.cvm_runtime.graph import DATA
-from cvm.quantization.document import quantizer_document
 
 if TYPE_CHECKING:
     from cvm.frontends.cvm_runtime import Model
-    from cvm.frontends.cvm_runtime.export import Exported
-    from cvm.program import Program
 
-__all__ = ["described", "described_interface"]
+__all__ = ["described"]
 
 
 def described(model: Model) -> dict[str, Any]:
@@ -59,30 +56,5 @@ def described(model: Model) -> dict[str, Any]:
             }
             for node in graph.nodes
             for place in range(node.outputs)
-        ],
-    }
-
-
-def described_interface(program: Program, exported: Exported, model: Model) -> dict[str, Any]:
-    """What the codes of an exported model stand for, which its own files do not say."""
-    (item,) = program.inputs
-    return {
-        "program": program.digest,
-        "input": {
-            "name": exported.input,
-            "variable": DATA,
-            "shape": list(item.value.shape),
-            "codes": [item.value.lo, item.value.hi],
-            "bytes_per_element": model.interface.input_size,
-            "quantizer": quantizer_document(item.quantizer),
-        },
-        "outputs": [
-            {
-                "name": output.name,
-                "shape": list(shape),
-                "bytes_per_element": model.interface.output_size,
-                "quantizer": quantizer_document(output.quantizer),
-            }
-            for output, shape in zip(program.outputs, model.interface.outputs, strict=True)
         ],
     }

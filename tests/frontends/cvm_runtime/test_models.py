@@ -11,6 +11,7 @@ import pytest
 import cvm
 from cvm.errors import Invalid
 from cvm.executors import create
+from cvm.export.cvm_runtime import saved
 from cvm.frontends import cvm_runtime
 from cvm.program import verify
 
@@ -77,7 +78,7 @@ def test_the_parameter_file_of_two_arrays() -> None:
 @pytest.mark.parametrize("name", ["tiny_cnn_v100", "relu_i32"])
 def test_a_round_trip_keeps_the_program_to_its_digest(name: str) -> None:
     first = imported(name)
-    files = cvm_runtime.saved(first.program)
+    files = saved(first.program)
     again = cvm_runtime.loads(files.content["model.json"], files.content["model.params"])
     assert again.program.digest == first.program.digest
     assert again.model.metering.gas == first.model.metering.gas
@@ -86,14 +87,14 @@ def test_a_round_trip_keeps_the_program_to_its_digest(name: str) -> None:
 def test_a_round_trip_of_a_suppression_keeps_what_it_gives() -> None:
     """It leaves in more ops, since one backend of the library stops at the first negative id."""
     first = imported("detect")
-    files = cvm_runtime.saved(first.program)
+    files = saved(first.program)
     again = cvm_runtime.loads(files.content["model.json"], files.content["model.params"])
     model = opened(files.content["model.json"].decode(), files.content["model.params"])
     rng = np.random.default_rng(5)
     for _ in range(50):
         rows = rng.integers(-3, 20, size=(1, 4, 6)).astype("<i4").tobytes()
         assert given(first, rows) == given(again, rows) == model.run(rows, "formal") == model.run(rows, "cpu")
-    twice = cvm_runtime.saved(again.program)
+    twice = saved(again.program)
     third = cvm_runtime.loads(twice.content["model.json"], twice.content["model.params"])
     rows = (FOLDER / "detect.input.bin").read_bytes()
     assert given(third, rows) == (FOLDER / "detect.output.formal.bin").read_bytes()

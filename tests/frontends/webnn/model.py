@@ -1,6 +1,6 @@
 """Functions of real numbers by integer intervals, and codes decided by them: a model that shares nothing with lowering.
 
-An interval (low, high) stands for low / 2^bits .. high / 2^bits (`tests.reference.enclosures`).
+An interval (low, high) stands for low / 2^bits .. high / 2^bits (`tests.oracle.enclosures`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.reference import enclosures
-from tests.reference.enclosures import Interval, Unresolved
+from tests.oracle import enclosures
+from tests.oracle.enclosures import Interval, Unresolved
 
 Function = Callable[[Interval, int], Interval]
 MOST_BITS = 2048

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cvm import webnn
 from tests.frontends.webnn import model
-from tests.reference import enclosures
+from tests.oracle import enclosures
 
 
 def graph(shape: tuple[int, ...], axis: int, source: tuple[float, int], result: tuple[float, int]) -> webnn.MLGraph:

@@ -1,0 +1,12 @@
+"""Calibration: quantisers for a graph with float weights, from the numbers that it computes on data.
+
+* `calibrate` gives a `Calibration`: a quantiser for every tensor that needs one, the text of graph.quant, the model.
+* `Settings` is what may be chosen: bits, the method for ranges, the form of the quantisers.
+* `plan` says which tensors get one and which share it; see there for the rules.
+"""
+
+from cvm.calibration.driver import CalibratedTensor, Calibration, calibrate
+from cvm.calibration.planning import Plan, plan
+from cvm.calibration.settings import FORMS, Form, Settings
+
+__all__ = ["FORMS", "CalibratedTensor", "Calibration", "Form", "Plan", "Settings", "calibrate", "plan"]

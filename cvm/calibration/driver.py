@@ -1,0 +1,281 @@
+"""Calibration of a graph: the float64 reference runs on data, and every tensor of the plan gets its quantiser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.calibration.codes import with_codes
+from cvm.calibration.planning import Bias, Filter, Group, Parameter, Plan, plan
+from cvm.calibration.settings import Settings
+from cvm.errors import CvmError
+from cvm.frontends.nnef.container import QUANTIZATION
+from cvm.frontends.nnef.quantizer_text import algorithm_text
+from cvm.frontends.nnef.writer import checked_texts, save
+from cvm.graph import QuantizedGraph
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.calibration import (
+    Histogram,
+    Levels,
+    affine,
+    choose,
+    multiples_of,
+    powers,
+    symmetric,
+)
+from cvm.quantization.exact import round_fraction
+from cvm.reference import Reference
+from cvm.reference.values import stored
+
+__all__ = ["CalibratedTensor", "Calibration", "Role", "calibrate"]
+
+Role = Literal["activation", "filter", "bias", "parameter"]
+Range: TypeAlias = tuple[float, float]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_PARAMETER_BITS = 16
+"""Of what is stored and no filter: it becomes part of exact constants, where bits cost nothing."""
+
+_MOST_CODES = {True: 2**31 - 1, False: 2**30 - 1}
+"""The greatest number of units that the codes of a bias reach on either side of zero: signed ones have 32 bits,
+those of ``linear_quantize`` up to 31."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedTensor:
+    """The quantiser of one tensor, and why: the extremes of the numbers that it was chosen for.
+
+    ``clipped`` is the share of these numbers outside of the range.
+    """
+
+    name: str
+    role: Role
+    quantizer: Quantizer
+    min: float
+    max: float
+    clipped: float
+
+    @property
+    def text(self) -> str:
+        """The quantiser as graph.quant says it."""
+        return algorithm_text(self.quantizer) or ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Calibration:
+    """A graph whose tensors carry the quantisers that were found, and what is to be said of each."""
+
+    graph: QuantizedGraph
+    tensors: tuple[CalibratedTensor, ...]
+
+    @property
+    def quantizers(self) -> Mapping[str, Quantizer]:
+        """The quantisers by tensor."""
+        return MappingProxyType({item.name: item.quantizer for item in self.tensors})
+
+    @property
+    def text(self) -> str:
+        """The quantization file, read back and compared.
+
+        Raises `Unsupported` where the file would give a list of scales to another axis.
+        """
+        return checked_texts(self.graph).get(QUANTIZATION, "")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole model, the contents of variables as codes. Raises as `cvm.frontends.nnef.save`."""
+        save(with_codes(self.graph), path)
+
+
+def calibrate(
+    graph: QuantizedGraph,
+    inputs: Mapping[str, npt.ArrayLike],
+    settings: Settings = Settings(),  # noqa: B008  (frozen)
+    *,
+    cycles: bool = False,
+    on_run: Callable[[int], None] | None = None,
+) -> Calibration:
+    """Quantisers for a graph, chosen for the numbers that it computes in float64 from ``inputs``.
+
+    Inputs as for `Reference.run`, or `run_cycles` with ``cycles``; run after run is evaluated, and only its histograms
+    are kept. Quantisers that the graph carries are ignored, but that integers given to an external that has one are its
+    codes. ``on_run`` is told how many of the runs (`run_count`) are done.
+    Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor takes no real number.
+    """
+    bare = _without_quantizers(graph)
+    what = plan(bare, settings.accumulates)
+    observed = {name: None for group in what.groups for name in group.observed}
+    histograms = _observed(Reference(bare), inputs, list(observed), cycles, on_run)
+    return _Calibrator(bare, what, settings, histograms).calibration()
+
+
+def _without_quantizers(graph: QuantizedGraph) -> QuantizedGraph:
+    """The graph in real numbers only; what is stored, or given, as codes keeps the meaning of these."""
+    tensors = {
+        name: tensor if tensor.kind == "external" else replace(tensor, quantizer=None)
+        for name, tensor in graph.tensors.items()
+    }
+    return replace(graph, tensors=MappingProxyType(tensors))
+
+
+def _observed(
+    reference: Reference,
+    inputs: Mapping[str, npt.ArrayLike],
+    names: list[str],
+    cycles: bool,
+    on_run: Callable[[int], None] | None,
+) -> dict[str, Histogram]:
+    found: dict[str, Histogram] = {}
+    for done, run in enumerate(reference.runs(inputs, names, cycles), start=1):
+        for name in names:
+            new = _histogram(run[name], name)
+            found[name] = found[name] + new if name in found else new
+        if on_run is not None:
+            on_run(done)
+    return found
+
+
+def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
+    try:
+        return Histogram.of(items)
+    except CvmError as error:
+        raise error.at(tensor=name) from None
+
+
+class _Calibrator:
+    def __init__(
+        self, graph: QuantizedGraph, what: Plan, settings: Settings, histograms: Mapping[str, Histogram]
+    ) -> None:
+        self._graph = graph
+        self._plan = what
+        self._settings = settings
+        self._histograms = histograms
+        self._found: dict[str, CalibratedTensor] = {}
+
+    def calibration(self) -> Calibration:
+        for group in self._plan.groups:
+            self._group(group)
+        for weights in self._plan.filters:
+            self._filter(weights)
+        for bias in self._plan.biases:
+            self._bias(bias)
+        for parameter in self._plan.parameters:
+            self._parameter(parameter)
+        found = self._found
+        tensors = {
+            name: replace(tensor, quantizer=found[name].quantizer) if name in found else tensor
+            for name, tensor in self._graph.tensors.items()
+        }
+        graph = replace(self._graph, tensors=MappingProxyType(tensors))
+        return Calibration(graph, tuple(found[name] for name in tensors if name in found))
+
+    def _enter(self, names: Iterable[str], role: Role, quantizer: Quantizer, extremes: Range, clipped: float) -> None:
+        for name in names:
+            self._found[name] = CalibratedTensor(name, role, quantizer, *extremes, clipped)
+
+    def _group(self, group: Group) -> None:
+        settings = self._settings
+        found, ranges, clipped = list(group.known), list(group.known), 0.0
+        if group.observed:
+            histogram = reduce(add, (self._histograms[name] for name in group.observed))
+            chosen = choose(
+                histogram,
+                Levels("affine", settings.bits),
+                settings.method,
+                percentile=settings.percentile,
+                with_zero=group.with_zero,
+            )
+            clipped = histogram.share_outside(*chosen)
+            found.append((histogram.min, histogram.max))
+            ranges.append(chosen)
+        quantizer = affine(
+            *_hull(ranges), settings.bits, signed=settings.signed, dyadic=group.places, nonzero=group.nonzero
+        )
+        self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
+
+    def _items(self, name: str) -> Floats:
+        tensor = self._graph.tensors[name]
+        assert tensor.data is not None
+        return stored(tensor.data, tensor).astype(np.float64)
+
+    def _filter(self, weights: Filter) -> None:
+        settings = self._settings
+        items = [self._items(name) for name in weights.tensors]
+        axis = weights.axis if settings.per_channel and items[0].shape[weights.axis or 0] > 1 else None
+        parts = [np.concatenate([part.ravel() for part in items])] if axis is None else np.moveaxis(items[0], axis, 0)
+        histograms = [_histogram(part, weights.tensors[0]) for part in parts]
+        ranges = [
+            choose(histogram, settings.filter_levels, settings.method, percentile=settings.percentile)
+            for histogram in histograms
+        ]
+        magnitudes = [max(-low, high) for low, high in ranges]
+        quantizer: Quantizer
+        if settings.form == "logarithmic":
+            quantizer = powers(magnitudes[0], settings.filter_bits)
+        else:
+            signed = settings.signed or axis is not None
+            quantizer = symmetric(magnitudes, settings.filter_bits, signed=signed, axis=axis)
+        outside = [h.share_outside(-m, m) * h.count for h, m in zip(histograms, magnitudes, strict=True)]
+        clipped = sum(outside) / sum(histogram.count for histogram in histograms)
+        self._enter(weights.tensors, "filter", quantizer, _extremes(histograms), clipped)
+
+    def _bias(self, bias: Bias) -> None:
+        """Codes in units of the accumulator, or of twice, four times, .. that where they would not fit."""
+        scales = self._accumulator_scales(bias)
+        if scales is None:
+            self._parameter(Parameter(bias.tensors, nonzero=False))
+            return
+        (items,) = (self._items(name) for name in bias.tensors[:1])
+        axis = bias.axis if len(scales) > 1 else None
+        signed = self._settings.signed or axis is not None
+        parts = [items] if axis is None else np.moveaxis(items, axis, 0)
+        magnitudes = [Fraction(float(np.abs(part).max())) for part in parts]
+        fitting = [_fitting(*pair, _MOST_CODES[signed]) for pair in zip(scales, magnitudes, strict=True)]
+        codes = max(round_fraction(m / scale, "half_up") for m, scale in zip(magnitudes, fitting, strict=True))
+        bits = 32 if signed else max(2, codes.bit_length() + 1)
+        quantizer = multiples_of(fitting, bits, signed=signed, axis=axis)
+        self._enter(bias.tensors, "bias", quantizer, _extremes([_histogram(items, bias.tensors[0])]), 0.0)
+
+    def _accumulator_scales(self, bias: Bias) -> list[Fraction] | None:
+        """The scale of the accumulator that a bias is added to, one for each channel where the filter has several."""
+        data, weights = self._found.get(bias.input), self._found.get(bias.filter)
+        shape = self._graph.tensors[bias.tensors[0]].shape
+        if data is None or weights is None or len(bias.tensors) > 1 or not isinstance(data.quantizer, LinearQuantizer):
+            return None
+        (step,) = data.quantizer.scale
+        if isinstance(weights.quantizer, LogarithmicQuantizer):
+            return [step * weights.quantizer.value(1)]
+        scales = [step * scale for scale in weights.quantizer.scale]
+        if len(scales) == 1 or (bias.axis is not None and shape[bias.axis] == len(scales)):
+            return scales
+        return None
+
+    def _parameter(self, parameter: Parameter) -> None:
+        names = parameter.tensors
+        items = np.concatenate([self._items(name).ravel() for name in names])
+        extremes = _extremes([_histogram(items, names[0])])
+        quantizer = affine(*extremes, _PARAMETER_BITS, signed=self._settings.signed, nonzero=parameter.nonzero)
+        self._enter(names, "parameter", quantizer, extremes, 0.0)
+
+
+def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:
+    """The scale, doubled until so many times it reaches the magnitude."""
+    while scale * most < magnitude:
+        scale *= 2
+    return scale
+
+
+def _extremes(histograms: list[Histogram]) -> Range:
+    return _hull([(item.min, item.max) for item in histograms])
+
+
+def _hull(ranges: list[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)

@@ -1,0 +1,238 @@
+"""A model of cvm-runtime while it is written: variables, nodes, and the precision that the library derives of each."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.bounds import magnitude, require_fits
+from cvm.errors import CvmError, Invalid, Location, Unsupported
+from cvm.export.cvm_runtime.arithmetic import shifts_alike
+from cvm.export.cvm_runtime.writing import Spelling, spelled
+from cvm.frontends.cvm_runtime.attributes import written
+from cvm.frontends.cvm_runtime.graph import DATA, DIMENSION, ELEMENTS, RANKS
+from cvm.frontends.cvm_runtime.operators import Use, operator
+from cvm.frontends.cvm_runtime.precisions import derived
+from cvm.frontends.cvm_runtime.storage import planned
+from cvm.limits import DEFAULT
+
+__all__ = ["Draft", "Written"]
+
+_BYTE = 8
+_NAME = DEFAULT.name_bytes - 32
+"""Bytes of a name, with room for a number."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Written:
+    """An entry: its node, its place among that one's outputs, its shape, the precision there and the proven one."""
+
+    node: _Node
+    place: int
+    shape: tuple[int, ...]
+    precision: int
+    proven: int
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    name: str
+    spelling: Spelling | None
+    inputs: tuple[Written, ...]
+    outputs: list[Written] = field(default_factory=list)
+    array: npt.NDArray[Any] | None = None
+
+
+class Draft:
+    """The model so far. Methods raise `Unsupported` (``cvm_runtime.export.*``) for what the library refuses."""
+
+    def __init__(self) -> None:
+        self._variables: list[_Node] = []
+        self._ops: list[_Node] = []
+        self._names = {DATA}
+        self._contents: dict[tuple[tuple[int, ...], bytes], Written] = {}
+        self._tight: dict[tuple[Written, int], Written] = {}
+
+    def data(self, shape: tuple[int, ...], precision: int, proven: int) -> Written:
+        """The input."""
+        _require_tensor(shape, DATA)
+        return self._entry(self._variable(DATA), shape, precision, proven)
+
+    def variable(self, array: npt.NDArray[Any], wish: str, precision: int) -> Written:
+        """A parameter, under a name of its own; or the one with these elements."""
+        _require_tensor(array.shape, wish)
+        require_fits(magnitude(array), 7 if precision <= _BYTE else 31, f"the parameter {wish!r}")
+        stored = array.astype(np.int8 if precision <= _BYTE else np.int32)
+        content = (stored.shape, stored.tobytes())
+        if content in self._contents:
+            return self._contents[content]
+        node = self._variable(self._fresh(wish))
+        node.array = stored
+        self._contents[content] = self._entry(node, array.shape, precision, precision)
+        return self._contents[content]
+
+    def add(
+        self, op: str, inputs: Sequence[Written], attributes: Mapping[str, Any], name: str, proven: Sequence[int]
+    ) -> list[Written]:
+        """An op of cvm, whose results have the proven precisions. Operands are narrowed where its rules need it."""
+        operands = _prepared(self, op, list(inputs))
+        spelling = spelled(op, attributes, tuple(item.shape for item in operands))
+        ordered = [operands[place] for place in spelling.order]
+        try:
+            use = operator(spelling.name).use(spelling.texts, tuple(item.shape for item in ordered))
+        except CvmError as error:
+            raise Unsupported("cvm_runtime.export.op", error.message, Location(op=op, tensor=name)) from None
+        for shape in use.out_shapes:
+            _require_tensor(shape, name)
+        precisions = _admitted(use, ordered)
+        if precisions is None:
+            ordered = [self.narrowed(item) for item in ordered]
+            precisions = _admitted(use, ordered)
+        if precisions is None:
+            bits = ", ".join(str(item.proven) for item in ordered)
+            message = f"no precision rule admits operands of {bits} bits"
+            raise Unsupported("cvm_runtime.export.precision", message, Location(op=op, tensor=name))
+        node = _Node(name, spelling, tuple(ordered))
+        self._ops.append(node)
+        for shape, precision, least in zip(use.out_shapes, precisions, proven, strict=True):
+            self._entry(node, shape, precision, least)
+        return node.outputs
+
+    def narrowed(self, item: Written) -> Written:
+        """The entry in its proven precision."""
+        return self.clipped(item, item.proven) if item.precision > item.proven else item
+
+    def clipped(self, item: Written, precision: int) -> Written:
+        """The entry in another precision, which its values have."""
+        if item.precision == precision:
+            return item
+        key = (item, precision)
+        if key not in self._tight:
+            self._tight[key] = self.copied(item, precision, f"{item.node.name}.int{precision}")
+        return self._tight[key]
+
+    def copied(self, item: Written, precision: int, name: str) -> Written:
+        """A node that gives the same elements in a precision of its own."""
+        proven = min(item.proven, precision)
+        (found,) = self.add("cvm_clip", [item], {"precision": precision}, name, [proven])
+        return found
+
+    def reserve(self, names: Sequence[str], owners: Sequence[_Node]) -> None:
+        """Give other names to the nodes that have one of ``names``, but for the input and ``owners``."""
+        for node in [*self._variables, *self._ops]:
+            if node.name in names and node.name != DATA and node not in owners:
+                node.name = self._fresh(f"{node.name}.value", names)
+
+    def _fresh(self, wish: str, taken: Sequence[str] = ()) -> str:
+        """A name that no variable has, and is not among ``taken``; short enough to be read again."""
+        wish = wish.encode()[:_NAME].decode(errors="ignore")
+        name, count = wish, 0
+        while name in self._names or name in taken:
+            count += 1
+            name = f"{wish}_{count}"
+        self._names.add(name)
+        return name
+
+    def _variable(self, name: str) -> _Node:
+        node = _Node(name, None, ())
+        self._variables.append(node)
+        return node
+
+    @staticmethod
+    def _entry(node: _Node, shape: tuple[int, ...], precision: int, proven: int) -> Written:
+        item = Written(node, len(node.outputs), shape, precision, proven)
+        node.outputs.append(item)
+        return item
+
+    def finished(self, heads: Sequence[Written], kept: Sequence[Written]) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+        """The text of the model and the arrays of its parameters; variables that nobody reads are left out, but for
+        the input and those of ``kept``.
+        """
+        read = {item.node for node in self._ops for item in node.inputs} | {item.node for item in (*heads, *kept)}
+        variables = [node for node in self._variables if node in read or node.name == DATA]
+        nodes = [*variables, *self._ops]
+        first: dict[_Node, int] = {}
+        entries: list[Written] = []
+        for node in nodes:
+            first[node] = len(entries)
+            entries += node.outputs
+        place = {node: number for number, node in enumerate(nodes)}
+        number = {item: first[item.node] + item.place for item in entries}
+        reads = [[number[item] for item in node.inputs] for node in self._ops] + [[number[item] for item in heads]]
+        writes = [[number[item] for item in node.outputs] for node in self._ops] + [[]]
+        storage = planned([item.shape for item in entries], reads, writes, range(len(variables)))
+        document = {
+            "nodes": [_record(node, [[place[item.node], item.place, 0] for item in node.inputs]) for node in nodes],
+            "arg_nodes": list(range(len(variables))),
+            "node_row_ptr": [*(first[node] for node in nodes), len(entries)],
+            "heads": [[place[item.node], item.place, 0] for item in heads],
+            "attrs": {
+                "shape": ["list_shape", [list(item.shape) for item in entries]],
+                "storage_id": ["list_int", list(storage)],
+                "dltype": ["list_str", ["int32"] * len(entries)],
+                "precision": ["list_int", [item.precision if item.node.spelling is None else -1 for item in entries]],
+                "op_attrs": ["list_str", [_texts(node) for node in nodes]],
+            },
+        }
+        arrays = {node.name: node.array for node in variables if node.array is not None}
+        return json.dumps(document, ensure_ascii=False), arrays
+
+
+def _record(node: _Node, inputs: list[list[int]]) -> dict[str, Any]:
+    if node.spelling is None:
+        return {"op": "null", "name": node.name, "inputs": []}
+    function = {
+        "flatten_data": "0",
+        "func_name": node.spelling.name,
+        "num_inputs": str(len(inputs)),
+        "num_outputs": str(len(node.outputs)),
+    }
+    return {"op": "cvm_op", "name": node.name, "attrs": function, "inputs": inputs}
+
+
+def _texts(node: _Node) -> str:
+    if node.spelling is not None:
+        return json.dumps(dict(node.spelling.texts))
+    (item,) = node.outputs
+    return json.dumps({"precision": str(item.precision), "shape": written(item.shape)})
+
+
+def _prepared(draft: Draft, op: str, operands: list[Written]) -> list[Written]:
+    """Operands whose precision is that of the result, for rules that would be unsound otherwise."""
+    if op == "where":
+        result = max(operands[1].precision, operands[2].precision)
+        return [draft.clipped(operands[0], result), *operands[1:]]
+    if op in ("broadcast_greater", "get_valid_count", "non_max_suppression") and operands[0].precision < 2:
+        return [draft.clipped(operands[0], 2), *operands[1:]]
+    return operands
+
+
+def _admitted(use: Use, operands: Sequence[Written]) -> tuple[int, ...] | None:
+    """The precisions of the results, if the library takes the operands and both of its backends agree on them."""
+    given = tuple(item.precision for item in operands)
+    if use.operator.name == "cvm_right_shift" and not shifts_alike(
+        given[0], use.values["precision"], use.values["shift_bit"]
+    ):
+        return None
+    try:
+        found = derived(use, given, sound=False)
+        sound = derived(use, given)
+    except Invalid:
+        return None
+    if found != sound:
+        raise AssertionError(f"{use.operator.name}: the derived precisions {found} are not {sound}")
+    return found
+
+
+def _require_tensor(shape: tuple[int, ...], name: str) -> None:
+    """A shape that the library takes."""
+    size = math.prod(shape)
+    if len(shape) not in RANKS or max(shape) > DIMENSION or size > ELEMENTS:
+        message = f"a tensor has 1 to 6 dimensions of up to 2^24, 2^30 elements in all; found {list(shape)}"
+        raise Unsupported("cvm_runtime.export.shape", message, Location(tensor=name))

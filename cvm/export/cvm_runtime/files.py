@@ -1,0 +1,66 @@
+"""The files of a program as a model of cvm-runtime."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from cvm.export.cvm_runtime.exporter import Exported, exported
+from cvm.frontends.cvm_runtime import Model, read_model, read_parameters
+from cvm.frontends.cvm_runtime.compat import require_defined
+from cvm.frontends.cvm_runtime.graph import DATA
+from cvm.frontends.cvm_runtime.importer import check_parameters
+from cvm.frontends.cvm_runtime.parameters import write_parameters
+from cvm.program import Program
+from cvm.quantization.document import quantizer_document
+
+__all__ = ["Files", "saved"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Files:
+    """A program as a model, ready to be written: what it is there, and bytes by the names of the files."""
+
+    model: Model
+    content: dict[str, bytes]
+
+
+def saved(program: Program) -> Files:
+    """The files of a program as a model: ``model.json`` and ``model.params`` are the library's; ``interface.json``
+    says what the codes of input and outputs stand for. They are read again, as any model, before they are returned.
+
+    Raises as `exported`.
+    """
+    made = exported(program)
+    text, parameters = made.text.encode("utf-8"), write_parameters(made.arrays)
+    model = read_model(text, "cvm-1")
+    check_parameters(model.graph, read_parameters(parameters))
+    require_defined(model.inferred)
+    interface = json.dumps(_interface(program, made, model), indent=1).encode("utf-8") + b"\n"
+    return Files(model, {"model.json": text, "model.params": parameters, "interface.json": interface})
+
+
+def _interface(program: Program, exported: Exported, model: Model) -> dict[str, Any]:
+    """What the codes of an exported model stand for, which its own files do not say."""
+    (item,) = program.inputs
+    return {
+        "program": program.digest,
+        "input": {
+            "name": exported.input,
+            "variable": DATA,
+            "shape": list(item.value.shape),
+            "codes": [item.value.lo, item.value.hi],
+            "bytes_per_element": model.interface.input_size,
+            "quantizer": quantizer_document(item.quantizer),
+        },
+        "outputs": [
+            {
+                "name": output.name,
+                "shape": list(shape),
+                "bytes_per_element": model.interface.output_size,
+                "quantizer": quantizer_document(output.quantizer),
+            }
+            for output, shape in zip(program.outputs, model.interface.outputs, strict=True)
+        ],
+    }

@@ -1,0 +1,244 @@
+"""Reference: the meaning of a graph in float64, operation by operation.
+
+It serves verification and calibration. Nothing that it computes is exact, so no executor may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import cvm.reference.operations  # noqa: F401  (fills the table)
+from cvm.errors import CvmError, Invalid, Unsupported
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.reference.layout import Feed, Layout, arranged
+from cvm.reference.registry import OPERATIONS, Array
+from cvm.reference.values import (
+    converted,
+    external,
+    operand,
+    plain,
+    pseudo_quantized,
+    stored,
+)
+
+__all__ = ["Capture", "Reference", "run_count"]
+
+Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
+"""Tensors to return besides the outputs: names, or "all"."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Step:
+    """One operation, ready to compute: its function, its attributes, and the values that nothing reads after it."""
+
+    operation: GraphOperation
+    function: Callable[..., Array | tuple[Array, ...]]
+    attributes: Mapping[str, Any]
+    last_reads: frozenset[str]
+
+
+class Reference:
+    """A graph evaluated in float64 (logical tensors: bool, integer tensors: int64), one run per cycle.
+
+    With ``pseudo_quantize``, every tensor that carries a quantiser is rounded to its values right after it is computed,
+    variables and constants on load, and nothing else is (section 7.1). The state is the values of the variables that
+    `update` writes; it changes after all operations of a cycle (section 4.8).
+
+    Raises `Invalid` for a graph whose variables have no data, `Unsupported` for an operation that is not known.
+    """
+
+    def __init__(self, graph: QuantizedGraph, pseudo_quantize: bool = False) -> None:
+        self.graph = graph
+        self._pseudo_quantize = pseudo_quantize
+        self._steps = _plan(graph)
+        self._fixed: dict[str, Array] = {}
+        contents: dict[str, Array] = {}
+        for tensor in graph.tensors.values():
+            if tensor.kind in ("variable", "constant"):
+                if tensor.data is None:
+                    message = f"the {tensor.kind} has no data: the model comes without its tensor files"
+                    raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
+                real = stored(tensor.data, tensor).view()
+                real.flags.writeable = False
+                self._fixed[tensor.name] = self._quantized(real, tensor)
+                if tensor.kind == "variable":
+                    contents.setdefault(_cell(tensor), real)
+        updated = {_cell(graph.tensors[_updated(step.operation)]) for step in self._steps if _updates(step.operation)}
+        self._initial = {cell: contents[cell] for cell in updated}
+        self._stateful = [
+            tensor for tensor in graph.tensors.values() if tensor.kind == "variable" and _cell(tensor) in updated
+        ]
+        self._state = self._initial
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """The variables that `update` writes, as the next cycle will read them, by name, as copies."""
+        return {tensor.name: self._read(tensor, self._state).copy() for tensor in self._stateful}
+
+    def reset(self) -> None:
+        """Forget the cycles so far: variables have the contents that they were loaded with."""
+        self._state = self._initial
+
+    def run(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None) -> dict[str, Array]:
+        """One cycle: the outputs, then the captured tensors, by name.
+
+        Inputs are arrays of the externals' shapes, integers being codes where an external has a quantiser. The cycle
+        begins with the state that the last one left and leaves its own. With a leading batch axis, or N in place of a
+        leading 1, every sample begins with the initial state, results are stacked alike, and the state stays as it is.
+        Raises `Invalid`.
+        """
+        return self._joined(inputs, capture, cycles=False)
+
+    def run_cycles(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None) -> dict[str, Array]:
+        """Cycle after cycle: inputs have a cycle axis before the externals' axes (after a batch axis), results too."""
+        return self._joined(inputs, capture, cycles=True)
+
+    def runs(
+        self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None, cycles: bool = False
+    ) -> Iterator[dict[str, Array]]:
+        """What `run` or `run_cycles` gives, run by run; only one is in memory. The arrays are not to be written to."""
+        return self._runs(*self._arranged(inputs, cycles), self._captured(capture))
+
+    def _joined(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture, cycles: bool) -> dict[str, Array]:
+        names = self._captured(capture)
+        layout, samples = self._arranged(inputs, cycles)
+        runs = list(self._runs(layout, samples, names))
+        return {name: layout.join([run[name] for run in runs]) for name in runs[0]}
+
+    def _arranged(self, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> tuple[Layout, list[list[Feed]]]:
+        return _samples(self.graph, inputs, cycles)
+
+    def _captured(self, capture: Capture) -> list[str]:
+        """The names of all results, outputs first."""
+        if capture is None:
+            wanted: Iterable[str] = ()
+        elif isinstance(capture, str):
+            wanted = self.graph.tensors if capture == "all" else (capture,)
+        else:
+            wanted = capture
+        names = list(dict.fromkeys([*self.graph.outputs, *wanted]))
+        for name in names:
+            if name not in self.graph.tensors:
+                raise Invalid("reference.capture", f"there is no tensor {name!r}")
+        return names
+
+    def _runs(self, layout: Layout, samples: list[list[Feed]], names: list[str]) -> Iterator[dict[str, Array]]:
+        for feeds in samples:
+            contents = self._state if layout.samples is None else self._initial
+            for feed in feeds:
+                results, contents = self._cycle(feed, contents, names)
+                if layout.samples is None:
+                    self._state = contents
+                yield results
+
+    def _cycle(
+        self, feed: Feed, contents: Mapping[str, Array], names: list[str]
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The named tensors of one cycle, and the contents that it leaves in the updated variables."""
+        values = dict(self._fixed)
+        values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful}
+        for name, found in feed.items():
+            tensor = self.graph.tensors[name]
+            values[name] = self._quantized(external(found, tensor), tensor)
+        written = dict(contents)
+        results = {name: values[name] for name in names if name in values}
+        wanted = frozenset(names)
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                for name, array in self._computed(step, values):
+                    values[name] = array
+                    if name in wanted:
+                        results[name] = array
+                if _updates(step.operation):
+                    value = operand(step.operation.inputs["value"], values)
+                    variable = self.graph.tensors[_updated(step.operation)]
+                    written[_cell(variable)] = converted(value, variable.dtype)
+                for name in step.last_reads:
+                    del values[name]
+        return {name: results[name] for name in names}, written
+
+    def _computed(self, step: _Step, values: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+        """The results of one operation, quantised."""
+        operation = step.operation
+        inputs = {name: operand(value, values) for name, value in operation.inputs.items()}
+        try:
+            found = step.function(**inputs, **step.attributes)
+            arrays = found if isinstance(found, tuple) else (found,)
+            for name, array in zip(operation.outputs, arrays, strict=True):
+                tensor = self.graph.tensors[name]
+                if array.shape != tensor.shape:
+                    message = f"the shape of {name!r} is {list(tensor.shape)}, computed {list(array.shape)}"
+                    raise Invalid("reference.shape", message)
+                yield name, self._quantized(converted(array, tensor.dtype), tensor)
+        except CvmError as error:
+            where = operation.location
+            raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
+
+    def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
+        """What an updated variable holds, through its own quantiser."""
+        return self._quantized(contents[_cell(tensor)], tensor)
+
+    def _quantized(self, x: Array, tensor: GraphTensor) -> Array:
+        if not self._pseudo_quantize or tensor.quantizer is None:
+            return x
+        return pseudo_quantized(x, tensor.quantizer)
+
+
+def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
+    """How many runs `Reference.runs` makes of these inputs. Raises `Invalid` as that does."""
+    return sum(map(len, _samples(graph, inputs, cycles)[1]))
+
+
+def _samples(
+    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool
+) -> tuple[Layout, list[list[Feed]]]:
+    if cycles and not any(map(_updates, graph.operations)):
+        raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
+    shapes = {name: graph.tensors[name].shape for name in graph.inputs}
+    return arranged(shapes, {name: np.asarray(found) for name, found in inputs.items()}, cycles)
+
+
+def _updates(operation: GraphOperation) -> bool:
+    return operation.name == "update"
+
+
+def _updated(operation: GraphOperation) -> str:
+    """The variable that an `update` writes."""
+    variable = operation.inputs["variable"]
+    assert isinstance(variable, str)
+    return variable
+
+
+def _cell(tensor: GraphTensor) -> str:
+    """What a variable shares with others: its label, letters of either case being one (section 4.1.3)."""
+    return tensor.name if tensor.label is None else f"label {tensor.label.lower()}"
+
+
+def _reads(value: Operand) -> Iterator[str]:
+    """The tensors of an operand."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _reads(item)
+
+
+def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
+    """All operations, each with the values to be forgotten after it."""
+    seen: set[str] = set()
+    steps: list[_Step] = []
+    for operation in reversed(graph.operations):
+        found = OPERATIONS.get(operation.name)
+        if found is None:
+            message = f"the reference does not know the operation {operation.name}"
+            raise Unsupported("reference.operation", message, operation.location).at(op=operation.name)
+        touched = {name for value in operation.inputs.values() for name in _reads(value)} | set(operation.outputs)
+        attributes = {name: plain(value) for name, value in operation.attributes.items()}
+        steps.append(_Step(operation, found.function, attributes, frozenset(touched - seen)))
+        seen |= touched
+    return tuple(reversed(steps))

@@ -1,0 +1,43 @@
+"""The operations of NNEF 1.0.1 chapter 4 in float64, one module per section, and those that the Khronos tools add.
+
+Importing it fills the table.
+"""
+
+from cvm.reference.operations import (
+    activations,
+    elementwise,
+    filters,
+    khronos,
+    linear,
+    miscellaneous,
+    normalization,
+    pooling,
+    quantization,
+    reduction,
+    resampling,
+    reshaping,
+    roi,
+    sampling,
+    variables,
+)
+
+__all__ = ["SECTIONS"]
+
+SECTIONS = (
+    activations,
+    elementwise,
+    filters,
+    khronos,
+    linear,
+    miscellaneous,
+    normalization,
+    pooling,
+    quantization,
+    reduction,
+    resampling,
+    reshaping,
+    roi,
+    sampling,
+    variables,
+)
+"""The modules that register operations."""

@@ -1,0 +1,63 @@
+"""Activation functions: NNEF 1.0.1 section 4.9.1.
+
+Each is the document's formula, written so that float64 does not overflow where the formula has a limit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.reference.operations.elementwise import mul, select
+from cvm.reference.operations.reduction import max_reduce, sum_reduce
+from cvm.reference.registry import Array, Integers, operation
+
+__all__ = ["sigmoid"]
+
+
+@operation("4.9.1")
+def sigmoid(x: Array) -> Array:
+    """``y = 1 / (1 + e^-x)``."""
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+@operation("4.9.1")
+def relu(x: Array) -> Array:
+    """``y = max(x, 0)``."""
+    return np.maximum(x, 0.0)
+
+
+@operation("4.9.1")
+def prelu(x: Array, alpha: Array) -> Array:
+    """``y = alpha * x`` where x < 0, else x."""
+    return select(x < 0.0, mul(alpha, x), x)
+
+
+@operation("4.9.1")
+def leaky_relu(x: Array, alpha: float) -> Array:
+    """``prelu(x, alpha)``."""
+    return np.where(x < 0.0, alpha * x, x)
+
+
+@operation("4.9.1")
+def elu(x: Array, alpha: float = 1.0) -> Array:
+    """``y = e^x - 1`` where x < 0, else x; current Khronos tools add a factor alpha to the former."""
+    return np.where(x < 0.0, alpha * np.expm1(np.minimum(x, 0.0)), x)
+
+
+@operation("4.9.1")
+def tanh(x: Array) -> Array:
+    """``y = (e^x - e^-x) / (e^x + e^-x)``."""
+    return np.tanh(x)
+
+
+@operation("4.9.1")
+def softmax(x: Array, axes: Integers = (1,)) -> Array:
+    """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``."""
+    e: Array = np.exp(x - max_reduce(x, axes))
+    return e / sum_reduce(e, axes)
+
+
+@operation("4.9.1")
+def softplus(x: Array) -> Array:
+    """``y = ln(e^x + 1)``."""
+    return np.logaddexp(x, 0.0)

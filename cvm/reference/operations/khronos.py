@@ -1,0 +1,137 @@
+"""Operations that the current Khronos tools add to NNEF 1.0.1, each under the section that it would stand in.
+
+Their additions to operations of 1.0.1 (the stride of `slice`, the axes of `reshape`, the alpha of `elu`) stand with
+those operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import numpy as np
+
+from cvm.errors import Invalid
+from cvm.reference.operations.activations import sigmoid
+from cvm.reference.operations.elementwise import round_half_up
+from cvm.reference.operations.quantization import quantized
+from cvm.reference.operations.windows import extended_along
+from cvm.reference.registry import Array, Integers, Padding, aligned, operation
+
+__all__: list[str] = []
+
+_TRIGONOMETRIC = MappingProxyType(
+    {
+        "sin": np.sin,
+        "cos": np.cos,
+        "tan": np.tan,
+        "asin": np.arcsin,
+        "acos": np.arccos,
+        "atan": np.arctan,
+        "sinh": np.sinh,
+        "cosh": np.cosh,
+        "asinh": np.arcsinh,
+        "acosh": np.arccosh,
+        "atanh": np.arctanh,
+    }
+)
+
+
+def _unary(function: np.ufunc) -> Callable[[Array], Array]:
+    def apply(x: Array) -> Array:
+        result: Array = function(x)
+        return result
+
+    return apply
+
+
+for _name, _function in _TRIGONOMETRIC.items():
+    operation("4.2.1", _name)(_unary(_function))
+
+
+@operation("4.9.1")
+def gelu(x: Array) -> Array:
+    """``y = x * sigmoid(1.702 * x)``, the definition in the standard library."""
+    return x * sigmoid(1.702 * x)
+
+
+@operation("4.9.1")
+def silu(x: Array) -> Array:
+    """``y = x * sigmoid(x)``."""
+    return x * sigmoid(x)
+
+
+@operation("4.9.1")
+def selu(x: Array, alpha: float = 1.67326319, **constants: float) -> Array:
+    """``y = lambda * alpha * (e^x - 1)`` where x < 0, else ``lambda * x``."""
+    factor = constants.get("lambda", 1.05070102)
+    return factor * np.where(x < 0.0, alpha * np.expm1(np.minimum(x, 0.0)), x)
+
+
+@operation("4.9.1")
+def softabs(x: Array, epsilon: float) -> Array:
+    """``y = sqrt(x^2 + epsilon)``."""
+    return np.sqrt(x * x + epsilon)
+
+
+@operation("4.4")
+def any_reduce(input: Array, axes: Integers) -> Array:
+    """Whether any item along the axes is true."""
+    result: Array = np.any(input, axis=tuple(axes), keepdims=True)
+    return result
+
+
+@operation("4.4")
+def all_reduce(input: Array, axes: Integers) -> Array:
+    """Whether all items along the axes are true."""
+    result: Array = np.all(input, axis=tuple(axes), keepdims=True)
+    return result
+
+
+@operation("4.5")
+def pad(input: Array, padding: Padding, border: str = "constant", value: float = 0.0) -> Array:
+    """The extended input; a constant border has the given value."""
+    for axis, (before, after) in enumerate(padding):
+        input = extended_along(input, axis, -before, input.shape[axis] + after - 1, border, value)
+    return input
+
+
+@operation("4.5")
+def tile(input: Array, repeats: Integers) -> Array:
+    """The tensor repeated along each dimension."""
+    return np.tile(input, tuple(repeats))
+
+
+@operation("4.5")
+def gather(input: Array, indices: Array, axis: int = 0) -> Array:
+    """The items along the axis at the given indices, whose dimensions replace it."""
+    outside = (indices < 0) | (indices >= input.shape[axis])
+    if outside.any():
+        raise Invalid("reference.index", f"an index of {indices[outside][0]} for an extent of {input.shape[axis]}")
+    result: Array = np.take(input, indices, axis)
+    return result
+
+
+@operation("4.5")
+def cast(input: Array) -> Array:
+    """The same items; the evaluator gives them the data-type of the result."""
+    return input
+
+
+@operation("4.9.5")
+def min_max_linear_quantize(x: Array, min: Array, max: Array, bits: int, signed: bool, symmetric: bool) -> Array:
+    """`linear_quantize` with one step less if the codes are signed and symmetric."""
+    x, min, max = aligned(x, min, max)
+    return quantized(x, min, max, 2**bits - 1 - (signed and symmetric))
+
+
+@operation("4.9.5")
+def zero_point_linear_quantize(
+    x: Array, zero_point: Array, scale: Array, bits: int, signed: bool, symmetric: bool
+) -> Array:
+    """``y = (q - z) * scale`` with ``q = clamp(round(x / scale) + z, lo, hi)``."""
+    x, zero_point, scale = aligned(x, zero_point, scale)
+    hi = 2.0 ** (bits - 1) - 1.0 if signed else 2.0**bits - 1.0
+    lo = (-hi if symmetric else -hi - 1.0) if signed else 0.0
+    q: Array = np.clip(round_half_up(x / scale) + zero_point, lo, hi)
+    return (q - zero_point) * scale

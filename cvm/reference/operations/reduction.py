@@ -1,0 +1,58 @@
+"""Reduce operations: NNEF 1.0.1 section 4.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cvm.reference.registry import Array, Integers, operation
+
+__all__ = ["max_reduce", "mean_reduce", "sum_reduce"]
+
+
+@operation("4.4")
+def sum_reduce(input: Array, axes: Integers, normalize: bool = False) -> Array:
+    """The sum along the axes; normalised: divided by the product of their extents."""
+    result: Array = (np.mean if normalize else np.sum)(input, axis=tuple(axes), keepdims=True)
+    return result
+
+
+@operation("4.4")
+def mean_reduce(input: Array, axes: Integers) -> Array:
+    """``sum_reduce(input, axes, normalize = true)``."""
+    return sum_reduce(input, axes, normalize=True)
+
+
+@operation("4.4")
+def max_reduce(input: Array, axes: Integers) -> Array:
+    """The maximum along the axes."""
+    result: Array = np.max(input, axis=tuple(axes), keepdims=True)
+    return result
+
+
+@operation("4.4")
+def min_reduce(input: Array, axes: Integers) -> Array:
+    """The minimum along the axes."""
+    result: Array = np.min(input, axis=tuple(axes), keepdims=True)
+    return result
+
+
+def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array:
+    """The first position that ``find`` gives among the items along the axes, these in row-major order."""
+    last = [input.ndim - len(axes) + place for place in range(len(axes))]
+    moved = np.moveaxis(input, sorted(axes), last)
+    kept = moved.shape[: input.ndim - len(axes)]
+    return np.expand_dims(find(moved.reshape(*kept, -1), axis=-1), tuple(sorted(axes)))
+
+
+@operation("4.4")
+def argmax_reduce(input: Array, axes: Integers) -> Array:
+    """The position of the maximum along the axes, of the first one among equals."""
+    return _position(np.argmax, input, axes)
+
+
+@operation("4.4")
+def argmin_reduce(input: Array, axes: Integers) -> Array:
+    """The position of the minimum along the axes, of the first one among equals."""
+    return _position(np.argmin, input, axes)

@@ -1,0 +1,134 @@
+"""Region-of-interest operations: NNEF 1.0.1 section 4.6.
+
+A region is a row (start of each spatial dimension.., end of each..), in coordinates of the feature map.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+from cvm.reference.operations.elementwise import round_half_up
+from cvm.reference.operations.pooling import avg_pool, max_pool
+from cvm.reference.operations.resampling import interpolated
+from cvm.reference.registry import Array, Integers, operation
+
+__all__: list[str] = []
+
+
+def _regions(input: Array, rois: Array, batch_index: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Each region: the feature map (C, H, W..) of its batch item, its starts and its ends."""
+    if not np.isfinite(rois).all():
+        raise Invalid("reference.rois", "a coordinate of a region is not a real number")
+    batch = batch_index.reshape(-1)
+    outside = (batch < 0) | (batch >= input.shape[0])
+    if outside.any():
+        raise Invalid("reference.batch-index", f"a batch index of {batch[outside][0]} for {input.shape[0]} items")
+    for row, item in zip(rois, batch, strict=True):
+        starts, ends = np.split(row, 2)
+        yield input[item], starts, ends
+
+
+def _cells(start: int, end: int, count: int, extent: int) -> list[slice]:
+    """The cells of a region along one dimension, cut off at the feature map.
+
+    Cell i has extent ceil(r / p) and starts at y0 + i * floor(r / p): the document prints c_H in place of y0.
+    """
+    length = end - start
+    size, step = -(-length // count), length // count
+    cells = []
+    for i in range(count):
+        first, last = start + i * step, start + i * step + size
+        cells.append(slice(min(max(first, 0), extent), min(max(last, 0), extent)))
+    return cells
+
+
+def _pooled(pool: Callable[..., Array], input: Array, rois: Array, batch_index: Array, output_size: Integers) -> Array:
+    """``pool`` of the items of the feature map in each cell; 0 for a cell without any."""
+    output = np.zeros((rois.shape[0], input.shape[1], *output_size))
+    spatial = tuple(range(1, len(output_size) + 1))
+    corners = round_half_up(rois)
+    for number, (item, starts, ends) in enumerate(_regions(input, corners, batch_index)):
+        axes = [
+            _cells(int(start), int(end), count, extent)
+            for start, end, count, extent in zip(starts, ends, output_size, item.shape[1:], strict=True)
+        ]
+        for place, cell_slices in zip(np.ndindex(*output_size), itertools.product(*axes), strict=True):
+            cell = item[(slice(None), *cell_slices)]
+            if cell.size:
+                output[(number, slice(None), *place)] = pool(cell, axis=spatial)
+    return output
+
+
+@operation("4.6.1")
+def avg_roi_pool(input: Array, rois: Array, batch_index: Array, output_size: Integers) -> Array:
+    """The mean of the items of each cell, after rounding the region to integer coordinates."""
+    return _pooled(np.mean, input, rois, batch_index, output_size)
+
+
+@operation("4.6.1")
+def max_roi_pool(input: Array, rois: Array, batch_index: Array, output_size: Integers) -> Array:
+    """The maximum of the items of each cell, after rounding the region to integer coordinates."""
+    return _pooled(np.max, input, rois, batch_index, output_size)
+
+
+def _sampled(start: float, end: float, count: int, method: str) -> npt.NDArray[np.float64]:
+    """Where the samples of one dimension lie in the feature map: section 4.3.4 with f = count / (end - start)."""
+    i, length = np.arange(count), end - start
+    match method:
+        case "asymmetric":
+            return start + i * length / count
+        case "symmetric":
+            return start + (i + 0.5) * length / count - 0.5
+        case "aligned":
+            return start + i * (length - 1.0) / max(count - 1, 1)
+    raise Invalid("reference.method", f"there is no interpolation method {method!r}")
+
+
+@operation("4.6.2")
+def roi_resample(
+    input: Array, rois: Array, batch_index: Array, output_size: Integers, method: str = "symmetric"
+) -> Array:
+    """Each region resampled by multilinear interpolation; positions are clamped to the feature map."""
+    output = np.zeros((rois.shape[0], input.shape[1], *output_size))
+    for number, (item, starts, ends) in enumerate(_regions(input, rois, batch_index)):
+        for axis, (start, end, count) in enumerate(zip(starts, ends, output_size, strict=True), start=1):
+            positions = np.clip(_sampled(float(start), float(end), count, method), 0, item.shape[axis] - 1)
+            lower = np.floor(positions)
+            item = interpolated(item, axis, lower.astype(np.int64), positions - lower, "replicate")
+        output[number] = item
+    return output
+
+
+@operation("4.6.2")
+def avg_roi_align(
+    input: Array,
+    rois: Array,
+    batch_index: Array,
+    output_size: Integers,
+    sampling_rate: Integers,
+    resize_method: str = "symmetric",
+) -> Array:
+    """Each region resampled at a rate per dimension, then the mean of the samples of each cell."""
+    size = [extent * rate for extent, rate in zip(output_size, sampling_rate, strict=True)]
+    resized = roi_resample(input, rois, batch_index, size, resize_method)
+    return avg_pool(resized, size=(1, 1, *sampling_rate), stride=(1, 1, *sampling_rate))
+
+
+@operation("4.6.2")
+def max_roi_align(
+    input: Array,
+    rois: Array,
+    batch_index: Array,
+    output_size: Integers,
+    sampling_rate: Integers,
+    resize_method: str = "symmetric",
+) -> Array:
+    """Each region resampled at a rate per dimension, then the maximum of the samples of each cell."""
+    size = [extent * rate for extent, rate in zip(output_size, sampling_rate, strict=True)]
+    resized = roi_resample(input, rois, batch_index, size, resize_method)
+    return max_pool(resized, size=(1, 1, *sampling_rate), stride=(1, 1, *sampling_rate))

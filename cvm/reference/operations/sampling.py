@@ -1,0 +1,113 @@
+"""Index based sampling: NNEF 1.0.1 section 4.3.3."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+from cvm.reference.operations.windows import (
+    Window,
+    down_windows,
+    extended,
+    require_coverage,
+    sources,
+    taps,
+    up_windows,
+)
+from cvm.reference.registry import Array, Integers, Padding, along, operation
+
+__all__ = ["maxima"]
+
+
+def maxima(
+    input: Array, size: Integers, border: str, padding: Padding, stride: Integers, dilation: Integers
+) -> tuple[Array, Array]:
+    """The largest item of each window and its index among the window's taps in row-major order, the first of equals."""
+    windows = down_windows(input.shape, size, padding, stride, dilation)
+    reached = extended(input, windows, border)
+    counted: Array | None = None
+    if border == "ignore":
+        require_coverage(windows)
+        counted = extended(np.ones(input.shape, np.bool_), windows, border, False)
+    shape = tuple(window.x for window in windows)
+    best, index, seen = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+    for number, tap in enumerate(taps(windows)):
+        better = ~seen | (reached[tap] > best)
+        if counted is not None:
+            better &= counted[tap]
+        best = np.where(better, reached[tap], best)
+        index[better] = number
+        seen |= better
+    return best, index
+
+
+@operation("4.3.3")
+def argmax_pool(
+    input: Array,
+    size: Integers,
+    border: str = "constant",
+    padding: Padding = (),
+    stride: Integers = (),
+    dilation: Integers = (),
+) -> Array:
+    """``index[i] = argmax over j of input~[i*s + j*d - p]``."""
+    return maxima(input, size, border, padding, stride, dilation)[1]
+
+
+def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[npt.NDArray[np.int64]]:
+    """The up-scaled position i*s + index[i]*d - p of each sampled item, dimension by dimension."""
+    volume = math.prod(size)
+    outside = (index < 0) | (index >= volume)
+    if outside.any():
+        raise Invalid("reference.index", f"an index of {index[outside][0]} in a window of {volume} items")
+    offsets = np.unravel_index(index, tuple(size))
+    return [
+        along(np.arange(window.x) * window.s - window.p, axis, index.ndim) + offset * window.d
+        for axis, (window, offset) in enumerate(zip(windows, offsets, strict=True))
+    ]
+
+
+@operation("4.3.3")
+def sample(
+    input: Array,
+    index: Array,
+    size: Integers,
+    border: str = "constant",
+    padding: Padding = (),
+    stride: Integers = (),
+    dilation: Integers = (),
+) -> Array:
+    """``output[i] = input~[i*s + index[i]*d - p]``."""
+    windows = down_windows(input.shape, size, padding, stride, dilation)
+    where, valid = [], np.ones(index.shape, np.bool_)
+    for positions, extent in zip(_positions(index, size, windows), input.shape, strict=True):
+        found, inside = sources(positions, extent, border)
+        where.append(found)
+        valid &= inside
+    return np.where(valid, input[tuple(where)], 0.0)
+
+
+@operation("4.3.3")
+def desample(
+    input: Array,
+    index: Array,
+    size: Integers,
+    border: str = "constant",
+    padding: Padding = (),
+    stride: Integers = (),
+    dilation: Integers = (),
+    output_shape: Integers = (),
+) -> Array:
+    """``output[i] = sum of the input[t] for which t*s + index[t]*d - p = i``; the border has no items."""
+    windows = up_windows(input.shape, size, padding, stride, dilation, output_shape)
+    positions = _positions(index, size, windows)
+    valid = np.ones(index.shape, np.bool_)
+    for position, window in zip(positions, windows, strict=True):
+        valid &= (position >= 0) & (position < window.X)
+    output = np.zeros(tuple(window.X for window in windows))
+    np.add.at(output, tuple(position[valid] for position in positions), input[valid])
+    return output

@@ -1,0 +1,199 @@
+"""What sliding-window operations have in common: NNEF 1.0.1 section 4.3.
+
+Letters are the document's: f is the size of the kernel, s the stride, d the dilation, p the padding before the data,
+X the up-scaled and x the down-scaled extent. Tap j of window i reads the up-scaled position i*s + j*d - p.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid
+from cvm.reference.registry import Array, Integers, Padding, along
+
+__all__ = [
+    "Window",
+    "coverage",
+    "down_windows",
+    "extended",
+    "extended_along",
+    "folded",
+    "require_coverage",
+    "sources",
+    "taps",
+    "up_windows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One dimension that a kernel slides along."""
+
+    f: int
+    s: int
+    d: int
+    p: int
+    X: int
+    x: int
+
+    @property
+    def identity(self) -> bool:
+        """Whether every window is one item, at its own position."""
+        return (self.f, self.s, self.p, self.x) == (1, 1, 0, self.X)
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """The up-scaled position of every tap of every window: an array of shape (x, f)."""
+        return np.arange(self.x)[:, None] * self.s + np.arange(self.f) * self.d - self.p
+
+
+def automatic_padding(X: int, x: int, s: int, reach: int) -> int:
+    """The padding before the data where none is given; ``reach`` is the dilated size of the kernel.
+
+    floor(t / 2) of the total t = (x - 1)*s + reach - X, or 0 where windows leave gaps and t is negative: the formula
+    alone would move them by the negative half, but conformance cases (and all tools) begin at the first item.
+    """
+    return max((x - 1) * s + reach - X, 0) // 2
+
+
+def down_windows(
+    extents: Integers, size: Integers, padding: Padding, stride: Integers, dilation: Integers
+) -> tuple[Window, ...]:
+    """The windows of a basic operation on up-scaled extents; empty lists are the defaults of section 4.3."""
+    windows = []
+    for axis, (X, f) in enumerate(zip(extents, size, strict=True)):
+        s, d = stride[axis] if stride else 1, dilation[axis] if dilation else 1
+        reach = (f - 1) * d + 1
+        if padding:
+            p, q = padding[axis]
+            x = (p + X + q - reach) // s + 1
+        else:
+            x = -(-X // s)
+            p = automatic_padding(X, x, s, reach)
+        windows.append(Window(f, s, d, p, X, x))
+    return tuple(windows)
+
+
+def up_windows(
+    extents: Integers,
+    size: Integers,
+    padding: Padding,
+    stride: Integers,
+    dilation: Integers,
+    reference: Integers,
+) -> tuple[Window, ...]:
+    """The windows of a reverse operation on down-scaled extents; ``reference`` holds the up-scaled ones, or nothing.
+
+    Automatic padding without a reference gives X = x*s, whose down-scaled extent is x again.
+    """
+    windows = []
+    for axis, (x, f) in enumerate(zip(extents, size, strict=True)):
+        s, d = stride[axis] if stride else 1, dilation[axis] if dilation else 1
+        reach = (f - 1) * d + 1
+        if padding:
+            p, q = padding[axis]
+            X = reference[axis] if reference else (x - 1) * s + reach - (p + q)
+        else:
+            X = reference[axis] if reference else x * s
+            p = automatic_padding(X, x, s, reach)
+        windows.append(Window(f, s, d, p, X, x))
+    return tuple(windows)
+
+
+def sources(
+    positions: npt.NDArray[np.int64], extent: int, border: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The item that stands at each position of the extended input, and whether it is an item at all.
+
+    Outside of the data, borders 'constant' and 'ignore' have none (the index is then 0). Reflections continue
+    periodically where a position is further out than one reflection reaches.
+    """
+    inside = (positions >= 0) & (positions < extent)
+    match border:
+        case "constant" | "ignore":
+            return np.where(inside, positions, 0), inside
+        case "replicate":
+            found = np.clip(positions, 0, extent - 1)
+        case "reflect":
+            period = max(2 * (extent - 1), 1)
+            folded = positions % period
+            found = np.minimum(folded, period - folded) if extent > 1 else np.zeros_like(positions)
+        case "reflect-even":
+            folded = positions % (2 * extent)
+            found = np.minimum(folded, 2 * extent - 1 - folded)
+        case _:
+            raise Invalid("reference.border", f"there is no border mode {border!r}")
+    return found, np.ones_like(inside)
+
+
+def extended_along(x: Array, axis: int, first: int, last: int, border: str, fill: object = 0.0) -> Array:
+    """The extended input at the positions from ``first`` up to and including ``last`` of one axis."""
+    extent = x.shape[axis]
+    if first == 0 and last == extent - 1:
+        return x
+    if border not in ("constant", "ignore"):
+        found, _ = sources(np.arange(first, last + 1), extent, border)
+        return np.take(x, found, axis)
+    shape = list(x.shape)
+    shape[axis] = last + 1 - first
+    result = np.full(shape, fill, x.dtype)
+    begin, end = max(first, 0), min(last + 1, extent)
+    if begin < end:
+        lead = (slice(None),) * axis
+        result[(*lead, slice(begin - first, end - first))] = x[(*lead, slice(begin, end))]
+    return result
+
+
+def _extended(x: Array, axis: int, window: Window, border: str, fill: object) -> Array:
+    """The extended input along one axis, from the first tap of the first window to the last of the last."""
+    last = (window.x - 1) * window.s + (window.f - 1) * window.d - window.p
+    return extended_along(x, axis, -window.p, last, border, fill)
+
+
+def extended(x: Array, windows: Sequence[Window], border: str, fill: object = 0.0) -> Array:
+    """The extended input as far as windows reach in the trailing dimensions, one window per dimension."""
+    for axis, window in enumerate(windows, start=x.ndim - len(windows)):
+        x = _extended(x, axis, window, border, fill)
+    return x
+
+
+def _tap(window: Window, j: int) -> slice:
+    """Where tap j of all windows stands in the extended input."""
+    return slice(j * window.d, j * window.d + (window.x - 1) * window.s + 1, window.s)
+
+
+def taps(windows: Sequence[Window]) -> Iterator[tuple[slice, ...]]:
+    """Where each tap of all windows stands in the extended input, taps in row-major order of the kernel."""
+    return itertools.product(*([_tap(window, j) for j in range(window.f)] for window in windows))
+
+
+def folded(
+    x: Array, windows: Sequence[Window], border: str, combine: Callable[[Array, Array], Array], fill: object = 0.0
+) -> Array:
+    """All taps of each window combined, one dimension after the other: for sums and maxima, which are separable."""
+    for axis, window in enumerate(windows):
+        if not window.identity:
+            reached, lead = _extended(x, axis, window, border, fill), (slice(None),) * axis
+            x = reduce(combine, (reached[(*lead, _tap(window, j))] for j in range(window.f)))
+    return x
+
+
+def coverage(windows: Sequence[Window]) -> Array:
+    """How many taps of each window lie on data and not in the border."""
+    counts = np.ones((1,) * len(windows))
+    for axis, window in enumerate(windows):
+        positions = window.positions()
+        inside = ((positions >= 0) & (positions < window.X)).sum(axis=1)
+        counts = counts * along(inside.astype(np.float64), axis, len(windows))
+    return counts
+
+
+def require_coverage(windows: Sequence[Window]) -> None:
+    """Raise `Invalid` if a window lies in the border altogether, where border 'ignore' leaves nothing to compute."""
+    if not coverage(windows).all():
+        raise Invalid("reference.empty-window", "a window lies in the border altogether, which border 'ignore' ignores")

@@ -1,0 +1,66 @@
+"""The table of operations: one vectorised function per operation of chapter 4, by name.
+
+A function has the document's parameter names. Tensor parameters arrive as arrays (literals as arrays of rank 0, arrays
+of tensors as sequences), scalar attributes as floats, all other attributes as the graph holds them. It gives one array
+per declared result; a result that is an array of tensors gives one array per tensor. Nothing is quantised here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["OPERATIONS", "Array", "Integers", "Operation", "Padding", "aligned", "along", "operation"]
+
+Array: TypeAlias = npt.NDArray[Any]
+"""float64 for scalar tensors, bool for logical and int64 for integer ones."""
+
+Integers: TypeAlias = Sequence[int]
+"""An attribute of type ``integer[]``."""
+
+Padding: TypeAlias = Sequence[tuple[int, int]]
+"""An attribute of type ``(integer,integer)[]``."""
+
+Function: TypeAlias = "Callable[..., Array | tuple[Array, ...]]"
+_Function = TypeVar("_Function", bound="Callable[..., Array | tuple[Array, ...]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The function of one operation and the section that defines it."""
+
+    section: str
+    function: Function
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""All operations by name, filled when the modules of `cvm.reference.operations` are imported."""
+
+
+def operation(section: str, *names: str) -> Callable[[_Function], _Function]:
+    """Register a function as the named operations of a section; without names, as the one of its own name."""
+
+    def register(function: _Function) -> _Function:
+        for name in names or (function.__name__,):
+            if name in OPERATIONS:
+                raise AssertionError(f"two functions for {name}")
+            OPERATIONS[name] = Operation(section, function)
+        return function
+
+    return register
+
+
+def aligned(*tensors: Array) -> tuple[Array, ...]:
+    """The tensors with trailing singular dimensions up to one rank: NNEF broadcasts from dimension 0 (4.2.2)."""
+    rank = max(tensor.ndim for tensor in tensors)
+    return tuple(tensor.reshape(tensor.shape + (1,) * (rank - tensor.ndim)) for tensor in tensors)
+
+
+def along(values: npt.ArrayLike, axis: int, rank: int) -> Array:
+    """A vector as an array of ``rank`` that runs along ``axis`` and is singular elsewhere."""
+    vector = np.asarray(values)
+    return vector.reshape([-1 if dimension == axis else 1 for dimension in range(rank)])

@@ -1,0 +1,137 @@
+"""Real values of stored tensors, inputs and literals, and pseudo-quantisation: NNEF 1.0.1 sections 4.9.5 and 7.1."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from cvm.errors import Invalid, Location
+from cvm.graph import Attribute, GraphTensor, Operand, TensorData
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.exact import dequantize
+from cvm.reference.operations.elementwise import round_half_up
+from cvm.reference.operations.quantization import logarithmically_quantized, quantized
+from cvm.reference.registry import Array, along
+
+__all__ = ["converted", "external", "number", "plain", "pseudo_quantized", "stored"]
+
+_TYPES = {"scalar": np.float64, "integer": np.int64, "logical": np.bool_}
+
+
+def converted(x: Array, dtype: Literal["scalar", "integer", "logical"]) -> Array:
+    """The items in the data-type of a tensor; scalars become integers by truncation, as the Khronos tools cast them."""
+    return np.asarray(x).astype(_TYPES[dtype], copy=False)
+
+
+def number(value: Fraction) -> float:
+    """The float64 nearest to a rational, infinite beyond the range of float64."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def plain(value: Attribute) -> Any:
+    """An attribute with floats in place of rationals."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return number(value) if isinstance(value, Fraction) else value
+
+
+def literal(value: Fraction | bool) -> Array:
+    """A literal operand as a tensor of rank 0."""
+    return np.array(value if isinstance(value, bool) else number(value))
+
+
+def operand(value: Operand, values: dict[str, Array]) -> Any:
+    """The array of an operand, or the arrays of an array of operands."""
+    match value:
+        case str():
+            return values[value]
+        case tuple():
+            return tuple(operand(item, values) for item in value)
+    return literal(value)
+
+
+def stored(data: TensorData, tensor: GraphTensor) -> Array:
+    """The contents of a variable or constant: codes are decoded, everything else is the number that it is."""
+    values = data.values if data.quantizer is None else decoded(data.values, data.quantizer)
+    return converted(values, tensor.dtype)
+
+
+def external(found: Array, tensor: GraphTensor) -> Array:
+    """An input as the caller gives it: integers are codes where the external has a quantiser, floats are real numbers.
+
+    Raises `Invalid` with code ``input.<rule>``: type, real, code.
+    """
+    where = Location(tensor=tensor.name)
+    kinds = {"scalar": "iuf", "integer": "iu", "logical": "b"}[tensor.dtype]
+    if found.dtype.kind not in kinds or found.dtype.itemsize > 8:
+        message = f"expected items for a tensor of type {tensor.dtype}, found an array of dtype {found.dtype}"
+        raise Invalid("input.type", message, where)
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise Invalid("input.real", "expected real numbers, found NaN or an infinity", where)
+    quantizer = tensor.quantizer
+    if found.dtype.kind == "f" or quantizer is None:
+        return converted(found, tensor.dtype)
+    if int(found.min()) < quantizer.lo or int(found.max()) > quantizer.hi:
+        message = f"expected codes in [{quantizer.lo}, {quantizer.hi}], found {found.min()} to {found.max()}"
+        raise Invalid("input.code", message, where)
+    return decoded(found, quantizer)
+
+
+def decoded(codes: Array, quantizer: Quantizer) -> Array:
+    """The real numbers that codes stand for: each the nearest float64, but for quantisers per channel.
+
+    Those would take a table per channel, millions of exact fractions for a large network; there it is
+    ``offset + scale * code`` in float64.
+    """
+    if isinstance(quantizer, LinearQuantizer):
+        if quantizer.per_tensor:
+            return dequantize(codes, quantizer)
+        offset, scale = _parameters(quantizer, codes.ndim)
+        real: Array = offset + scale * codes
+        return real
+    exponents = np.abs(codes.astype(np.int64)) + (quantizer.top - quantizer.hi)
+    return np.sign(codes) * np.exp2(exponents.astype(np.float64))
+
+
+def pseudo_quantized(x: Array, quantizer: Quantizer) -> Array:
+    """The values of a quantiser nearest to ``x``, in float64: infinities are clamped, NaN stays.
+
+    Linear codes from 0 on: the formula of `linear_quantize`, from min = offset to max = offset + scale * hi. Others,
+    which are those of zero points: code = clamp(round((x - offset) / scale), lo, hi), value = offset + scale * code.
+    """
+    with np.errstate(all="ignore"):
+        if isinstance(quantizer, LogarithmicQuantizer):
+            return logarithmically_quantized(x, np.array(float(quantizer.top)), 2**quantizer.bits - 1)
+        return _linearly_quantized(x, quantizer)
+
+
+def _parameters(quantizer: LinearQuantizer, rank: int) -> tuple[Array, Array]:
+    """Offset and scale as arrays that broadcast to a tensor of ``rank``."""
+    axis = quantizer.axis or 0
+    offset, scale = map(float, quantizer.offset), map(float, quantizer.scale)
+    return along(list(offset), axis, rank), along(list(scale), axis, rank)
+
+
+def _linearly_quantized(x: Array, quantizer: LinearQuantizer) -> Array:
+    offset, scale = _parameters(quantizer, x.ndim)
+    lo, hi = quantizer.lo, quantizer.hi
+    if lo == 0 and quantizer.rounding == "half_up":
+        highest = [float(offset + scale * hi) for offset, scale in zip(quantizer.offset, quantizer.scale, strict=True)]
+        maximum = along(highest, quantizer.axis or 0, x.ndim)
+        return quantized(x, offset, maximum, r=hi)
+    steps: Array = (x - offset) / scale
+    match quantizer.rounding:
+        case "half_up":
+            codes = round_half_up(steps)
+        case "half_even":
+            codes = np.rint(steps)
+        case "toward_zero":
+            codes = np.trunc(steps)
+    real: Array = offset + scale * np.clip(codes, lo, hi)
+    return real
