@@ -54,7 +54,6 @@ CYCLES: tuple[tuple[str, ...], ...] = (
         "windows",
     ),
     ("cvm.frontends.webnn", "rules", "translation"),
-    ("cvm.lowering", "context", "table"),
     ("cvm.program", "checks", "codec", "commitments", "model", "preimage"),
     ("cvm.webnn", "context", "graph", "tensor"),
 )  # fmt: skip

@@ -1,51 +1,27 @@
 """Exact lowering: from a `cvm.graph.QuantizedGraph` to an integer `cvm.program.Program`.
 
-`form` says what a tensor is on the way, `context` what rules read and write, one module per section of NNEF chapter 4
-holds the rules, `requantize` turns a form into codes under proof. The result computes exactly the codes that the graph
-denotes, tensor by tensor; where a rule is only bounded, the program's provenance says so.
+`forms` say what a tensor is on the way, `context` what rules read and write, one module of `rules` for each section of
+NNEF chapter 4 says how its operations are computed, with `parts` that several rules share, and `proofs` turn a form
+into codes. The result computes exactly the codes that the graph denotes, tensor by tensor; where a rule is only
+bounded, the program's provenance says so.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-import cvm.lowering.activations
-import cvm.lowering.bitwise
-import cvm.lowering.convolution
-import cvm.lowering.elementwise
-import cvm.lowering.fine_softmax
-import cvm.lowering.functions_of_sums
-import cvm.lowering.integers
-import cvm.lowering.layer_normalization
-import cvm.lowering.linear
-import cvm.lowering.logic
-import cvm.lowering.lookup
-import cvm.lowering.maxima
-import cvm.lowering.normalization
-import cvm.lowering.norms
-import cvm.lowering.pooling
-import cvm.lowering.power_normalization
-import cvm.lowering.quantize
-import cvm.lowering.reduce
-import cvm.lowering.region_maximum
-import cvm.lowering.regions
-import cvm.lowering.resampling
-import cvm.lowering.sampling
-import cvm.lowering.shape
-import cvm.lowering.softmax
-import cvm.lowering.state
-import cvm.lowering.wrapping  # noqa: F401  (the imports enter the rules)
+import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim
 from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
-from cvm.lowering.form import Known, LinearForm, constant_of, requantized
-from cvm.lowering.logarithms import known_powers
+from cvm.lowering.forms.form import Known, LinearForm, constant_of, requantized
+from cvm.lowering.forms.logarithms import known_powers
 from cvm.lowering.outputs import output
-from cvm.lowering.requantize import requantize
-from cvm.lowering.state import introduce_state, updated_variables
+from cvm.lowering.proofs.fixed_point import requantize
+from cvm.lowering.rules.state import introduce_state, updated_variables
 from cvm.program.model import Exactness, Program, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 

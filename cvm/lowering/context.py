@@ -14,7 +14,8 @@ from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, Claim
-from cvm.lowering.form import (
+from cvm.lowering.forms.emission import Emission
+from cvm.lowering.forms.form import (
     Form,
     Known,
     LinearForm,
@@ -26,11 +27,10 @@ from cvm.lowering.form import (
     known_codes,
     scale_and_offset,
 )
-from cvm.lowering.logarithms import decoded, known_power_codes, known_powers
-from cvm.lowering.table import Operand as FormOperand
-from cvm.lowering.table import lattice, tabulate
-from cvm.lowering.unquantized import unquantized
-from cvm.program.build import ProgramBuilder
+from cvm.lowering.forms.logarithms import decoded, known_power_codes, known_powers
+from cvm.lowering.forms.unquantized import unquantized
+from cvm.lowering.proofs.table import Operand as FormOperand
+from cvm.lowering.proofs.table import lattice, tabulate
 from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize, quantize_rationals
@@ -70,19 +70,18 @@ def rule(*operations: str, claim: Claim) -> Callable[[Rule], Rule]:
     return enter
 
 
-class Lowering:
+class Lowering(Emission):
     """One lowering of one graph. Rules read operands and emit ops; the driver quantises what they return."""
 
     def __init__(self, graph: QuantizedGraph, limits: Limits = DEFAULT) -> None:
+        super().__init__(limits)
         self.graph = graph
-        self.builder = ProgramBuilder(limits)
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors whose form is another one, where an operation has asked for them."""
         self.known: dict[str, Known] = {}
         self.values: dict[str, str] = {}
         """The value of the program that holds the codes of each quantised tensor."""
-        self.report: list[Exactness] = []
 
     # What rules read
 
@@ -197,38 +196,7 @@ class Lowering:
         """The shape of a result in the program, where rank 0 is (1,)."""
         return self.graph.tensors[operation.outputs[index]].shape or (1,)
 
-    # What rules write
-
-    def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node whose name tells the tensor it serves; returns its value.
-
-        Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
-        """
-        try:
-            (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
-        except Invalid as error:
-            if error.code != "program.range":
-                raise
-            message = f"{operation.name}: {error.message}: give the operands quantisers of fewer bits"
-            raise Unsupported("lowering.range", message, self.location(operation)) from None
-        return value
-
-    def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
-        """Add an int32 constant. Raises `Unsupported` where an item does not fit."""
-        if values.size and max(abs(int(values.min())), abs(int(values.max()))) > 2**31 - 1:
-            raise self.unsupported(operation, f"{what} does not fit 32 bits: it needs quantisation information")
-        return self.builder.constant(values.astype(np.int64), name=f"{operation.outputs[0]}.{what}")
-
     # What goes wrong
-
-    def location(self, operation: GraphOperation) -> Location:
-        """Where the operation stands in the document."""
-        at = operation.location
-        return Location(at.file, at.line, at.column, operation.outputs[0], operation.name)
-
-    def unsupported(self, operation: GraphOperation, message: str) -> Unsupported:
-        """The refusal of an operation, with the reason."""
-        return Unsupported("lowering.operation", f"{operation.name}: {message}", self.location(operation))
 
     def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
         """The refusal of an operand that no single integer tensor stands for."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from cvm.graph import GraphTensor
 from cvm.lowering.context import Lowering
-from cvm.lowering.form import Known, LinearForm
-from cvm.lowering.logarithms import codes_of_known
-from cvm.lowering.operands import integer_value
-from cvm.lowering.unquantized import unquantized
+from cvm.lowering.forms.form import Known, LinearForm
+from cvm.lowering.forms.logarithms import codes_of_known
+from cvm.lowering.forms.unquantized import unquantized
+from cvm.lowering.parts.operands import integer_value
 from cvm.program.model import Exactness, Output
 
 __all__ = ["output"]

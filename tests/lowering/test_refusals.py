@@ -62,7 +62,7 @@ def sites() -> dict[Site, str]:
                     found[module, child.lineno] = f"{module}.{name}"
             visit(child, module, name)
 
-    for path in sorted(SOURCES.glob("*.py")):
+    for path in sorted(SOURCES.rglob("*.py")):
         visit(ast.parse(path.read_text(encoding="utf-8")), path.stem, "")
     return found
 
@@ -124,7 +124,7 @@ def test_every_place_that_refuses_is_reached_or_cannot_be() -> None:
 
 
 def test_every_code_in_the_sources_is_listed() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py"))
+    text = "".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     literal = set(re.findall(r'"(lowering\.[a-z]+)"', text))
     completed = {f"lowering.{rule}" for rule in re.findall(r'_refused\(lowering, operation, "([a-z]+)"', text)}
     completed |= {f"lowering.{what}" for what in re.findall(r'what = "([a-z]+)" if .* else "[a-z]+"', text)}

@@ -16,7 +16,8 @@ from cvm.errors import LimitExceeded, Unsupported
 from cvm.executors import create
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
-from cvm.lowering import lower, staircase
+from cvm.lowering import lower
+from cvm.lowering.proofs import staircase
 from cvm.program import Program, verify
 from cvm.quantization import LinearQuantizer
 from tests.lowering.documents import Document, assert_exact

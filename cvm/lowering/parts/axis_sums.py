@@ -1,0 +1,289 @@
+"""Weighted sums along one axis of a linear form: box filters, resampling, strides, borders.
+
+out[o] = sum over k of weights[o, k] * in[sources[o, k]], a source of -1 being zero. Such a sum acts on the terms and on
+the constant of a form alike: on a term's value by movement and addition, on coefficients when compiling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Lowering
+from cvm.lowering.forms.form import Known, LinearForm, Term
+from cvm.lowering.forms.gather import around, gathered, gathered_windows
+from cvm.lowering.forms.windows import Axis, Indices
+from cvm.lowering.parts.movement import valued
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
+
+__all__ = [
+    "AxisSum",
+    "common_factors",
+    "moved_to_zero",
+    "parts_of",
+    "spread",
+    "summed",
+    "with_common_factor",
+    "with_constant_as_value",
+]
+
+Array = npt.NDArray[Any]
+
+_MOST_PARTS = 4
+"""Parts of a sum that have different factors, each of which is an accumulator of its own."""
+_MOST_UNRELATED = 16
+"""As many where the ratios are too far from simple for anything else."""
+_FAR = 2**12
+_SIMPLE = 2**6
+"""The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AxisSum:
+    """Which items of an axis every output adds up, and how often: two (outputs, terms) arrays."""
+
+    sources: Indices
+    weights: Indices
+
+    @staticmethod
+    def of(axis: Axis) -> AxisSum:
+        """The sum over a window: every tap counts once."""
+        sources = axis.sources()
+        counts = (sources >= 0).sum(axis=1)
+        # Taps that read nothing are left out: the others move to the front of each row, in order.
+        order = np.argsort(sources < 0, axis=1, kind="stable")[:, : max(1, int(counts.max(initial=0)))]
+        packed = np.take_along_axis(sources, order, axis=1)
+        return AxisSum(packed, (packed >= 0).astype(np.int64))
+
+    @property
+    def identity(self) -> bool:
+        """Whether nothing changes, but possibly the extent of the axis."""
+        return self.moves and bool((self.sources[:, 0] == np.arange(len(self.sources))).all())
+
+    @property
+    def moves(self) -> bool:
+        """Whether every output is one item, or zero."""
+        return self.sources.shape[1] == 1 and bool((self.weights[self.sources >= 0] == 1).all())
+
+    def totals(self) -> Indices:
+        """What each output becomes where every item is 1."""
+        return np.asarray((self.weights * (self.sources >= 0)).sum(axis=1))
+
+    def of_items(self, items: Rationals, axis: int, extent: int) -> Rationals:
+        """The sums of constant items; extent 1 along the axis stands for ``extent`` equal ones."""
+        if items.shape[axis] == 1 != extent:
+            totals = self.totals()
+            totals = totals[:1] if (totals == totals[0]).all() else totals
+            along = [1] * len(items.shape)
+            along[axis] = totals.size
+            return Rationals(items.numerators * totals.astype(object).reshape(along), items.denominator).reduced()
+        total: Any = 0
+        for sources, weights in zip(self.sources.T, (self.weights * (self.sources >= 0)).T, strict=True):
+            along = [1] * len(items.shape)
+            along[axis] = sources.size
+            part = np.take(items.numerators, np.maximum(sources, 0), axis)
+            total = total + part * weights.astype(object).reshape(along)
+        return Rationals(total, items.denominator)
+
+
+def summed(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, sums: Sequence[AxisSum | None]
+) -> LinearForm:
+    """The form after a sum along each axis, None being none.
+
+    Raises `Unsupported` where terms of different factors would have to be added.
+    """
+    if any(sums_of is not None and len(set(sums_of.totals().tolist())) > 1 for sums_of in sums):
+        form = moved_to_zero(lowering, operation, form, [i for i, item in enumerate(sums) if item is not None])
+    for axis, sums_of in enumerate(sums):
+        if sums_of is not None and not (sums_of.identity and len(sums_of.sources) == form.shape[axis]):
+            form = _summed_along(lowering, operation, form, axis, sums_of)
+    return form
+
+
+def _summed_along(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, axis: int, sums: AxisSum
+) -> LinearForm:
+    extent = form.shape[axis]
+    shape = (*form.shape[:axis], len(sums.sources), *form.shape[axis + 1 :])
+    terms = []
+    for term in form.terms:
+        if lowering.builder.shape(term.value)[axis] == 1 != extent:
+            terms.append(Term(term.value, sums.of_items(term.factor, axis, extent)))
+            continue
+        value, factor = term.value, term.factor
+        if factor.shape[axis] > 1 and sums.moves:
+            factor = sums.of_items(factor, axis, extent)
+        elif factor.shape[axis] > 1:
+            if parts := parts_of(factor, axis):
+                for part, same in parts:
+                    kept = AxisSum(np.where(same[sums.sources], sums.sources, -1), sums.weights)
+                    if (kept.sources >= 0).any():
+                        terms.append(Term(_value_sum(lowering, operation, value, axis, kept), part))
+                continue
+            value, factor = with_common_factor(lowering, operation, term, [axis])
+        terms.append(Term(_value_sum(lowering, operation, value, axis, sums), factor))
+    return LinearForm(shape, tuple(terms), sums.of_items(form.constant, axis, extent))
+
+
+def _value_sum(lowering: Lowering, operation: GraphOperation, value: str, axis: int, sums: AxisSum) -> str:
+    if sums.moves:
+        return gathered(lowering, operation, value, axis, sums.sources[:, 0])
+    if (sums.weights[sums.sources >= 0] == 1).all():
+        return _plain_sum(lowering, operation, value, axis, sums.sources)
+    shape = lowering.builder.shape(value)
+    along = [len(sums.sources) if i == axis else 1 for i in range(len(shape))]
+    parts = []
+    for sources, weights in zip(sums.sources.T, (sums.weights * (sums.sources >= 0)).T, strict=True):
+        if not weights.any():
+            continue
+        part = gathered(lowering, operation, value, axis, np.maximum(sources, 0))
+        if (weights != 1).any():
+            scale = lowering.tensor_constant(operation, weights.reshape(along), "weights")
+            part = lowering.emit(operation, "broadcast_mul", part, scale)
+        parts.append(part)
+    total = parts[0]
+    for part in parts[1:]:
+        total = lowering.emit(operation, "broadcast_add", total, part)
+    return total
+
+
+def _plain_sum(lowering: Lowering, operation: GraphOperation, value: str, axis: int, sources: Indices) -> str:
+    shape = lowering.builder.shape(value)
+    if len(sources) == 1 and np.array_equal(np.sort(sources[0]), np.arange(shape[axis])):
+        return lowering.emit(operation, "sum", value, axes=(axis,), keepdims=True, exclude=False)
+    target = (*shape[:axis], len(sources), *shape[axis + 1 :])
+    if len(shape) == 8:  # a rank of 9 on the way would be too many
+        if (sources < 0).any():
+            value = gathered(lowering, operation, value, axis, np.append(np.arange(shape[axis]), -1))
+            sources = np.where(sources < 0, shape[axis], sources)
+            shape = lowering.builder.shape(value)
+        value = lowering.emit(operation, "reshape", value, target_shape=around(shape, axis))
+        axis = 1
+    windows = gathered_windows(lowering, operation, value, axis, sources)
+    total = lowering.emit(operation, "sum", windows, axes=(axis + 1,), keepdims=False, exclude=False)
+    if lowering.builder.shape(total) != target:
+        total = lowering.emit(operation, "reshape", total, target_shape=target)
+    return total
+
+
+# Factors and zeros of terms
+
+
+def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
+    """Where factors vary along one axis only and are few, without a simple ratio: each, and where along the axis it is.
+
+    Sums of such terms are better kept apart, each an accumulator of its own. Empty otherwise.
+    """
+    numerators = factor.numerators
+    distinct = sorted(set(numerators.ravel().tolist()))
+    largest = max(abs(item) for item in distinct) // (math.gcd(*distinct) or 1)
+    most = _MOST_PARTS if largest <= _FAR else _MOST_UNRELATED
+    if numerators.size != numerators.shape[axis] or not 1 < len(distinct) <= most or largest <= _SIMPLE:
+        return []
+    rank = numerators.ndim
+    return [
+        (Rationals.scalar(Fraction(item, factor.denominator), rank), np.asarray(numerators.ravel() == item, dtype=bool))
+        for item in distinct
+    ]
+
+
+def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
+    """The greatest rationals of which the factors are whole multiples, one for all positions along ``axes``."""
+    divisors = factor.numerators
+    for axis in axes:
+        divisors = np.gcd.reduce(divisors, axis=axis, keepdims=True)
+    return Rationals(np.where(divisors == 0, 1, divisors).astype(object), factor.denominator)
+
+
+def with_common_factor(
+    lowering: Lowering, operation: GraphOperation, term: Term, axes: Sequence[int]
+) -> tuple[str, Rationals]:
+    """The term with one factor for all positions along ``axes``: what differs is multiplied into the value.
+
+    Raises `Unsupported` where the factors have no common measure that leaves small integers.
+    """
+    common = common_factors(term.factor, axes)
+    multiples = term.factor.numerators // common.numerators
+    if (multiples == 1).all():
+        return term.value, common
+    largest = max(abs(int(item)) for item in multiples.ravel())
+    if largest * lowering.builder.range(term.value).magnitude() > 2**31 - 1:
+        message = "adds up items whose scales have no simple ratio: give its operand one quantiser for all of them"
+        raise lowering.unsupported(operation, message)
+    scale = lowering.tensor_constant(operation, multiples, "multiples")
+    return lowering.emit(operation, "broadcast_mul", term.value, scale), common
+
+
+def moved_to_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]) -> LinearForm:
+    """The form in integers around zero, so that a zero of the border is the integer 0, or nearly so.
+
+    Only where the constant is the same along ``axes``. Zeros far outside of the codes are approached, not reached:
+    what remains of the constant is exact anyway.
+    """
+    if form.constant.is_zero() or any(form.constant.shape[axis] > 1 for axis in axes):
+        return form
+    for place, term in enumerate(form.terms):
+        if any(term.factor.shape[axis] > 1 for axis in axes) or (term.factor.numerators == 0).any():
+            continue
+        value_shape = lowering.builder.shape(term.value)
+        if any(value_shape[axis] != form.shape[axis] for axis in axes):
+            continue
+        zero = -form.constant / term.factor
+        lo, hi = lowering.builder.range(term.value).hull()
+        nearest = [round_fraction(item, "half_up") for item in zero.fractions()]
+        codes = np.array([min(max(item, 2 * lo - hi), 2 * hi - lo) for item in nearest], dtype=object)
+        if not codes.any():
+            return form
+        codes = codes.reshape(zero.shape)
+        value = _minus(lowering, operation, term.value, codes)
+        if value is None:
+            return form
+        terms = (*form.terms[:place], Term(value, term.factor), *form.terms[place + 1 :])
+        return replace(form, terms=terms, constant=(form.constant + term.factor * Rationals(codes)).reduced())
+    return form
+
+
+def with_constant_as_value(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]
+) -> LinearForm:
+    """The form with a constant that varies along ``axes`` as one more term, of constant integers."""
+    constant = form.constant
+    if not any(constant.shape[axis] > 1 for axis in axes):
+        return form
+    rank = form.rank
+    whole = Known(
+        constant.numerators, Rationals.scalar(Fraction(1, constant.denominator), rank), Rationals.scalar(0, rank)
+    )
+    terms = valued(lowering, operation, whole, "constant").terms
+    return replace(form, terms=(*form.terms, *terms), constant=Rationals.scalar(0, rank))
+
+
+def _minus(lowering: Lowering, operation: GraphOperation, value: str, codes: Array) -> str | None:
+    shape = lowering.builder.shape(value)
+    if any(extent not in (1, wide) for extent, wide in zip(codes.shape, shape, strict=True)):
+        return None
+    if codes.size == 1:
+        codes = codes.reshape(1)
+    shift = lowering.tensor_constant(operation, codes, "zero")
+    return lowering.emit(operation, "broadcast_sub", value, shift)
+
+
+def spread(lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]) -> LinearForm:
+    """The form with values of full extent along ``axes``."""
+    terms = []
+    for term in form.terms:
+        value, shape = term.value, lowering.builder.shape(term.value)
+        for axis in axes:
+            if shape[axis] != form.shape[axis]:
+                value = lowering.emit(operation, "repeat", value, axis=axis, repeats=form.shape[axis])
+        terms.append(Term(value, term.factor))
+    return replace(form, terms=tuple(terms))

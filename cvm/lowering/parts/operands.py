@@ -1,0 +1,193 @@
+"""Operands of element-wise operations: their rank, their sums and multiples, their codes, functions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Lowering
+from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, TableForm, Term
+from cvm.lowering.proofs.fixed_point import requantize
+from cvm.lowering.proofs.table import Operand, folded, tabulate
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.exact import quantize_rationals, round_fraction
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real
+
+__all__ = [
+    "around_zero",
+    "by_form",
+    "codes",
+    "codes_of",
+    "expanded",
+    "full_value",
+    "function",
+    "integer_value",
+    "integers",
+    "is_linear",
+    "linear_operand",
+    "scaled",
+    "sum_of",
+]
+
+
+def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, shape: Shape) -> Operand:
+    """An operand of a result of ``shape``, in its rank: trailing dimensions of extent 1 are added."""
+    if isinstance(operand, LinearForm):
+        return linear_operand(lowering, operation, operand, shape)
+    tail = (1,) * (len(shape) - len(operand.shape))
+    if not tail:
+        return operand
+
+    if isinstance(operand, Known):
+        return Known(
+            operand.codes.reshape(operand.shape + tail),
+            operand.scale.with_trailing_axes(len(tail)),
+            operand.offset.with_trailing_axes(len(tail)),
+        )
+
+    def extended(value: str) -> str:
+        target = (*lowering.builder.shape(value), *tail)
+        return lowering.emit(operation, "reshape", value, target_shape=target)
+
+    if isinstance(operand, TableForm):
+        return TableForm(operand.shape + tail, extended(operand.value), operand.numbers)
+    return operand.moved(extended, lambda items: items.with_trailing_axes(len(tail)), operand.shape + tail)
+
+
+def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearForm, shape: Shape) -> LinearForm:
+    """`expanded` for a linear form; its shape becomes that of the result."""
+    tail = (1,) * (len(shape) - form.rank)
+    if not tail:
+        return replace(form, shape=shape)
+
+    terms = []
+    for term in form.terms:
+        target = (*lowering.builder.shape(term.value), *tail)
+        value = lowering.emit(operation, "reshape", term.value, target_shape=target)
+        terms.append(Term(value, term.factor.with_trailing_axes(len(tail))))
+    return replace(form, shape=shape, terms=tuple(terms), constant=form.constant.with_trailing_axes(len(tail)))
+
+
+def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
+    """The sum of two forms of one shape; terms in one value become one."""
+    terms = {term.value: term.factor for term in first.terms}
+    for term in second.terms:
+        terms[term.value] = terms[term.value] + term.factor if term.value in terms else term.factor
+    merged = tuple(Term(value, factor) for value, factor in terms.items())
+    return LinearForm(first.shape, merged, first.constant + second.constant)
+
+
+def scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearForm:
+    """The form with every coefficient scaled."""
+    terms = tuple(Term(term.value, scale(term.factor)) for term in form.terms)
+    return replace(form, terms=terms, constant=scale(form.constant))
+
+
+def function(
+    lowering: Lowering, operation: GraphOperation, parameters: list[str], real: Callable[..., Real]
+) -> Form | Known:
+    """A function of the operands, element by element."""
+    shape = lowering.output_shape(operation)
+    operands = [expanded(lowering, operation, lowering.operand(operation, name), shape) for name in parameters]
+    known = [operand for operand in operands if isinstance(operand, Known)]
+    if len(known) == len(operands):
+        return folded(lowering, operation, known, real, shape, lowering.quantizer(operation))
+    return tabulate(lowering, operation, operands, real, shape)
+
+
+def by_form(
+    lowering: Lowering,
+    operation: GraphOperation,
+    linear: Callable[[Lowering, GraphOperation], LinearForm | None],
+    real: Callable[[Real, Real], Real],
+) -> Form | Known:
+    """By linear forms where both operands have one, else by table."""
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if all(isinstance(operand, Known) or is_linear(operand) for operand in operands):
+        form = linear(lowering, operation)
+        if form is not None:
+            return form
+    try:
+        return function(lowering, operation, ["x", "y"], real)
+    except Unsupported as error:
+        if error.code != "lowering.unquantized":
+            raise
+        # Too many combinations for a table, but the numbers of a table may be multiples of one unit.
+        form = linear(lowering, operation)
+        if form is None:
+            raise
+        return form
+
+
+def is_linear(operand: Operand) -> bool:
+    """Whether an operand is a sum without a pending clamp."""
+    return isinstance(operand, LinearForm) and not operand.clamped
+
+
+def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantizer: Quantizer) -> str:
+    """An operand's codes under the quantiser of the result."""
+    shape = lowering.output_shape(operation)
+    operand = expanded(lowering, operation, lowering.operand(operation, parameter), shape)
+    if isinstance(operand, Known):
+        numbers = operand.rationals()
+        if quantizer.axis is not None:  # each channel has its own codes of the same numbers
+            numbers = numbers.broadcast(shape)
+        codes = quantize_rationals(numbers, quantizer)
+        return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.{parameter}")
+    return codes_of(lowering, operation, operand, quantizer, parameter)
+
+
+def codes_of(lowering: Lowering, operation: GraphOperation, form: Form | Known, quantizer: Quantizer, what: str) -> str:
+    """The codes of a form on the way to a tensor of the document, ``what`` being what they are to it."""
+    assert not isinstance(form, Known)
+    reported = len(lowering.report)
+    name = f"{operation.outputs[0]}.{what}"
+    value = requantize(lowering, form, quantizer, name, lowering.location(operation))
+    del lowering.report[reported:]  # the report is about tensors of the document
+    return value
+
+
+def full_value(lowering: Lowering, operation: GraphOperation, value: str, shape: Shape) -> str:
+    """The value broadcast to its full extent."""
+    if lowering.builder.shape(value) == shape:
+        return value
+    zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
+    return lowering.emit(operation, "broadcast_add", value, zeros)
+
+
+def integers(lowering: Lowering, operation: GraphOperation, parameter: str) -> str:
+    """An operand whose real numbers are integers (indices, logical values), as the value of these integers."""
+    return integer_value(lowering, operation, lowering.linear(operation, parameter), parameter)
+
+
+def integer_value(lowering: Lowering, operation: GraphOperation, form: LinearForm, what: str) -> str:
+    """The value of the integers that a form of integers stands for, at full extent."""
+    if not form.terms:
+        values = form.constant.broadcast(form.shape)
+        return lowering.tensor_constant(operation, values.numerators // values.denominator, what)
+    (term, *more) = form.terms
+    if not more and form.constant.is_zero() and term.factor.uniform and term.factor.item() == 1:
+        return full_value(lowering, operation, term.value, form.shape)
+    everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -(2**31 - 1), 2**31 - 1)
+    return codes_of(lowering, operation, form, everything, what)
+
+
+def around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The same form in an integer whose 0 is the code nearest to zero."""
+    (term,) = form.terms
+    scale, constant = term.factor.item(), form.constant.item()
+    zero = round_fraction(-constant / scale, "half_up") if scale else 0
+    lo, hi = lowering.builder.range(term.value).hull()
+    zero = min(max(zero, 2 * lo - hi), 2 * hi - lo)  # far outside of the codes it is approached, not reached
+    if zero == 0 or abs(zero) > 2**30:
+        return form
+    shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")
+    value = lowering.emit(operation, "broadcast_sub", term.value, shift)
+    rest = Rationals.scalar(constant + scale * zero, form.rank)
+    return LinearForm(form.shape, (Term(value, term.factor),), rest)

@@ -1,0 +1,152 @@
+"""Integers in the order of real numbers: what comparisons, maxima and their positions need.
+
+The integers of a form with one positive factor are in order already; the number zero, which a constant border puts
+beside them, is one of them or lies between two. Any other operand of few codes is replaced by the ranks of its numbers
+among all numbers that occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Lowering
+from cvm.lowering.forms.form import Form, LinearForm, Shape, TableForm, Term
+from cvm.lowering.parts.axis_sums import spread
+from cvm.lowering.proofs.table import tabulate
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real, Undecided, rational
+
+__all__ = ["Ordered", "by_ranks", "in_order"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ordered:
+    """``value`` orders as the real numbers do; ``zero`` stands where the number 0 does, and broadcasts to it.
+
+    ``decoded`` makes a form of integers that were taken from value and zero; None where zero has no number of its own.
+    """
+
+    value: str
+    zero: Array
+    decoded: Callable[[str, Shape], LinearForm | TableForm] | None
+
+
+def in_order(
+    lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[int], zero: bool,
+    beside_items: bool = False,
+) -> Ordered | None:  # fmt: skip
+    """A form of one term whose factor and constant are the same along ``axes``, which are those compared along.
+
+    ``zero``: the number 0 takes part. Where it is no integer of its own the integers are doubled, and zero is the odd
+    one between two of them. None for any other operand. A pending clamp stays pending: it does not change which numbers
+    are less than others, but for those that it makes equal, and so leaves maxima where they are, but not positions.
+    ``beside_items``: a maximum is asked for, of zero and at least one item: a zero below all items is any least one.
+    """
+    if not isinstance(operand, LinearForm) or len(operand.terms) != 1:
+        return None
+    lower, upper = operand.lower, operand.upper
+    if zero and ((lower is not None and lower > 0) or (upper is not None and upper < 0)):
+        return None
+    (term,) = operand.terms
+    numerators, constant, rank = term.factor.numerators, operand.constant, operand.rank
+    if any(items.shape[axis] > 1 for items in (term.factor, constant) for axis in axes):
+        return None
+    if (numerators == 0).any():
+        return None
+    value, factor = spread(lowering, operation, operand, range(rank)).terms[0].value, term.factor
+    if (numerators < 0).all():
+        value, factor = lowering.emit(operation, "negative", value), -factor
+    elif (numerators < 0).any():
+        signs = np.where(numerators < 0, -1, 1).astype(object)
+        value = lowering.emit(operation, "broadcast_mul", value, lowering.tensor_constant(operation, signs, "signs"))
+        factor = Rationals(numerators * signs, factor.denominator)
+
+    def decoded(found: str, shape: Shape) -> LinearForm:
+        return LinearForm(shape, (Term(found, factor),), constant, lower, upper)
+
+    if not zero:
+        return Ordered(value, np.zeros((1,) * rank, dtype=object), decoded)
+    place = -constant / factor
+    floors = place.numerators // place.denominator
+    odd = np.where(place.numerators % place.denominator == 0, 0, 1)
+    if not odd.any() and max(abs(int(item)) for item in floors.ravel()) < 2**31:
+        return Ordered(value, floors, decoded)
+    lo, hi = lowering.builder.range(value).hull()
+    if beside_items and (floors < lo).all():
+        return Ordered(value, np.full((1,) * rank, lo, dtype=object), decoded)
+    if 2 * max(hi + 1, 1 - lo) > 2**31 - 1:
+        return None
+    # Beyond the integers that occur, only the side counts.
+    doubled = np.where((floors < lo - 1) | (floors > hi), 2 * np.clip(floors, lo - 1, hi) + 1, 2 * floors + odd)
+    two = lowering.tensor_constant(operation, np.array([2], dtype=object), "two")
+    return Ordered(lowering.emit(operation, "broadcast_mul", value, two), doubled, None)
+
+
+def by_ranks(lowering: Lowering, operation: GraphOperation, operand: Form) -> Ordered | None:
+    """The ranks of the operand's numbers, and of zero, among each other; None where the numbers are too many."""
+    try:
+        table = (
+            operand
+            if isinstance(operand, TableForm)
+            else tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
+        )
+    except Unsupported:
+        return None
+    numbers = (*table.numbers, rational(0))
+    try:
+        ranks, sorted_numbers = _ranks(numbers)
+    except Undecided as error:
+        message = f"numbers whose order cannot be decided: {error}"
+        raise lowering.unsupported(operation, message) from None
+    lookup = lowering.tensor_constant(operation, np.array(ranks[:-1], dtype=object), "ranks")
+    value = lowering.emit(operation, "cvm_lut", lookup, table.value)
+
+    def decoded(found: str, shape: Shape) -> TableForm:
+        return TableForm(shape, found, sorted_numbers)
+
+    return Ordered(value, np.array([ranks[-1]], dtype=object), decoded)
+
+
+def _ranks(numbers: Sequence[Real]) -> tuple[list[int], tuple[Real, ...]]:
+    """The place of each number among the distinct ones in rising order, and those."""
+    exact = [number.exact for number in numbers]
+    if all(item is not None for item in exact):
+        values: list[Any] = exact
+        order = sorted(set(values))
+        places = {item: place for place, item in enumerate(order)}
+        return [places[item] for item in values], tuple(rational(item) for item in order)
+
+    def rising(i: int, j: int) -> int:
+        return _compare(numbers[i], numbers[j])
+
+    positions = sorted(range(len(numbers)), key=cmp_to_key(rising))
+    ranks, distinct = [0] * len(numbers), [numbers[positions[0]]]
+    for before, position in pairwise(positions):
+        if _compare(numbers[before], numbers[position]):
+            distinct.append(numbers[position])
+        ranks[position] = len(distinct) - 1
+    return ranks, tuple(distinct)
+
+
+def _compare(x: Real, y: Real) -> int:
+    if x is y:
+        return 0
+    if y.exact is not None:
+        return x.compare(y.exact)
+    if x.exact is not None:
+        return -y.compare(x.exact)
+    if x.infinite or y.infinite:
+        return x.infinite - y.infinite
+    return (x - y).compare(Fraction(0))

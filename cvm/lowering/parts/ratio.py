@@ -1,0 +1,257 @@
+"""Codes of quotients, decided without division (the ratio of two linear forms).
+
+The code of N / M, M > 0, under a quantiser is the count of steps t with N / M >= T_t, T_t = base + scale * t, that is
+
+    N - base * M - scale * (t * M) >= 0,
+
+a comparison of a linear form in the accumulators of N and M, in t, and in the products of t with the accumulators of M
+(`cvm.lowering.proofs.decide`). It takes one bit of the code after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Coded, Lowering
+from cvm.lowering.forms.form import Known, LinearForm, Shape, Term, scale_and_offset
+from cvm.lowering.parts.digits import array_digits, squared, value_digits
+from cvm.lowering.parts.operands import codes_of, is_linear, linear_operand, scaled, sum_of
+from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.steps import step
+
+__all__ = [
+    "at_least",
+    "bounded_below",
+    "floor_of_form",
+    "from_least",
+    "least_value",
+    "quotient_codes",
+    "quotient_of_forms",
+    "ratio_codes",
+    "root_codes",
+    "signed",
+    "summands",
+]
+
+_HALF = Fraction(1, 2)
+
+
+def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
+    """A lower bound of a form, from the intervals of its values."""
+    least = min(form.constant.fractions())
+    for term in form.terms:
+        lo, hi = lowering.builder.range(term.value).hull()
+        least += min(min(factor * lo, factor * hi) for factor in term.factor.fractions())
+    return least
+
+
+def summands(
+    terms: Sequence[Term], constant: Rationals, whole: bool = False
+) -> tuple[list[Summand], Rationals, Fraction]:
+    """The sum as integers times a unit: the summands, the constant in units, and the unit.
+
+    With ``whole`` the constant is an integer of units too.
+    """
+    numerators = [item for term in terms for item in term.factor.fractions()]
+    if whole or not numerators:
+        numerators += constant.fractions()
+    denominator = math.lcm(*(item.denominator for item in numerators))
+    unit = Fraction(math.gcd(*(int(item * denominator) for item in numerators)) or 1, denominator)
+    units = Rationals.scalar(1 / unit, constant.numerators.ndim)
+    found = []
+    for term in terms:
+        factor = term.factor * units
+        found.append(Summand(term.value, factor.numerators // factor.denominator))
+    return found, constant * units, unit
+
+
+def at_least(lowering: Lowering, operation: GraphOperation, shape: Shape, form: LinearForm) -> str:
+    """The value that is 1 where a form is at least 0, else 0. Raises `TooWide`."""
+    found, constant, _ = summands(form.terms, form.constant)
+    # floor: the sum of integers and r is at least 0 exactly if that of the integers and floor(r) is.
+    return at_least_zero(
+        lowering.builder, shape, found, constant.numerators // constant.denominator, f"{operation.outputs[0]}.reached"
+    )
+
+
+def ratio_codes(
+    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, denominator: LinearForm,
+    quantizer: LinearQuantizer,
+) -> str:  # fmt: skip
+    """The codes of numerator / denominator, which have one shape and rank; the denominator is positive.
+
+    With the rounding half_even a step to an odd code must be exceeded: a tie stays at the even code before it.
+    Raises `Unsupported` (``lowering.unprovable``) where the sums are too wide.
+    """
+    shape = lowering.output_shape(operation)
+    rank = len(shape)
+    scale, offset = scale_and_offset(quantizer, rank)
+    base = offset + scale * Rationals.scalar(quantizer.lo - _HALF, rank)
+    rest = sum_of(numerator, scaled(denominator, lambda factor: -(factor * base)))
+    steps = quantizer.hi - quantizer.lo
+    parts = [
+        Term(value, term.factor * Rationals.scalar(weight, rank))
+        for term in denominator.terms
+        for value, weight in value_digits(lowering, operation, term.value, (2**31 - 1) >> steps.bit_length())
+    ]
+
+    def reached(trial: str) -> str:
+        products = [
+            Term(lowering.emit(operation, "broadcast_mul", trial, term.value), -(term.factor * scale)) for term in parts
+        ]
+        if not denominator.constant.is_zero():
+            products.append(Term(trial, -(denominator.constant * scale)))
+        whole = rest
+        for product in products:
+            whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
+        if quantizer.rounding != "half_even":
+            return at_least(lowering, operation, shape, whole)
+        found, constant, _ = summands(whole.terms, whole.constant, whole=True)
+        parity = np.array([(quantizer.lo + k) % 2 for k in range(2 ** steps.bit_length())], dtype=object)
+        odd = lowering.emit(operation, "cvm_lut", _table(lowering, operation, parity), trial)
+        found = [*found, Summand(odd, -np.ones((1,) * rank, dtype=object))]
+        return at_least_zero(lowering.builder, shape, found, constant.numerators // constant.denominator, name)
+
+    name = f"{operation.outputs[0]}.ratio"
+    try:
+        found = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
+    except TooWide:
+        raise lowering.unsupported(operation, "the quotient does not fit 64 bits: quantise its operands") from None
+    return from_least(lowering, operation, found, quantizer)
+
+
+def quotient_codes(
+    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer
+) -> str:
+    """As `ratio_codes`; under a logarithmic quantiser of the squares of both, whose steps are rational."""
+    if isinstance(quantizer, LinearQuantizer):
+        return ratio_codes(lowering, operation, numerator, denominator, quantizer)
+    squares = signed(lowering, operation, numerator, squared(lowering, operation, numerator, 1))
+    return root_codes(lowering, operation, squares, squared(lowering, operation, denominator, 1), quantizer)
+
+
+def root_codes(
+    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, square: LinearForm, quantizer: Quantizer
+) -> str:
+    """The codes of x / sqrt(square) from numerator = sign(x) * x^2; ``square`` is positive.
+
+    A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported`.
+    """
+    shape = lowering.output_shape(operation)
+    rank, name = len(shape), f"{operation.outputs[0]}.root"
+    steps = [step(quantizer, code) for code in range(quantizer.lo + 1, quantizer.hi + 1)]
+    signed_squares = [Fraction(0), *(item.sign * item.square for item in steps)]
+    signed_squares += [signed_squares[-1]] * (2 ** len(steps).bit_length() - len(signed_squares))
+    unit = Fraction(1, math.lcm(*(item.denominator for item in signed_squares)))
+    items = np.array([int(item / unit) for item in signed_squares], dtype=object)
+    tables = [(_table(lowering, operation, digit), unit * weight) for digit, weight in array_digits(items, _STEP_DIGIT)]
+    strict = np.array([0, *(int(item.strict) for item in steps)] + [0] * (len(items) - len(steps) - 1), dtype=object)
+    parts = [
+        Term(value, term.factor * Rationals.scalar(weight, rank))
+        for term in square.terms
+        for value, weight in value_digits(lowering, operation, term.value, _SQUARE_DIGIT)
+    ]
+
+    def reached(trial: str) -> str:
+        whole = numerator
+        for table, weight in tables:
+            digit = lowering.emit(operation, "cvm_lut", table, trial)
+            scale = Rationals.scalar(-weight, rank)
+            products = [
+                Term(lowering.emit(operation, "broadcast_mul", digit, t.value), t.factor * scale) for t in parts
+            ]
+            if not square.constant.is_zero():
+                products.append(Term(digit, square.constant * scale))
+            for product in products:
+                whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
+        found, constant, _ = summands(whole.terms, whole.constant, whole=True)
+        if strict.any():
+            table = _table(lowering, operation, strict)
+            one = np.ones((1,) * rank, dtype=object)
+            found = [*found, Summand(lowering.emit(operation, "cvm_lut", table, trial), -one)]
+        rest = constant.numerators // constant.denominator
+        return at_least_zero(lowering.builder, shape, found, rest, f"{name}.reached")
+
+    try:
+        count = count_reached(lowering.builder, shape, len(steps), reached, name, most=len(steps))
+    except TooWide:
+        raise lowering.unsupported(operation, "the root does not fit 64 bits: use fewer bits") from None
+    return from_least(lowering, operation, count, quantizer)
+
+
+_STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
+
+
+def _table(lowering: Lowering, operation: GraphOperation, items: npt.NDArray[Any]) -> str:
+    return lowering.tensor_constant(operation, items, "steps")
+
+
+def from_least(lowering: Lowering, operation: GraphOperation, count: str, quantizer: Quantizer) -> str:
+    """The codes of a count of steps that were reached."""
+    if not quantizer.lo:
+        return count
+    least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "lo")
+    return lowering.emit(operation, "broadcast_add", count, least)
+
+
+def signed(lowering: Lowering, operation: GraphOperation, x: LinearForm, form: LinearForm) -> LinearForm:
+    """sign(x) * form, where the sign of 0 is 1."""
+    rank = x.rank
+    positive = at_least(lowering, operation, x.shape, x)
+    signs = lowering.emit(operation, "broadcast_add", positive, positive)
+    one = lowering.tensor_constant(operation, np.ones((1,) * rank, dtype=object), "one")
+    signs = lowering.emit(operation, "broadcast_sub", signs, one)
+    result = LinearForm(form.shape, (), Rationals.scalar(0, rank))
+    for term in form.terms:
+        value = lowering.emit(operation, "broadcast_mul", signs, term.value)
+        result = sum_of(result, LinearForm(form.shape, (Term(value, term.factor),), Rationals.scalar(0, rank)))
+    if form.constant.is_zero():
+        return result
+    return sum_of(result, LinearForm(form.shape, (Term(signs, form.constant),), Rationals.scalar(0, rank)))
+
+
+def bounded_below(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, bound: Fraction, least: Fraction
+) -> LinearForm:
+    """max(u, bound) = bound + [u >= bound] * (u - bound), for a form that is never below ``least``."""
+    if least >= bound:
+        return form
+    rank = form.rank
+    above = sum_of(form, LinearForm(form.shape, (), Rationals.scalar(-bound, rank)))
+    answer = at_least(lowering, operation, form.shape, above)
+    result = LinearForm(form.shape, (Term(answer, above.constant),), Rationals.scalar(bound, rank))
+    for term in above.terms:
+        product = lowering.emit(operation, "broadcast_mul", answer, term.value)
+        result = sum_of(result, LinearForm(form.shape, (Term(product, term.factor),), Rationals.scalar(0, rank)))
+    return result
+
+
+def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> str:
+    """The value of the integers below a form: its codes where the code k stands for k + 1/2."""
+    integers = LinearQuantizer((Fraction(1),), (_HALF,), -(2**31 - 1), 2**31 - 1)
+    return codes_of(lowering, operation, form, integers, "floor")
+
+
+def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
+    """X / y for tensors of many values, where y is proven not to be zero and the result has a quantiser."""
+    quantizer = lowering.quantizer(operation)
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
+        return None
+    shape = lowering.output_shape(operation)
+    x, y = (linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "y"))
+    if least_value(lowering, y) <= 0:
+        x, y = (scaled(form, lambda factor: -factor) for form in (x, y))
+    if least_value(lowering, y) <= 0:
+        divisor = operation.inputs["y"]
+        raise lowering.unsupported(operation, f"{divisor!r} is not proven to differ from zero: give it a quantiser")
+    return Coded(quotient_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")

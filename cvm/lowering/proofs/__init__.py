@@ -1,0 +1,1 @@
+"""What makes codes exact: multipliers with proofs, thresholds, tables, decisions about sums of any size."""

@@ -1,0 +1,217 @@
+"""Exact decisions about sums with coefficients of any size: comparisons, and codes found by comparing.
+
+A ``requantize`` adds in 64 bits. To compare sum_i P_i * X_i + R with zero for integers P_i of any size, write the
+coefficients in balanced digits of base 2^b, P_i = sum_j d_ij * 2^(b*j). From the lowest column up,
+
+    carry_j = floor((sum_i d_ij * X_i + r_j + carry_(j-1)) / 2^b),
+
+and since nested floors compose, the sum is not negative exactly if the last column with its carry is not. Each column
+is one ``requantize`` whose multipliers are digits; nothing is approximated and nothing needs a proof but its range.
+
+The code of a number is then the count of the thresholds that it reaches, found from the highest bit down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.lowering.forms.form import Shape
+from cvm.program.build import ProgramBuilder
+
+__all__ = [
+    "Summand",
+    "TooWide",
+    "at_least_zero",
+    "count_reached",
+    "digit_tables",
+    "fixed_sum",
+    "looked_up",
+    "narrowed",
+    "table_digits",
+]
+
+Array = npt.NDArray[Any]
+
+_INT32_MAX = 2**31 - 1
+_BITS = (62, 28, 24, 20, 16, 12)
+"""Of a digit, tried in turn; with the first there is one column, whose coefficients are what they are."""
+_TABLE_DIGIT = 27
+_MOST_TERMS = 6
+"""Of eight of a ``requantize``, one is the carry and one may be needed to give the shape."""
+
+
+class TooWide(Exception):
+    """A sum whose columns do not fit 64 bits, or whose carries do not fit 32, whatever the base."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Summand:
+    """Coefficient times a value of the program; the coefficients are integers of any size, broadcast to the value."""
+
+    value: str
+    coefficients: Array
+
+
+def at_least_zero(
+    builder: ProgramBuilder, shape: Shape, summands: Sequence[Summand], constant: Array, name: str
+) -> str:
+    """The value that is 1 where the sum and ``constant`` are together at least 0, else 0, of ``shape``.
+
+    Raises `TooWide`.
+    """
+    for bits in _BITS:
+        columns = _columns(summands, constant, bits)
+        if _fits(builder, summands, columns, bits):
+            break
+    else:
+        raise TooWide
+    carry: tuple[str, ...] = ()
+    spare = np.zeros((1,) * len(shape), dtype=object)
+    for place, (digits, rest) in enumerate(columns):
+        last = place == len(columns) - 1
+        terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=True) if digit.any()]
+        terms += [(value, spare + 1) for value in carry]
+        while len(terms) > _MOST_TERMS:
+            terms = [*_gathered(builder, shape, terms[:_MOST_TERMS], bits, name), *terms[_MOST_TERMS:]]
+        shift, lo, hi = (0, 0, 1) if last else (bits, -_INT32_MAX, _INT32_MAX)
+        # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
+        offset = rest + 1 if last else rest - 2 ** (bits - 1)
+        carry = (fixed_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
+    return carry[0]
+
+
+def _gathered(
+    builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], bits: int, name: str
+) -> list[tuple[str, Array]]:
+    """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
+    one = np.ones((1,) * len(shape), dtype=object)
+    high = fixed_sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-_INT32_MAX, _INT32_MAX), name)
+    low = fixed_sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
+    return [(high, one * 2**bits), (low, one)]
+
+
+def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tuple[list[Array], Array]]:
+    """Per place, lowest first: the digits of all coefficients, and of the constant."""
+    columns = []
+    rest = [*(item.coefficients.astype(object) for item in summands), constant.astype(object)]
+    while True:
+        digits, above = [], []
+        for items in rest:
+            low = (items + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+            digits.append(low)
+            above.append((items - low) // 2**bits)
+        if not any(items.any() for items in above):
+            # What is left fits the column as it is.
+            columns.append((rest[:-1], rest[-1]))
+            return columns
+        columns.append((digits[:-1], digits[-1]))
+        rest = above
+
+
+def _fits(
+    builder: ProgramBuilder, summands: Sequence[Summand], columns: list[tuple[list[Array], Array]], bits: int
+) -> bool:
+    """Whether all columns fit 63 bits and all carries 31; a little is left for the rounding addend."""
+    carry = 0
+    for digits, rest in columns:
+        # Gathering terms (`_gathered`) rounds each group to a multiple of 2^bits.
+        most = carry + int(abs(rest).max()) + 1 + 2 ** (bits + 1) * (len(digits) // _MOST_TERMS)
+        for item, digit in zip(summands, digits, strict=True):
+            most += int(abs(digit).max()) * builder.range(item.value).magnitude()
+        if most + 2**bits > 2**63 - 1:
+            return False
+        carry = most // 2**bits + 1
+        if carry > _INT32_MAX:
+            return False
+    return True
+
+
+def fixed_sum(
+    builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], offset: Array, shift: int,
+    bounds: tuple[int, int], name: str, rounding: str = "half_up",
+) -> str:  # fmt: skip
+    """clip(round((sum of terms + offset) / 2^shift), bounds), of ``shape``."""
+    ordered = sorted(terms, key=lambda term: builder.shape(term[0]) != shape)
+    if not ordered or builder.shape(ordered[0][0]) != shape:
+        zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
+        ordered.insert(0, (zeros, np.zeros((1,) * len(shape), dtype=object)))
+    columns = [*(digit for _, digit in ordered), offset, np.full((1,) * len(shape), shift, dtype=object)]
+    labels = [*(f"m{i + 1}" for i in range(len(ordered))), "c", "s"]
+    parameters = [
+        builder.parameter(narrowed(column.astype(np.int64)), name=f"{name}.{label}")
+        for column, label in zip(columns, labels, strict=True)
+    ]
+    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
+    (value,) = builder.add("requantize", (*(value for value, _ in ordered), *parameters), attributes, name=name)
+    return value
+
+
+def table_digits(builder: ProgramBuilder, thresholds: Sequence[int], index: str, rank: int, name: str) -> list[Summand]:
+    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    return looked_up(builder, digit_tables(builder, thresholds, name), index, rank, name)
+
+
+def digit_tables(builder: ProgramBuilder, thresholds: Sequence[int], name: str) -> list[tuple[str, int]]:
+    """Tables of the balanced digits of integers of any size, and the weights of the digits."""
+    items = np.array(thresholds, dtype=object)
+    found: list[tuple[str, int]] = []
+    while items.any() or not found:
+        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
+        table = builder.constant(low.astype(np.int64), name=f"{name}.thresholds{len(found)}")
+        found.append((table, 2 ** (_TABLE_DIGIT * len(found))))
+        items = (items - low) // 2**_TABLE_DIGIT
+    return found
+
+
+def looked_up(
+    builder: ProgramBuilder, tables: Sequence[tuple[str, int]], index: str, rank: int, name: str
+) -> list[Summand]:
+    """Minus the integer whose digits stand in ``tables`` at a place."""
+    found = []
+    for place, (table, weight) in enumerate(tables):
+        (digit,) = builder.add("cvm_lut", (table, index), name=f"{name}.digit{place}")
+        found.append(Summand(digit, np.full((1,) * rank, -weight, dtype=object)))
+    return found
+
+
+def narrowed(items: Array) -> Array:
+    """The same parameters with extent 1 along every axis on which they do not vary."""
+    for axis in range(items.ndim):
+        first = np.take(items, [0], axis)
+        if (items == first).all():
+            items = first
+    return items
+
+
+def count_reached(
+    builder: ProgramBuilder, shape: Shape, steps: int, reached: Callable[[str], str], name: str, most: int | None = None
+) -> str:
+    """The greatest k in [0, steps] such that a number reaches step k, where every number reaches the steps below.
+
+    ``reached`` gives, for a value that holds a k in [1, 2^bits - 1] per element, the value that is 1 where step k is
+    reached, else 0; it must be 0 for k > steps unless these are cut off by ``most`` = steps.
+    """
+    found: str | None = None
+    for bit in range(steps.bit_length() - 1, -1, -1):
+        if found is None:
+            trial = builder.constant(np.full(shape, 2**bit, np.int64), name=f"{name}.trial")
+        else:
+            step = builder.constant(np.full((1,) * len(shape), 2**bit, np.int64), name=f"{name}.step")
+            (trial,) = builder.add("broadcast_add", (found, step), name=f"{name}.trial")
+        answer = reached(trial)
+        weights = [(answer, np.full((1,) * len(shape), 2**bit, dtype=object))]
+        if found is not None:
+            weights.append((found, np.ones((1,) * len(shape), dtype=object)))
+        zero = np.zeros((1,) * len(shape), dtype=object)
+        limit = 2 ** steps.bit_length() - 2**bit
+        found = fixed_sum(builder, shape, weights, zero, 0, (0, limit), name)
+    if found is None:
+        raise AssertionError("there is a step to reach")
+    if most is not None and most < 2 ** steps.bit_length() - 1:
+        (found,) = builder.add("clip", (found,), {"a_min": 0, "a_max": most}, name=name)
+    return found

@@ -1,0 +1,405 @@
+"""From a form to codes: one ``requantize`` per quantised tensor, its constants proven exact.
+
+See `cvm.quantization.fixed_point` for the proofs. A form's rows - distinct combinations of coefficients, constants and
+bounds over channels and positions - are proven once each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location, Unsupported
+from cvm.lowering.forms.emission import Emission
+from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
+from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
+from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.lowering.proofs.table import quantize_table
+from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
+from cvm.program.model import Exactness
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.exact import code
+from cvm.quantization.fixed_point import (
+    FixedPoint,
+    LinearRow,
+    Row,
+    SurdRow,
+    Unprovable,
+    decides_without,
+    fit,
+    fits_int64,
+)
+from cvm.quantization.rationals import Rationals
+
+__all__ = ["requantize"]
+
+Array = npt.NDArray[Any]
+_HALF = Fraction(1, 2)
+_INT32_MAX = 2**31 - 1
+_MOST_TERMS = 7
+"""Of eight of a ``requantize``, one may be needed to give the shape."""
+
+
+def requantize(lowering: Emission, form: Form, quantizer: Quantizer, name: str, location: Location) -> str:
+    """Emit the codes of ``form`` under ``quantizer`` as the value ``name``; returns the value that holds them.
+
+    Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
+    """
+    if isinstance(form, TableForm):
+        value = quantize_table(lowering, form, quantizer, name, location)
+        lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
+        return value
+    if isinstance(quantizer, LogarithmicQuantizer) or (isinstance(form, SurdForm) and len(form.terms) > 1):
+        return _by_staircase(lowering, form, quantizer, name, location)
+    if form.clamped and quantizer.axis is not None:
+        return _clamped_per_channel(lowering, form, quantizer, name, location)
+    if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
+        return form.terms[0].value
+    lo, hi = _code_bounds(form, quantizer)
+    if quantizer.rounding == "toward_zero":
+        return _toward_zero(lowering, form, quantizer, (lo, hi), name, location)
+    values, rows, where = _rows(lowering, form, quantizer, lo, hi)
+    if quantizer.rounding == "half_even":
+        below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
+        if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
+            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, quantizer, location)
+    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
+    # Without a tie that matters all roundings to the nearest are the same.
+    return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
+
+
+def _nearest(
+    lowering: Emission,
+    shape: tuple[int, ...],
+    values: list[str],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+) -> str | None:
+    """The codes that the rows give: one ``requantize``, or an estimate and its correction; None where neither fits."""
+    try:
+        values, rows = _without_idle_terms(values, rows)
+        if len(values) > _MOST_TERMS:
+            raise Unprovable(f"{len(values)} accumulators")
+        forms = fit(rows)
+    except Unprovable:
+        corrected = _corrected(lowering, shape, values, rows, where, bounds, name)
+        if corrected is None:
+            return None
+        note = f"{len(values)} accumulators, estimated and corrected"
+        lowering.report.append(Exactness(name, corrected, Fraction(0), note=note))
+        return corrected
+    value = _emit(lowering, shape, values, forms, where, bounds, name)
+    lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
+    return value
+
+
+def _half_even(
+    lowering: Emission,
+    form: LinearForm | SurdForm,
+    parts: tuple[list[str], list[Row], list[Row], Array],
+    bounds: tuple[int, int],
+    name: str,
+    quantizer: LinearQuantizer,
+    location: Location,
+) -> str:
+    """Codes rounded to the nearest, ties to the even one, where ties occur.
+
+    A ``requantize`` that rounds so where all denominators are powers of two. Else the code u with ties upward and the
+    code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Cutting u
+    and d to the bounds first does not change that: a bound that is odd is the code of a tie beside it only if d is.
+    Where these do not fit, the thresholds are counted.
+    """
+    values, rows, below, where = parts
+    exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
+    forms = [item for item in exact if item is not None]
+    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
+        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "half_even")
+        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        return value
+    reported = len(lowering.report)
+    up, down = (
+        None if isinstance(form, SurdForm) else _nearest(lowering, form.shape, values, side, where, bounds, wish)
+        for side, wish in ((rows, f"{name}.up"), (below, f"{name}.down"))
+    )
+    del lowering.report[reported:]
+    if up is None or down is None:
+        return _by_staircase(lowering, form, quantizer, name, location)
+    value = even_of(lowering.builder, up, down, name)
+    lowering.report.append(Exactness(name, value, Fraction(0), note="rounded up and down, the even one of a tie"))
+    return value
+
+
+def _toward_zero(
+    lowering: Emission,
+    form: LinearForm | SurdForm,
+    quantizer: LinearQuantizer,
+    bounds: tuple[int, int],
+    name: str,
+    location: Location,
+) -> str:
+    """Codes that are truncated.
+
+    A ``requantize`` that rounds so where all denominators are powers of two. Else max(floor, 0) + min(ceiling, 0),
+    of which one is 0; the ceiling of a number is the floor of the one just below it, plus 1.
+    """
+    if isinstance(form, SurdForm):
+        raise Unsupported("lowering.rounding", f"{name!r} holds roots, which are not rounded toward zero", location)
+    lo, hi = bounds
+    values, rows, where = _rows(lowering, form, quantizer, lo, hi, half=Fraction(0))
+    below = _rows(lowering, form, quantizer, lo, hi, below=True, half=Fraction(0))[1]
+    exact = [truncated_by_shift(row, under) for row, under in zip(rows, below, strict=True)]
+    forms = [item for item in exact if item is not None]
+    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
+        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "toward_zero")
+        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        return value
+    reported, parts = len(lowering.report), []
+    for what, down, half, limits in (
+        ("floor", False, Fraction(0), (0, max(hi, 0))),
+        ("ceiling", True, Fraction(1), (min(lo, 0), 0)),
+    ):
+        if limits != (0, 0):
+            used, side, places = _rows(lowering, form, quantizer, *limits, below=down, half=half)
+            parts.append(_nearest(lowering, form.shape, used, side, places, limits, f"{name}.{what}"))
+    del lowering.report[reported:]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        raise Unsupported("lowering.rounding", f"no exact form of {name!r} toward zero fits 64 bits", location)
+    value, builder = found[0], lowering.builder
+    if len(found) == 2:
+        (value,) = builder.add("elemwise_add", found, name=name)
+    if lo > 0 or hi < 0:
+        (value,) = builder.add("clip", (value,), {"a_min": lo, "a_max": hi}, name=name)
+    lowering.report.append(Exactness(name, value, Fraction(0), note="the floor above zero, the ceiling below"))
+    return value
+
+
+def _by_staircase(
+    lowering: Emission, form: LinearForm | SurdForm, quantizer: Quantizer, name: str, location: Location
+) -> str:
+    value, note = staircase_codes(lowering.builder, form, quantizer, name, location)
+    lowering.report.append(Exactness(name, value, Fraction(0), note=note))
+    return value
+
+
+def _clamped_per_channel(
+    lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer, name: str, location: Location
+) -> str:
+    """The codes without the clamp, then their clamp: each channel has its own codes of the bounds."""
+    free, reported = replace(form, lower=None, upper=None), len(lowering.report)
+    value = requantize(lowering, free, quantizer, f"{name}.unclamped", location)
+    assert quantizer.axis is not None
+    extents = [len(quantizer.scale) if axis == quantizer.axis else 1 for axis in range(len(form.shape))]
+    builder = lowering.builder
+    # The least of two codes is the greatest of their negatives, negated.
+    for bound, sign in ((form.lower, 1), (form.upper, -1)):
+        if bound is None:
+            continue
+        codes = np.array([sign * code(bound, quantizer, i) for i in range(len(quantizer.scale))], np.int64)
+        limit = builder.constant(codes.reshape(extents), f"{name}.limit")
+        for op, others in (("negative", ()), ("broadcast_max", (limit,)), ("negative", ())):
+            if op == "broadcast_max" or sign < 0:
+                (value,) = builder.add(op, (value, *others), name=f"{name}.{op}")
+    del lowering.report[reported:]
+    lowering.report.append(Exactness(name, value, Fraction(0), note="clamped codes"))
+    return value
+
+
+def _same_codes(lowering: Emission, form: LinearForm, quantizer: LinearQuantizer) -> bool:
+    """Whether the form is the codes of this very quantiser already: rounding a code's value gives the code."""
+    if len(form.terms) != 1 or form.clamped or not quantizer.per_tensor:
+        return False
+    term = form.terms[0]
+    if lowering.builder.shape(term.value) != form.shape or not (term.factor.uniform and form.constant.uniform):
+        return False
+    lo, hi = lowering.builder.range(term.value).hull()
+    same = term.factor.item() == quantizer.scale[0] and form.constant.item() == quantizer.offset[0]
+    return same and quantizer.lo <= lo and hi <= quantizer.hi
+
+
+def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tuple[int, int]:
+    """The codes of the form's bounds. A quantiser is monotone: the code of a clamped value is the clamped code."""
+    lo = quantizer.lo if form.lower is None else code(form.lower, quantizer)
+    return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
+
+
+def _rows(
+    lowering: Emission,
+    form: LinearForm | SurdForm,
+    quantizer: LinearQuantizer,
+    lo: int,
+    hi: int,
+    below: bool = False,
+    half: Fraction = _HALF,
+) -> tuple[list[str], list[Row], Array]:
+    """The values that are summed, the distinct rows, and an array that says which row serves which position.
+
+    Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
+    """
+    rank = len(form.shape)
+    extents = [1] * rank
+    if quantizer.axis is not None:
+        extents[quantizer.axis] = len(quantizer.scale)
+    scale = Rationals.of(quantizer.scale, extents)
+    offset = Rationals.of(quantizer.offset, extents)
+    addend = Rationals.scalar(half, rank)
+    if isinstance(form, SurdForm):
+        values = [term.value for term in form.terms]
+        slopes = [term.factor / scale for term in form.terms]
+        parts = [*slopes, form.origin / scale, (form.offset - offset) / scale + addend, form.radicand]
+    else:
+        values = [term.value for term in form.terms]
+        parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
+    bounds = [lowering.builder.range(value) for value in values]
+    columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
+    whole = np.broadcast_shapes(*(column.shape for column in columns))
+    flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
+    index: dict[tuple[int, ...], int] = {}
+    where = np.array([index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]).reshape(whole)
+    denominators = [part.denominator for part in parts]
+    if isinstance(form, SurdForm):
+        return values, [_surd_row(key, denominators, lo, hi) for key in index], where
+    return values, [_linear_row(key, denominators, lo, hi, below) for key in index], where
+
+
+def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int, below: bool) -> Row:
+    count = len(denominators)
+    *factors, constant = (Fraction(n, d) for n, d in zip(key[:count], denominators, strict=True))
+    denominator = math.lcm(*(factor.denominator for factor in factors)) if factors else 1
+    # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D: the constant needs no common denominator.
+    return LinearRow(
+        tuple(int(factor * denominator) for factor in factors),
+        math.ceil(constant * denominator) - 1 if below else math.floor(constant * denominator),
+        denominator,
+        tuple(zip(key[count::2], key[count + 1 :: 2], strict=True)),
+        lo,
+        hi,
+    )
+
+
+def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int) -> Row:
+    slope, origin, height, radicand = (Fraction(n, d) for n, d in zip(key[:4], denominators, strict=True))
+    bounds = ((key[4], key[5]),)
+    if slope:
+        return SurdRow(slope, origin, height, radicand, bounds, lo, hi)
+    # Without a slope the code is one number: that at which an accumulator of factor one, fixed at zero, stands.
+    steps = SurdRow(Fraction(1), origin, height, radicand, ((0, 0),), lo, hi)
+    reached = sum(int(at <= 0) for at in steps.thresholds(np.arange(lo + 1, hi + 1, dtype=object)).tolist())
+    return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
+
+
+def _without_idle_terms(values: list[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
+    """Leave out the second of two accumulators, or the first, where its value never changes a code."""
+    linear = [row for row in rows if isinstance(row, LinearRow)]
+    for term in (1, 0):
+        if len(values) == 2 and len(linear) == len(rows) and all(decides_without(row, term) for row in linear):
+            return values[: term or 1] if term else values[1:], [row.fixed(term, row.bounds[term][0]) for row in linear]
+    return values, rows
+
+
+def _emit(
+    lowering: Emission,
+    shape: tuple[int, ...],
+    values: list[str],
+    forms: list[FixedPoint],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+    rounding: str = "half_up",
+) -> str:
+    builder = lowering.builder
+    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+    terms = [values[i] for i in order]
+    if not terms or builder.shape(terms[0]) != shape:
+        # The first term gives the shape of the result: spread it, or put a tensor of zeros in its place.
+        zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
+        terms[:1] = builder.add("broadcast_add", (terms[0], zeros), name=f"{name}.spread") if terms else (zeros,)
+        forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
+        order = order or [0]
+    addends = [2**form.shift >> 1 for form in forms]
+    columns = [[form.multipliers[i] for form in forms] for i in order]
+    columns.append([form.offset - addend for form, addend in zip(forms, addends, strict=True)])
+    columns.append([form.shift for form in forms])
+    labels = [f"{name}.m{i + 1}" for i in range(len(order))] + [f"{name}.c", f"{name}.s"]
+    parameters = [
+        builder.parameter(narrowed(np.array(column, dtype=np.int64)[where]), name=label)
+        for column, label in zip(columns, labels, strict=True)
+    ]
+    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
+    (value,) = builder.add("requantize", (*terms, *parameters), attributes, name=name)
+    return value
+
+
+def _corrected(
+    lowering: Emission,
+    shape: tuple[int, ...],
+    values: list[str],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+    name: str,
+) -> str | None:
+    """An estimate of the code that is right or one too small, and one comparison that decides which.
+
+    Let v = (sum_i P_i * X_i + R) / D. With m_i = floor(P_i * 2^s / D) the sum of m_i * X_i is off from that of
+    P_i * X_i * 2^s / D by at most M = sum_i max|X_i|. With c = floor(R * 2^s / D) - M - 1 the estimate w lies in
+    (v - (2 M + 2) / 2^s, v], so that for 2^s >= 4 M + 4 its floor k is floor(v) or one less: the code is k + 1 exactly
+    if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k.
+    """
+    linear = [row for row in rows if isinstance(row, LinearRow)]
+    if len(linear) < len(rows) or len(values) > _MOST_TERMS:
+        return None
+    builder = lowering.builder
+    magnitude = sum(max(abs(end) for row in linear for end in row.bounds[i]) for i in range(len(values)))
+    shift = (4 * magnitude + 4).bit_length()
+    forms = []
+    for row in linear:
+        multipliers = tuple((factor << shift) // row.denominator for factor in row.factors)
+        forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
+    if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
+        return None
+    # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
+    most = bounds[0], min(bounds[1], max(_INT32_MAX - 1, bounds[0]))
+    estimate = _emit(lowering, shape, values, forms, where, most, f"{name}.estimate")
+
+    def arranged(items: list[int]) -> Array:
+        column = np.empty(len(items), dtype=object)
+        column[:] = items
+        return np.asarray(column[where], dtype=object)
+
+    denominators = arranged([row.denominator for row in linear])
+    summands = [Summand(value, arranged([row.factors[i] for row in linear])) for i, value in enumerate(values)]
+    summands.append(Summand(estimate, -denominators))
+    try:
+        more = at_least_zero(
+            builder, shape, summands, arranged([row.constant for row in linear]) - denominators, f"{name}.next"
+        )
+    except TooWide:
+        return None
+    (total,) = builder.add("elemwise_add", (estimate, more), name=f"{name}.corrected")
+    (value,) = builder.add("clip", (total,), {"a_min": bounds[0], "a_max": bounds[1]}, name=name)
+    return value
+
+
+def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int, int]:
+    """The interval of the 64-bit sum over all rows."""
+    lows, highs = [], []
+    for row, form in zip(rows, forms, strict=True):
+        ends = [sorted((m * lo, m * hi)) for m, (lo, hi) in zip(form.multipliers, row.bounds, strict=True)]
+        lows.append(form.offset + sum(end[0] for end in ends))
+        highs.append(form.offset + sum(end[1] for end in ends))
+    return min(lows), max(highs)
+
+
+def _note(values: Sequence[str], forms: Sequence[FixedPoint]) -> str:
+    bits = max((abs(m).bit_length() for form in forms for m in form.multipliers), default=0)
+    count = len(values)
+    return f"{count} accumulator{'' if count == 1 else 's'}, multipliers of {bits} bits"

@@ -1,0 +1,257 @@
+"""Codes of monotone functions of sums, found among exact thresholds.
+
+A code is monotone in the sum L = sum_i P_i * X_i with integers P_i: it changes where L reaches a threshold. Where L has
+few values, one value of the program, a table says the code. Else the thresholds that were reached are counted: for each
+bit of the count, from the highest, the threshold in the middle is looked up and compared (`proofs.decide`). Nothing
+needs a proof but that the sums fit. Where coefficients differ between channels or positions, each class of them
+has its own row of thresholds.
+
+The thresholds are those of a quantiser (`cvm.quantization.steps`), taken back through the function: integers beside
+rationals or roots, decided by squaring.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location, Unsupported
+from cvm.lowering.forms.form import LinearForm, Shape, SurdForm
+from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
+from cvm.program.build import ProgramBuilder
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.exact import code as exact_code
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.steps import Step, step
+from cvm.quantization.surds import least_integer
+
+__all__ = ["Reached", "staircase_codes", "sum_reached", "surd_reached"]
+
+Array = npt.NDArray[Any]
+
+_MOST_BITS = 16
+"""Of linear codes: each has a threshold in the tables."""
+_MOST_THRESHOLDS = 2**20
+"""Of all classes together."""
+_MOST_ENTRIES = 2**16
+"""Of a table of codes; a search takes some ops per bit instead."""
+
+Reached = Callable[[Step, Fraction, Sequence[Fraction]], "int | None"]
+"""For a step, a unit u and the constants of a class: the least integer L for which the function of L * u reaches the
+step; None where every L does."""
+
+
+def sum_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
+    """For the number L * u + c itself."""
+    (constant,) = constants
+    return least_integer(-constant / unit, [(step.sign, step.square / unit**2)], step.strict)
+
+
+def surd_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
+    """For offset + (L * u + origin) / sqrt(radicand): L * u + origin >= (step - offset) * sqrt(radicand)."""
+    origin, offset, radicand = constants
+    scale = radicand / unit**2
+    sign = (offset < 0) - (offset > 0)
+    surds = [(step.sign, step.square * scale), (sign, offset * offset * scale)]
+    return least_integer(-origin / unit, surds, step.strict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stairs:
+    """One class: L = sum factors * values has the code ``codes[n]`` where it has reached n of the thresholds."""
+
+    factors: tuple[int, ...]
+    thresholds: tuple[int, ...]
+    codes: tuple[int, ...]
+    beyond: int
+    """An integer that L never reaches."""
+
+
+def staircase_codes(
+    builder: ProgramBuilder,
+    form: LinearForm | SurdForm,
+    quantizer: Quantizer,
+    name: str,
+    location: Location,
+    reached: Reached | None = None,
+) -> tuple[str, str]:
+    """Emit the codes of a sum, or of a function of it that does not decrease; returns their value, and a note.
+
+    A pending clamp of ``form`` is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of
+    more than 16 bits, ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
+    """
+    if isinstance(quantizer, LinearQuantizer):
+        bits = (quantizer.hi - quantizer.lo).bit_length()
+        if bits > _MOST_BITS:
+            message = f"the codes of {name!r} have {bits} bits, too many thresholds: at most {_MOST_BITS} are lowered"
+            raise Unsupported("lowering.bits", message, location)
+        if quantizer.rounding == "toward_zero":
+            raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
+    if isinstance(form, SurdForm):
+        factors: list[Rationals] = [term.factor for term in form.terms]
+        constants: list[Rationals] = [form.origin, form.offset, form.radicand]
+        reached = reached or surd_reached
+    else:
+        factors, constants = [term.factor for term in form.terms], [form.constant]
+        reached = reached or sum_reached
+    values = [term.value for term in form.terms]
+    bounds = [builder.range(value).hull() for value in values]
+    keys, where = _classes([*factors, *constants], quantizer, len(form.shape))
+    stairs = []
+    for *coefficients, channel in keys:
+        split = len(factors)
+        row = _stairs(coefficients[:split], bounds, coefficients[split:], quantizer, int(channel), reached)
+        stairs.append(_clamped(row, (form.lower, form.upper), quantizer, int(channel)))
+    try:
+        value = _emitted(builder, form.shape, values, stairs, where, name)
+    except TooWide:
+        message = f"no exact form of the codes of {name!r} fits 64 bits: quantise the operands of this tensor"
+        raise Unsupported("lowering.unprovable", message, location) from None
+    most = max(len(row.thresholds) for row in stairs)
+    return value, f"{most} thresholds, {len(stairs)} class{'es' if len(stairs) > 1 else ''}"
+
+
+def _classes(
+    parts: Sequence[Rationals], quantizer: Quantizer, rank: int
+) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[np.int64]]:
+    """The distinct combinations of coefficients and channel of the quantiser, and which serves which position."""
+    extents = [1] * rank
+    if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
+        extents[quantizer.axis] = len(quantizer.scale)
+    channels = Rationals(np.arange(int(np.prod(extents))).astype(object).reshape(extents))
+    columns = [*parts, channels]
+    whole = np.broadcast_shapes((1,) * rank, *(part.shape for part in columns))
+    lists = [part.broadcast(whole).fractions() for part in columns]
+    index: dict[tuple[Fraction, ...], int] = {}
+    where = np.array([index.setdefault(key, len(index)) for key in zip(*lists, strict=True)], np.int64)
+    return list(index), where.reshape(whole)
+
+
+def _stairs(
+    factors: Sequence[Fraction],
+    bounds: Sequence[tuple[int, int]],
+    constants: Sequence[Fraction],
+    quantizer: Quantizer,
+    channel: int,
+    reached: Reached,
+) -> _Stairs:
+    """The thresholds within the bounds of L, rising, and the codes between them."""
+    common = lcm(*(factor.denominator for factor in factors))
+    whole = [int(factor * common) for factor in factors]
+    divisor = gcd(*whole) or 1
+    unit = Fraction(divisor, common)
+    whole = [factor // divisor for factor in whole]
+    ends = [sorted((p * lo, p * hi)) for p, (lo, hi) in zip(whole, bounds, strict=True)]
+    lo, hi = sum(end[0] for end in ends), sum(end[1] for end in ends)
+
+    def least(code: int) -> int:
+        found = reached(step(quantizer, code, channel), unit, constants)
+        return lo if found is None else min(max(found, lo), hi + 1)
+
+    every = quantizer.lo, quantizer.hi
+    first, last = _code_at(lo, least, every), _code_at(hi, least, every)
+    thresholds: list[int] = []
+    codes = [first]
+    code = first
+    while code < last:
+        at = least(code + 1)
+        # Steps between which no integer lies are taken at once: look ahead twice as far until one is not reached.
+        reach = 1
+        while code + 2 * reach <= last and least(code + 2 * reach) <= at:
+            reach *= 2
+        code = _code_at(at, least, (code + reach, min(code + 2 * reach - 1, last)))
+        thresholds.append(at)
+        codes.append(code)
+    return _Stairs(tuple(whole), tuple(thresholds), tuple(codes), hi + 1)
+
+
+def _code_at(total: int, least: Callable[[int], int], among: tuple[int, int]) -> int:
+    """The code of one L, which is at least the first of ``among``, by halving: steps do not fall."""
+    low, high = among
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if least(middle) <= total else (low, middle - 1)
+    return low
+
+
+def _clamped(
+    row: _Stairs, clamps: tuple[Fraction | None, Fraction | None], quantizer: Quantizer, channel: int
+) -> _Stairs:
+    """The stairs with the codes of a clamp: a quantiser is monotone."""
+    codes = list(row.codes)
+    for bound, choose in zip(clamps, (max, min), strict=True):
+        if bound is not None:
+            end = exact_code(bound, quantizer, channel)
+            codes = [choose(code, end) for code in codes]
+    return replace(row, codes=tuple(codes))
+
+
+# Emission
+
+
+def _emitted(
+    builder: ProgramBuilder, shape: Shape, values: Sequence[str], stairs: Sequence[_Stairs], where: Array, name: str
+) -> str:
+    if all(len(set(row.codes)) == 1 for row in stairs):
+        codes = np.array([row.codes[0] for row in stairs], np.int64)[where]
+        return builder.constant(np.broadcast_to(codes, shape), name=name)
+    if len(values) == 1 and builder.shape(values[0]) == shape:
+        lo, hi = builder.range(values[0]).hull()
+        if (hi - lo + 1) * len(stairs) <= _MOST_ENTRIES:
+            return _looked_up(builder, values[0], (lo, hi), stairs, where, name)
+    return _searched(builder, shape, values, stairs, where, name)
+
+
+def _looked_up(
+    builder: ProgramBuilder, value: str, span: tuple[int, int], stairs: Sequence[_Stairs], where: Array, name: str
+) -> str:
+    lo, hi = span
+    table = [row.codes[bisect_right(row.thresholds, row.factors[0] * x)] for row in stairs for x in range(lo, hi + 1)]
+    start = where * (hi - lo + 1) - lo
+    if start.any():
+        (value,) = builder.add("broadcast_add", (value, builder.constant(start, f"{name}.start")), name=f"{name}.index")
+    (found,) = builder.add("cvm_lut", (builder.constant(table, f"{name}.table"), value), name=name)
+    return found
+
+
+def _searched(
+    builder: ProgramBuilder, shape: Shape, values: Sequence[str], stairs: Sequence[_Stairs], where: Array, name: str
+) -> str:
+    """The number of thresholds reached, in [0, steps], then the code that stands there."""
+    steps = max(len(row.thresholds) for row in stairs)
+    run = 2 ** steps.bit_length()
+    if run * len(stairs) > _MOST_THRESHOLDS:
+        raise TooWide
+    # Entry c * run + k of the table is threshold number k of class c; those that are none are never reached.
+    entries: list[int] = []
+    for row in stairs:
+        entries += [0, *row.thresholds, *[row.beyond] * (run - 1 - len(row.thresholds))]
+    start = builder.constant(where * run, f"{name}.start") if len(stairs) > 1 else None
+
+    def placed(count: str) -> str:
+        return count if start is None else builder.add("broadcast_add", (count, start), name=f"{name}.index")[0]
+
+    factors = [np.array([row.factors[i] for row in stairs], dtype=object)[where] for i in range(len(values))]
+    summands = [Summand(value, factor) for value, factor in zip(values, factors, strict=True) if factor.any()]
+    nothing = np.zeros((1,) * len(shape), dtype=object)
+
+    def reached(trial: str) -> str:
+        digits = table_digits(builder, entries, placed(trial), len(shape), name)
+        return at_least_zero(builder, shape, [*summands, *digits], nothing, f"{name}.reached")
+
+    count = count_reached(builder, shape, steps, reached, f"{name}.count", most=steps)
+    lowest = stairs[0].codes[0]
+    if all(row.codes == tuple(range(lowest, lowest + len(row.codes))) for row in stairs):
+        if lowest == 0:
+            return count
+        least = builder.constant(np.full((1,) * len(shape), lowest, np.int64), f"{name}.lo")
+        return builder.add("broadcast_add", (count, least), name=name)[0]
+    codes = [row.codes[min(k, len(row.codes) - 1)] for row in stairs for k in range(run)]
+    return builder.add("cvm_lut", (builder.constant(codes, f"{name}.codes"), placed(count)), name=name)[0]

@@ -1,0 +1,270 @@
+"""Functions by table: any function of operands that have few codes together, exactly.
+
+The operands' values (program tensors) are combined into one index, which says for each element which codes its operands
+have and, where coefficients differ from channel to channel, which channel it is in. The table holds a real number per
+index; it becomes integers when a quantiser is reached (one ``cvm_lut``), or when all its numbers are multiples of one
+rational.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Location, Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.forms.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
+from cvm.lowering.forms.logarithms import known_power_codes
+from cvm.lowering.forms.unquantized import unquantized
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
+
+if TYPE_CHECKING:
+    from cvm.lowering.forms.emission import Emission
+
+__all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
+
+MOST_ENTRIES = 2**18
+"""Entries of one table: two operands of 8 bits, or one of 16, in up to four variants."""
+
+Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """How one operand's number follows from codes ``xs`` of its values and coefficients that depend on the position."""
+
+    values: tuple[str, ...]
+    coefficients: tuple[Rationals, ...]
+    number: Callable[[Sequence[int], Sequence[Fraction]], Real]
+
+
+def _source(operand: Operand) -> _Source:
+    if isinstance(operand, Known):
+        return _Source((), (operand.rationals(),), lambda xs, c: rational(c[0]))
+    if isinstance(operand, TableForm):
+        numbers = operand.numbers
+        return _Source((operand.value,), (), lambda xs, c: numbers[xs[0]])
+    values, factors = tuple(term.value for term in operand.terms), tuple(term.factor for term in operand.terms)
+    lower, upper = operand.lower, operand.upper
+
+    def clamped(total: Real) -> Real:
+        total = total if upper is None or total.compare(upper) < 0 else rational(upper)
+        return total if lower is None or total.compare(lower) > 0 else rational(lower)
+
+    def linear(xs: Sequence[int], c: Sequence[Fraction]) -> Fraction:
+        return sum((factor * x for factor, x in zip(c, xs, strict=False)), c[len(xs)])
+
+    if isinstance(operand, SurdForm):
+
+        def surd(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
+            offset, radicand = c[-2:]
+            return clamped(rational(offset) + rational(linear(xs, c)) * _inverse_root(radicand))
+
+        return _Source(values, (*factors, operand.origin, operand.offset, operand.radicand), surd)
+    return _Source(values, (*factors, operand.constant), lambda xs, c: clamped(rational(linear(xs, c))))
+
+
+@lru_cache(maxsize=4096)
+def _inverse_root(radicand: Fraction) -> Real:
+    """1 / sqrt of a rational: one number for all codes of a channel, whose digits are found once."""
+    return power(rational(radicand), Fraction(-1, 2))
+
+
+def tabulate(
+    lowering: Emission,
+    operation: GraphOperation,
+    operands: Sequence[Operand],
+    function: Callable[..., Real],
+    shape: Shape,
+) -> TableForm:
+    """``function`` of the operands, element by element; they are broadcast to ``shape`` and have its rank.
+
+    Raises `Unsupported` where the operands have too many codes together (``lowering.unquantized``), or where the
+    function has no value for a code (``lowering.undefined``).
+    """
+    sources = [_source(operand) for operand in operands]
+    values = list(dict.fromkeys(value for source in sources for value in source.values))
+    spans = [lowering.builder.range(value).hull() for value in values]
+    keys, where = _variants([coefficient for source in sources for coefficient in source.coefficients], len(shape))
+    entries = len(keys) * math.prod(hi - lo + 1 for lo, hi in spans)
+    if not values or entries > MOST_ENTRIES:
+        raise unquantized(
+            f"{operation.name} is lowered by a table, for operands of at most {MOST_ENTRIES} combinations of codes; "
+            f"here there are {entries}: give the operands quantisers of fewer bits",
+            lowering.location(operation),
+        )
+    numbers = []
+    for key in keys:
+        for codes in product(*(range(lo, hi + 1) for lo, hi in spans)):
+            held = dict(zip(values, codes, strict=True))
+            numbers.append(_entry(lowering, operation, sources, key, held, function))
+    return TableForm(shape, _index(lowering, operation, values, spans, where, shape), tuple(numbers))
+
+
+def _entry(
+    lowering: Emission, operation: GraphOperation, sources: Sequence[_Source], key: Sequence[Fraction],
+    held: dict[str, int], function: Callable[..., Real],
+) -> Real:  # fmt: skip
+    rest = iter(key)
+    try:
+        arguments = []
+        for source in sources:
+            coefficients = [next(rest) for _ in source.coefficients]
+            arguments.append(source.number([held[value] for value in source.values], coefficients))
+        return function(*arguments)
+    except (Undefined, Undecided) as error:
+        at = ", ".join(f"{value} = {item}" for value, item in held.items())
+        what = "undefined" if isinstance(error, Undefined) else "undecided"
+        raise Unsupported(
+            f"lowering.{what}", f"{operation.name} at the codes {at}: {error}", lowering.location(operation)
+        ) from None
+
+
+def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[Any]]:
+    """The distinct combinations of coefficients, and which of them serves which position."""
+    if not coefficients:
+        return [()], np.zeros((1,) * rank, np.int64)
+    whole = np.broadcast_shapes((1,) * rank, *(item.shape for item in coefficients))
+    columns = [item.broadcast(whole).fractions() for item in coefficients]
+    index: dict[tuple[Fraction, ...], int] = {}
+    where = np.array([index.setdefault(key, len(index)) for key in zip(*columns, strict=True)], np.int64)
+    return list(index), where.reshape(whole)
+
+
+def _index(
+    lowering: Emission, operation: GraphOperation, values: Sequence[str], spans: Sequence[tuple[int, int]],
+    where: npt.NDArray[Any], shape: Shape,
+) -> str:  # fmt: skip
+    """One value with elements in [0, entries): the place of the codes in a table with one run per variant."""
+    builder = lowering.builder
+    steps = [math.prod(hi - lo + 1 for lo, hi in spans[i + 1 :]) for i in range(len(spans))]
+    run = math.prod(hi - lo + 1 for lo, hi in spans)
+    start = where * run - sum(lo * step for (lo, _), step in zip(spans, steps, strict=True))
+    if len(values) == 1 and not start.any() and builder.shape(values[0]) == shape:
+        return values[0]
+    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+    terms = [values[i] for i in order]
+    if builder.shape(terms[0]) != shape:
+        zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
+        terms[0] = lowering.emit(operation, "broadcast_add", terms[0], zeros)
+    rank = len(shape)
+    parameters = [
+        *(builder.parameter(np.full((1,) * rank, steps[i], np.int64), name="step") for i in order),
+        builder.parameter(start.astype(np.int64), name="start"),
+        builder.parameter(np.zeros((1,) * rank, np.int64), name="shift"),
+    ]
+    last = int(where.max() + 1) * run - 1
+    return lowering.emit(operation, "requantize", *terms, *parameters, rounding="half_up", lo=0, hi=last)
+
+
+def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer, name: str, location: Location) -> str:
+    """Emit the codes of a table's numbers under ``quantizer`` as the value ``name``."""
+    try:
+        channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
+        tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(channels)]
+    except (Undefined, Undecided) as error:
+        what = "undefined" if isinstance(error, Undefined) else "undecided"
+        raise Unsupported(f"lowering.{what}", f"a code of {name!r} cannot be decided: {error}", location) from None
+    builder, value = lowering.builder, form.value
+    if quantizer.axis is not None:
+        offsets = [1] * len(form.shape)
+        offsets[quantizer.axis] = channels
+        start = (np.arange(channels) * len(form.numbers)).reshape(offsets)
+        (value,) = builder.add(
+            "broadcast_add", (value, builder.constant(start, f"{name}.channel")), name=f"{name}.index"
+        )
+    table = builder.constant(np.array([item for items in tables for item in items], np.int64), name=f"{name}.table")
+    (codes,) = builder.add("cvm_lut", (table, value), name=name)
+    return codes
+
+
+def folded(
+    lowering: Emission,
+    operation: GraphOperation,
+    operands: Sequence[Known],
+    function: Callable[..., Real],
+    shape: Shape,
+    quantizer: Quantizer | None,
+) -> Known:
+    """``function`` of constants. Without a quantiser its results must be rational.
+
+    Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``, ``lowering.unquantized``).
+    """
+    sources = [_source(operand) for operand in operands]
+    keys, where = _variants([item for source in sources for item in source.coefficients], len(shape))
+    numbers = [_entry(lowering, operation, sources, key, {}, function) for key in keys]
+    where = np.broadcast_to(where, shape)
+    if quantizer is not None:
+        channel = np.zeros(shape, np.int64) if quantizer.axis is None else np.indices(shape)[quantizer.axis]
+        pairs = zip(where.ravel().tolist(), channel.ravel().tolist(), strict=True)
+        codes = np.array([code(numbers[i], quantizer, c) for i, c in pairs], np.int64).reshape(shape)
+        if isinstance(quantizer, LogarithmicQuantizer):
+            return known_power_codes(codes, quantizer)
+        return known_codes(codes, quantizer)
+    exact = [number.exact for number in numbers if number.exact is not None]
+    if len(exact) < len(numbers):
+        message = f"{operation.name} gives irrational constants: give {operation.outputs[0]!r} a quantiser"
+        raise unquantized(message, lowering.location(operation))
+    values = Rationals.of(exact, (len(exact),)).moved(lambda items: items[where])
+    return Known.of(values)
+
+
+def lattice(lowering: Emission, form: TableForm, name: str) -> LinearForm | None:
+    """The table as a linear form, if its numbers are equally spaced rationals, not too far apart.
+
+    There is one integer tensor where the integers fit 31 bits: multiples of a unit, counted from zero where they fit
+    so, else from the first number. Wider integers become up to `_MOST_DIGITS` tensors of digits of 16 bits and one sign
+    (so that a power of two stands in one of them), which leaves room for sums.
+    """
+    numbers = [number.exact for number in form.numbers if number.exact is not None]
+    if len(numbers) < len(form.numbers):
+        return None
+    denominator = math.lcm(*(number.denominator for number in numbers))
+    if denominator.bit_length() > _MOST_UNIT_BITS:
+        return None
+    whole = [int(number * denominator) for number in numbers]
+    rank = len(form.shape)
+    for first in (0, whole[0]):
+        steps = [item - first for item in whole]
+        divisor = math.gcd(*steps) or 1
+        items = np.array([step // divisor for step in steps], dtype=object)
+        if max(abs(item) for item in items.tolist()) <= 2**31 - 1:
+            digits = [items]
+            break
+    else:
+        divisor, first = math.gcd(*whole), 0
+        digits = _digits(np.array([item // divisor for item in whole], dtype=object))
+        if len(digits) > _MOST_DIGITS:
+            return None
+    terms = []
+    for place, items in enumerate(digits):
+        table = lowering.builder.constant(items.astype(np.int64), name=f"{name}.table")
+        (value,) = lowering.builder.add("cvm_lut", (table, form.value), name=f"{name}.cvm_lut")
+        unit = Fraction(divisor, denominator) * 2 ** (_DIGIT * place)
+        terms.append(Term(value, Rationals.scalar(unit, rank)))
+    return LinearForm(form.shape, tuple(terms), Rationals.scalar(Fraction(first, denominator), rank))
+
+
+_MOST_DIGITS = 8
+_DIGIT = 16
+_MOST_UNIT_BITS = 2**15
+
+
+def _digits(items: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Integers of any size as digits of 16 bits, each with the sign of the whole."""
+    signs = np.where(items < 0, -1, 1).astype(object)
+    rest, found = items * signs, []
+    while rest.any():
+        found.append(rest % 2**_DIGIT * signs)
+        rest = rest // 2**_DIGIT
+    return found

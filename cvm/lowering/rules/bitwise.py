@@ -1,0 +1,69 @@
+"""Operations on the bits of integers, which NNEF has none of: by tables, of digits of 8 bits where there are many.
+
+The bits of a negative integer are those of its two's complement, of any width: with x = sum_i d_i * 256^i, where the
+last digit is in [-128, 127] and the others in [0, 255], and y likewise, the result is the sum of the results of digits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm, Term
+from cvm.lowering.parts.operands import full_value, integers
+from cvm.lowering.rules.integers import combined
+from cvm.quantization.rationals import Rationals
+
+__all__: list[str] = []
+
+_FUNCTIONS: dict[str, np.ufunc] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_DIGIT = 8
+_INT32_MAX = 2**31 - 1
+
+
+@rule("bitwise", claim=exact("a table over both operands, or over each digit of 8 bits of both"))
+def bitwise(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The attribute ``kind`` ("and", "or", "xor") of the bits of x and y, which have one rank and hold integers."""
+    shape = lowering.output_shape(operation)
+    values = [full_value(lowering, operation, integers(lowering, operation, name), shape) for name in ("x", "y")]
+    terms = []
+    for place, (first, second) in enumerate(_digits(lowering, operation, values)):
+        value = _by_table(lowering, operation, first, second)
+        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * place), len(shape))))
+    return [LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))]
+
+
+def _by_table(lowering: Lowering, operation: GraphOperation, first: str, second: str) -> str:
+    """The bits of two values that have a digit each."""
+    (low, high), (least, most) = (lowering.builder.range(value).hull() for value in (first, second))
+    run = most - least + 1
+    end = (high - low + 1) * run - 1
+    place = combined(lowering, operation, [first, second], (run, 1), -low * run - least, 0, (0, end))
+    rows, columns = np.arange(low, high + 1).reshape(-1, 1), np.arange(least, most + 1)
+    items = _FUNCTIONS[str(operation.attributes["kind"])](rows, columns)
+    table = lowering.tensor_constant(operation, items.ravel(), "bits")
+    return lowering.emit(operation, "cvm_lut", table, place)
+
+
+def _digits(lowering: Lowering, operation: GraphOperation, values: list[str]) -> list[list[str]]:
+    """Pairs of digits of two values, from the least one on; both values have as many."""
+    found = []
+    everything = (-_INT32_MAX, _INT32_MAX)
+    while not all(_is_digit(*lowering.builder.range(value).hull()) for value in values):
+        half = 2 ** (_DIGIT - 1)  # added by rounding, so that it is a floor
+        above = [combined(lowering, operation, [value], (1,), -half, _DIGIT, everything) for value in values]
+        found.append(
+            [
+                combined(lowering, operation, [value, more], (1, -(2**_DIGIT)), 0, 0, (0, 2**_DIGIT - 1))
+                for value, more in zip(values, above, strict=True)
+            ]
+        )
+        values = above
+    return [*found, values]
+
+
+def _is_digit(lo: int, hi: int) -> bool:
+    """Whether integers have as many as a digit, counted from zero on or around it."""
+    return bool((lo >= 0 and hi < 2**_DIGIT) or (lo >= -(2 ** (_DIGIT - 1)) and hi < 2 ** (_DIGIT - 1)))

@@ -1,0 +1,238 @@
+"""Element-wise operations (NNEF 1.0.1 section 4.2) and activation functions (section 4.9.1).
+
+What is linear rewrites the form. Clamps stay pending until a quantiser takes them in. Everything else is a table over
+the codes of the operands (`cvm.lowering.proofs.table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import TOO_WIDE, exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm, SurdForm, Term
+from cvm.lowering.parts.digits import product as products_of
+from cvm.lowering.parts.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.parts.ratio import quotient_of_forms
+from cvm.lowering.proofs.table import Operand
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import FUNCTIONS, Real, power, rational
+
+__all__ = ["sum_of_operands"]
+
+
+@rule("copy", claim=exact("the same integers; one requantize where the result has a quantiser of its own"))
+def copy(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The same real numbers; a quantiser of the result applies anew."""
+    return [lowering.operand(operation, "x")]
+
+
+@rule("neg", claim=exact("the coefficients of the sum change sign"))
+def neg(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """-x."""
+    x = lowering.operand(operation, "x")
+    if isinstance(x, LinearForm) and not x.clamped:
+        return [scaled(x, lambda factor: -factor)]
+    return [function(lowering, operation, ["x"], lambda v: -v)]
+
+
+@rule("add", "sub", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
+def add_or_sub(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X + y or x - y, broadcast from the first dimension on."""
+    add = operation.name == "add"
+    return [by_form(lowering, operation, sum_of_operands, lambda x, y: x + y if add else x - y)]
+
+
+def sum_of_operands(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+    """X + y for an addition, x - y for any other operation, as a linear form."""
+    x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
+    if operation.name != "add":
+        y = scaled(y, lambda factor: -factor)
+    shape = lowering.output_shape(operation)
+    return sum_of(linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape))
+
+
+@rule("add_n", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
+def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of an array of tensors of one shape."""
+    parts = operation.inputs["x"]
+    if not isinstance(parts, tuple):
+        raise lowering.unsupported(operation, "x must be an array of tensors")
+    if not parts:
+        return [LinearForm(lowering.output_shape(operation), (), Rationals.scalar(0, 1))]
+    total = lowering.linear_of(parts[0], operation, "x")
+    for part in parts[1:]:
+        total = sum_of(total, lowering.linear_of(part, operation, "x"))
+    return [total]
+
+
+@rule("mul", claim=exact("a scaling by a constant, else a product of integers around zero"))
+@rule(
+    "div",
+    claim=exact(
+        "a scaling by a constant, a table over the codes of both, or, by a tensor of many codes, bit by bit",
+        "a constant divisor holds a zero",
+        "a divisor of more codes than a table holds is not proven to differ from zero, or the result has no quantiser",
+        TOO_WIDE,
+    ),
+)
+def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X * y or x / y. With a constant factor or divisor a scaling; a product of two sums is the sum of products."""
+    function: Callable[[Real, Real], Real] = (
+        (lambda x, y: x * y) if operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
+    )
+    try:
+        return [by_form(lowering, operation, _product, function)]
+    except Unsupported:
+        quotient = quotient_of_forms(lowering, operation) if operation.name == "div" else None
+        if quotient is None:
+            raise
+        return [quotient]
+
+
+def _product(lowering: Lowering, operation: GraphOperation) -> LinearForm | None:
+    x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
+    if y.terms and not x.terms and operation.name == "mul":
+        x, y = y, x
+    shape = lowering.output_shape(operation)
+    x, y = linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape)
+    if not y.terms:
+        if operation.name == "div" and not y.constant.numerators.all():
+            raise lowering.unsupported(operation, "the divisor holds a zero")
+        scale = y.constant if operation.name == "mul" else Rationals.scalar(1, len(shape)) / y.constant
+        return scaled(x, lambda factor: factor * scale)
+    return _product_of_terms(lowering, operation, x, y) if operation.name == "mul" else None
+
+
+def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearForm, y: LinearForm) -> LinearForm | None:
+    """The product of two forms of one term each, by the product of their integers, moved so that zero is 0."""
+    if len(x.terms) != 1 or len(y.terms) != 1 or not (_uniform(x) and _uniform(y)):
+        return None
+    x, y = around_zero(lowering, operation, x), around_zero(lowering, operation, y)
+    (a,), (b,) = x.terms, y.terms
+    rank = x.rank
+    products = products_of(lowering, operation, a.value, b.value)
+    terms = [Term(value, a.factor * b.factor * Rationals.scalar(weight, rank)) for value, weight in products]
+    if not y.constant.is_zero():
+        terms.append(Term(a.value, a.factor * y.constant))
+    if not x.constant.is_zero():
+        terms.append(Term(b.value, b.factor * x.constant))
+    product = LinearForm(x.shape, (terms[0],), x.constant * y.constant)
+    zero = Rationals.scalar(0, rank)
+    for term in terms[1:]:
+        product = sum_of(product, LinearForm(x.shape, (term,), zero))
+    return product
+
+
+def _uniform(form: LinearForm) -> bool:
+    return form.terms[0].factor.uniform and form.constant.uniform
+
+
+@rule("pow", claim=exact("a table over the codes of both operands; ties are decided in integers"))
+def pow_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """x^y by table."""
+    return [function(lowering, operation, ["x", "y"], _power)]
+
+
+def _power(x: Real, y: Real) -> Real:
+    if y.exact is not None:
+        return power(x, y.exact)
+    return FUNCTIONS["exp"](y * FUNCTIONS["log"](x))
+
+
+@rule("relu", claim=exact("a clamp of the codes: a quantiser is monotone"))
+def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """max(x, 0): a clamp, which the quantiser of the result takes in."""
+    x = lowering.operand(operation, "x")
+    if isinstance(x, LinearForm | SurdForm):
+        return [x.at_least(Fraction(0))]
+    return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
+
+
+@rule("clamp", claim=exact("a clamp of the codes for constant bounds, else a table over all codes"))
+def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
+    x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
+    if isinstance(x, LinearForm | SurdForm) and not x.clamped and _one_number(a) and _one_number(b):
+        low, high = (_number(bound) for bound in (a, b))
+        return [replace(x, lower=low, upper=max(low, high))]
+    return [function(lowering, operation, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]
+
+
+def _one_number(operand: Operand) -> bool:
+    return isinstance(operand, Known) and operand.codes.size == 1
+
+
+def _number(operand: Operand) -> Fraction:
+    assert isinstance(operand, Known)
+    return operand.rationals().item()
+
+
+@rule("min", "max", claim=exact("the lesser or greater code under the quantiser of the result, which is monotone"))
+def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The lesser or the greater; a quantiser is monotone, so that the codes of the operands are compared instead."""
+    greatest = operation.name == "max"
+    quantizer = lowering.quantizer(operation)
+    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    if quantizer is None or not all(isinstance(operand, LinearForm | SurdForm | Known) for operand in operands):
+        return [function(lowering, operation, ["x", "y"], _max if greatest else _min)]
+    sides = [codes(lowering, operation, name, quantizer) for name in ("x", "y")]
+    if not greatest:
+        sides = [lowering.emit(operation, "negative", value) for value in sides]
+    value = lowering.emit(operation, "broadcast_max", *sides)
+    if not greatest:
+        value = lowering.emit(operation, "negative", value)
+    return [Coded(value, note=f"{operation.name} of codes", any_rounding=True)]
+
+
+def _min(x: Real, y: Real) -> Real:
+    return x if _less(x, y) else y
+
+
+def _max(x: Real, y: Real) -> Real:
+    return y if _less(x, y) else x
+
+
+def _less(x: Real, y: Real) -> bool:
+    """X < y. The difference of two equal irrational numbers is undecided, never guessed."""
+    if y.exact is not None:
+        return x.compare(y.exact) < 0
+    if x.exact is not None:
+        return y.compare(x.exact) > 0
+    return (x - y).sign < 0
+
+
+# Functions by table
+
+
+@rule("prelu", "leaky_relu", claim=exact("a table over the codes"))
+def prelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Alpha * x where x < 0, else x."""
+    if operation.name == "prelu":
+        return [function(lowering, operation, ["x", "alpha"], _prelu)]
+    slope = rational(Fraction(operation.attributes["alpha"]))  # type: ignore[arg-type]
+    return [function(lowering, operation, ["x"], lambda x: _prelu(x, slope))]
+
+
+def _prelu(x: Real, alpha: Real) -> Real:
+    return alpha * x if x.sign < 0 else x
+
+
+def _enter_functions() -> None:
+    """Every function of one number that has no rule of its own is a table."""
+
+    def enter(name: str, real: Callable[[Real], Real]) -> None:
+        @rule(name, claim=exact("a table over the codes, correctly rounded"))
+        def by_table(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+            return [function(lowering, operation, ["x"], real)]
+
+    for name, real in FUNCTIONS.items():
+        if name not in ("copy", "elu", "gelu", "neg", "relu"):
+            enter(name, real)
+
+
+_enter_functions()

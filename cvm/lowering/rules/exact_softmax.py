@@ -1,0 +1,188 @@
+"""softmax of few items, exactly.
+
+y_i = 1 / sum_j F(q_j - q_i) with F(d) = e^(s * d), so that y_i reaches T > 0 where the sum is at most 1 / T. Two items
+are a function of one difference: a table. Of more, the sum is computed in fixed point, sum_j round(2^W * F), which is
+off by at most (n - 1) / 2 units, and compared with 2^W / T. That decides as the true sum does if no sum of n - 1 values
+of F comes nearer to 1 / T - 1 than (n - 1) / 2^(W + 1), for any T. The smallest distance over all inputs is found by
+meeting in the middle: all sums of half of the items, sorted, against what the other half leaves.
+
+The search works on float64, from values of F that are correctly rounded, and adds and subtracts only; its own error is
+far below the distances that it accepts. Where all differences are 0 the fixed-point sum is exact, and so is the
+decision; by the theorem of Lindemann and Weierstrass there are no other ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.context import Coded, Lowering, Result
+from cvm.lowering.forms.form import LinearForm, TableForm, Term
+from cvm.lowering.forms.gather import gathered
+from cvm.lowering.parts.digits import array_digits, budget
+from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import exp, rational, rounded, sigmoid
+from cvm.quantization.steps import Step, step
+from cvm.quantization.surds import least_integer
+
+__all__ = ["softmax_of_few", "softmax_of_two"]
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_SUMS = 2**19
+"""Of half of the items."""
+_MOST_SEARCHES = 2**25
+_MOST_BITS = 50
+_MOST_STEPS = 2**12
+_FLOAT_ERROR = 2.0**-45
+"""Of sums of up to 16 correctly rounded numbers, relative to their size, with a factor of 4 to spare."""
+_MOST_RANK = 7
+
+
+def softmax_of_two(
+    lowering: Lowering, operation: GraphOperation, value: str, scale: Fraction, axes: Sequence[int]
+) -> TableForm:
+    """1 / (1 + e^-(x_i - x_j)): the logistic function of the difference to the other item."""
+    shape = lowering.builder.shape(value)
+    (axis,) = (axis for axis in axes if shape[axis] == 2)
+    other = gathered(lowering, operation, value, axis, np.array([1, 0]))
+    lo, hi = lowering.builder.range(value).hull()
+    least = lowering.tensor_constant(operation, np.array([hi - lo], dtype=object), "least")
+    difference = lowering.emit(operation, "broadcast_sub", value, other)
+    place = lowering.emit(operation, "broadcast_add", difference, least)
+    numbers = tuple(sigmoid(rational(scale * d)) for d in range(lo - hi, hi - lo + 1))
+    return TableForm(shape, place, numbers)
+
+
+def softmax_of_few(
+    lowering: Lowering, operation: GraphOperation, value: str, scale: Fraction, axes: Sequence[int],
+    quantizer: Quantizer,
+) -> Result | None:  # fmt: skip
+    """The exact codes, or None where exactness cannot be proven by enumeration."""
+    shape = lowering.builder.shape(value)
+    count = math.prod(shape[axis] for axis in axes)
+    moving = [axis for axis in axes if shape[axis] > 1]
+    if len(moving) != 1 or len(shape) > _MOST_RANK:
+        return None
+    lo, hi = lowering.builder.range(value).hull()
+    inverses = _inverses(quantizer)
+    if inverses is None:
+        return None
+    bits = _proven_bits(scale, hi - lo, count, inverses)
+    if bits is None:
+        return None
+    most = math.ceil(max(inverses, default=1)) + 1
+    one = 1 << bits
+    table = [_fixed_point(scale * d, one, most) for d in range(lo - hi, hi - lo + 1)]
+    terms = _sums(lowering, operation, value, moving[0], np.array(table, dtype=object), (hi - lo, count))
+    form = LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))
+
+    def reached(at: Step, scale: Fraction, constants: Sequence[Fraction]) -> int | None:
+        """-sum >= -2^W / T, in units, or above it: the sum is above 2^W, so that y is between 0 and 1."""
+        if at.sign <= 0:
+            return None
+        if at.square >= 1:
+            return math.floor(-one / scale) + 1
+        return least_integer(Fraction(0), [(-1, one * one / (at.square * scale * scale))], at.strict)
+
+    name = operation.outputs[0]
+    found, note = staircase_codes(lowering.builder, form, quantizer, name, lowering.location(operation), reached)
+    return Coded(found, note=f"softmax of {count} items: {note}, {bits} bits", any_rounding=True)
+
+
+def _inverses(quantizer: Quantizer) -> list[float] | None:
+    """1 / T for all steps 0 < T < 1 of the quantiser; None where they are too many."""
+    channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
+    if (quantizer.hi - quantizer.lo) * channels > _MOST_STEPS:
+        return None
+    steps = (step(quantizer, code, i) for i in range(channels) for code in range(quantizer.lo + 1, quantizer.hi + 1))
+    squares = {item.square for item in steps if item.sign > 0 and item.square < 1}
+    if any(square < Fraction(1, 2**40) for square in squares):
+        return None
+    return [math.sqrt(1 / square) for square in squares]
+
+
+def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[float]) -> int | None:
+    """The W with which fixed-point sums are proven to decide like the true ones; None if there is none."""
+    if not inverses:
+        return 0
+    most = max(inverses)
+    # Larger values take any sum beyond all thresholds, whatever the others are.
+    largest = min(span, math.floor(math.log(most) / scale) + 1)
+    first, second = (count - 1) // 2, count // 2
+    sizes = [math.comb(span + largest + size, size) for size in (first, second)]
+    if max(sizes) > _MOST_SUMS or sizes[0] * len(inverses) > _MOST_SEARCHES:
+        return None
+    values = np.array([_nearest(scale * d) for d in range(-span, largest + 1)])
+    (small, alone), (large, also_alone) = (_sums_of(values, size) for size in (first, second))
+    if not (alone and also_alone):
+        return None
+    least = math.inf
+    for inverse in inverses:
+        wanted = (inverse - 1.0) - small
+        place = np.searchsorted(large, wanted)
+        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+            distance = np.abs(large[side] - wanted)
+            # All differences 0: the fixed-point sum is exact.
+            ones = (small == first) & (large[side] == second)
+            least = min(least, float(np.min(np.where(ones, np.inf, distance))))
+    least -= _FLOAT_ERROR * (most + 1)
+    if least <= 0:
+        return None
+    if math.isinf(least):  # no difference but 0 occurs
+        return 0
+    bits = math.ceil(math.log2(count / least)) + 1
+    return max(bits, 0) if bits <= _MOST_BITS else None
+
+
+def _fixed_point(exponent: Fraction, one: int, most: int) -> int:
+    """min(round(one * e^x), one * most)."""
+    if exponent > math.log(most) + 1:
+        return one * most
+    return min(rounded(rational(one) * exp(rational(exponent))), one * most)
+
+
+def _nearest(exponent: Fraction) -> float:
+    """e^x as the nearest float64, or one beside it; what is below 10^-300 is 0."""
+    if exponent < -700:
+        return 0.0
+    bits = 60 + max(0, -math.floor(exponent * Fraction(3, 2)))
+    return float(Fraction(rounded(rational(2**bits) * exp(rational(exponent))), 2**bits))
+
+
+def _sums_of(values: Floats, size: int) -> tuple[Floats, bool]:
+    """The distinct sums of all multisets of so many values, and whether but one of them is that of as many ones."""
+    if size == 0:
+        return np.zeros(1), True
+    places = np.array(list(combinations_with_replacement(range(values.size), size)))
+    sums, counts = np.unique(values[places].sum(axis=1), return_counts=True)
+    return sums, bool((counts[sums == size] == 1).all())
+
+
+def _sums(
+    lowering: Lowering, operation: GraphOperation, value: str, axis: int, table: npt.NDArray[np.object_],
+    size: tuple[int, int],
+) -> list[Term]:  # fmt: skip
+    """Minus sum_j table[q_j - q_i], as sums of the digits of the table."""
+    span, count = size
+    builder, rank = lowering.builder, len(lowering.builder.shape(value))
+    shape = builder.shape(value)
+    rows, columns = ((*shape[:axis], *pair, *shape[axis + 1 :]) for pair in ((1, count), (count, 1)))
+    others = lowering.emit(operation, "reshape", value, target_shape=rows)
+    own = lowering.emit(operation, "reshape", value, target_shape=columns)
+    least = lowering.tensor_constant(operation, np.array([span], dtype=object), "least")
+    place = lowering.emit(operation, "broadcast_add", lowering.emit(operation, "broadcast_sub", others, own), least)
+    terms = []
+    for digit, weight in array_digits(table, budget(count)):
+        looked = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, digit, "exp"), place)
+        total = lowering.emit(operation, "sum", looked, axes=(axis + 1,), keepdims=False, exclude=False)
+        terms.append(Term(total, Rationals.scalar(-weight, rank)))
+    return terms

@@ -1,0 +1,92 @@
+"""softmax over many items of many codes, from exponentials that are far finer than the codes of the result.
+
+y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. With d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
+|e_j| < 1 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most n / 2^W. W is chosen so
+that this is below 2^-60 steps of the result; the quotient itself is compared exactly with each step, on sums
+of digits (`parts.ratio`). Where all items are equal the quotient is exact, and so is a tie; by the theorem of
+Lindemann and Weierstrass there are no other ties.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import WHOLE_TENSOR, bounded
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm, Term
+from cvm.lowering.parts.digits import array_digits, budget
+from cvm.lowering.parts.ratio import ratio_codes
+from cvm.lowering.proofs.table import MOST_ENTRIES
+from cvm.quantization.exact import code
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import exp, rational, rounded
+
+__all__: list[str] = []
+
+_FINENESS = 60
+_GUARD = 40
+
+
+@rule(
+    "fine_softmax",
+    claim=bounded(
+        "a table of the exponential to 60 bits behind a step of the result, sums of its digits, and exact comparisons "
+        "with every step",
+        "no width is proven to decide all sums of exponentials; the report says how near a number must be to differ",
+        WHOLE_TENSOR,
+    ),
+)
+def fine_softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """exp(x) / sum(exp(x)) over ``axes``, rounded half_up or half_even."""
+    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
+    shape = lowering.output_shape(operation)
+    rank, count = len(shape), math.prod(shape[axis] for axis in axes)
+    zero = Rationals.scalar(0, rank)
+    if count == 1:
+        return [LinearForm(shape, (), Rationals.scalar(1, rank))]
+    quantizer = lowering.linear_quantizer(operation)
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+    value, scale, _, _ = lowering.coded(operation, "x")
+    # Results lie between 0 and 1: there are no other codes.
+    quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
+    width = _FINENESS + math.ceil(count / quantizer.scale[0]).bit_length()
+    lo, hi = lowering.builder.range(value).hull()
+    if hi - lo >= MOST_ENTRIES:
+        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+    greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
+    distance = lowering.emit(operation, "broadcast_sub", greatest, value)
+    table = np.array(_exponentials(scale, width, hi - lo), dtype=object)
+    numerator, denominator = [], []
+    for digit, weight in array_digits(table, budget(count)):
+        powers = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, digit, "exp"), distance)
+        total = lowering.emit(operation, "sum", powers, axes=axes, keepdims=True, exclude=False)
+        numerator.append(Term(powers, Rationals.scalar(weight, rank)))
+        denominator.append(Term(total, Rationals.scalar(weight, rank)))
+    powers_of_one, sums = (LinearForm(shape, tuple(terms), zero) for terms in (numerator, denominator))
+    found = ratio_codes(lowering, operation, powers_of_one, sums, quantizer)
+    steps = Fraction(count, 2**width) / quantizer.scale[0]
+    note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
+    return [Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")]
+
+
+@lru_cache(maxsize=8)
+def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
+    """2^width * exp(-scale * d) for d = 0 .. span, off by less than 1: powers of one number with guard bits.
+
+    Factors are at most 1, so that each product adds at most one unit for its own rounding and one for that of the
+    factor: d products, fewer than 2^18, are off by less than 2^(_GUARD - 1) units in all.
+    """
+    bits = width + _GUARD
+    ratio = rounded(rational(2**bits) * exp(rational(-scale)))
+    item, found = 1 << bits, []
+    for _ in range(span + 1):
+        found.append((item + (1 << _GUARD >> 1)) >> _GUARD)
+        item = item * ratio >> bits
+    return tuple(found)

@@ -1,0 +1,252 @@
+"""Roots and logarithms of sums, which other formats have as reductions and as pooling.
+
+A code is monotone in the sum, and the thresholds between codes are taken back through the function: the root of a sum
+reaches T where the sum reaches T^2, its logarithm where it reaches e^T (`cvm.lowering.proofs.staircase`).
+
+Of the logarithm of a sum of exponentials, e^x is a table in fixed point, E(q) = round(2^W * e^(x - top)), top being the
+greatest x. A sum of n of them is off by at most n/2 units, and compared with 2^W * e^(T - top), so that it decides as
+the true sum does unless that is within n/2 of the threshold. For few items it is proven that none is, by meeting in the
+middle; by the theorem of Lindemann and Weierstrass there are no ties. For more, W is so large that only logarithms
+within 2^-40 of a step may be decided otherwise, and the report says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import NO_RATIO, SCATTERED, bounded, exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm, Term, constant_of
+from cvm.lowering.forms.windows import axes_of, sizes_of
+from cvm.lowering.parts.digits import array_digits, budget, squared
+from cvm.lowering.parts.operands import scaled
+from cvm.lowering.parts.ratio import least_value
+from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.lowering.proofs.table import folded, tabulate
+from cvm.lowering.rules.pooling import boxed, root_of_sum
+from cvm.lowering.rules.reduce import axes_of_reduction, total
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import exp, floor, log, power, rational, rounded
+from cvm.quantization.steps import Step
+from cvm.quantization.surds import least_integer
+
+__all__: list[str] = []
+
+_FEW = 2**12
+"""Sums of which a table is made rather than a search among thresholds."""
+_GUARD = 40
+"""Logarithms further than 2^-40 from a step are decided rightly."""
+_MOST_SUMS = 2**17
+"""Of half of the items, for a proof."""
+_MOST_SEARCHES = 2**25
+_MOST_BITS = 4096
+_FLOAT_ERROR = 2.0**-45
+"""Of sums of up to 16 correctly rounded numbers, relative to their size, with a factor of 4 to spare."""
+
+
+@rule(
+    "l2_reduce",
+    claim=exact("sums of squares; the root is compared with each step between codes by its square", SCATTERED),
+)
+def l2_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The root of the sum of squares over ``axes``, which keep extent 1; of no axes it is the magnitude."""
+    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
+    count = math.prod(form.shape[axis] for axis in axes)
+    sums = total(lowering, operation, squared(lowering, operation, form, count), axes, 1)
+    return [root_of_sum(lowering, operation, sums)]
+
+
+@rule(
+    "l2_pool",
+    claim=exact("sums of squares; the root is compared with each step between codes by its square", NO_RATIO),
+)
+def l2_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The root of the sum of squares of each window; attributes as for ``avg_pool``."""
+    form = lowering.linear(operation, "input")
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
+    squares = squared(lowering, operation, form, math.prod(axis.size for axis in axes))
+    return [root_of_sum(lowering, operation, boxed(lowering, operation, squares, axes, False))]
+
+
+# Logarithms
+
+
+@rule(
+    "log_sum_reduce",
+    claim=exact(
+        "a sum of integers; its logarithm is compared with each step between codes by way of e^step",
+        SCATTERED,
+        "the sum is not proven to be at least 0",
+    ),
+)
+def log_sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The logarithm of the sum over ``axes``, which keep extent 1; that of 0 is below every code."""
+    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
+    sums = total(lowering, operation, form, axes, 1)
+    quantizer = lowering.linear_quantizer(operation)
+    if not sums.terms:
+        return [folded(lowering, operation, [constant_of(sums)], log, sums.shape, quantizer)]
+    if least_value(lowering, sums) < 0:
+        raise lowering.unsupported(operation, "the sum is not proven to be at least 0: clamp the operand first")
+    entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in sums.terms))
+    if quantizer is None or (len(sums.terms) == 1 and entries <= _FEW):
+        return [tabulate(lowering, operation, [sums], log, sums.shape)]
+    most = -least_value(lowering, scaled(sums, lambda factor: -factor))
+
+    def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
+        """The least L for which L * u + c reaches e^T."""
+        (constant,) = constants
+        at = _number(step)
+        if at == 0:
+            return least_integer((1 - constant) / unit, [], step.strict)
+        if at > max(most, Fraction(1)).numerator.bit_length():  # ln M < log2 M: beyond the greatest sum
+            return math.floor((most - constant) / unit) + 1
+        return floor((exp(rational(at)) - rational(constant)) / rational(unit)) + 1
+
+    name, location = operation.outputs[0], lowering.location(operation)
+    value, note = staircase_codes(lowering.builder, sums, quantizer, name, location, reached)
+    return [Coded(value, note=f"logarithm of a sum: {note}", any_rounding=True)]
+
+
+def _number(step: Step) -> Fraction:
+    """The rational at which a step of a linear quantiser lies."""
+    root = power(rational(step.square), Fraction(1, 2)).exact
+    assert root is not None
+    return step.sign * root
+
+
+@rule(
+    "log_sum_exp_reduce",
+    claim=bounded(
+        "tables of the exponential in a fixed point of many digits, sums, and thresholds e^step",
+        "the more items, the nearer their sums come to a threshold: of more than four items of 8 bits it is not "
+        "enumerated how near; only logarithms within 2^-40 of a step between codes may be decided otherwise",
+        "the result has no linear quantiser",
+        "the exponentials span more than 4096 bits",
+    ),
+)
+def log_sum_exp_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Ln of the sum of e^x over ``axes``, which keep extent 1."""
+    axes = axes_of_reduction(operation)
+    found = lowering.operand(operation, "input")
+    count = math.prod(found.shape[axis] for axis in axes)
+    if count == 1:
+        return [found]
+    quantizer = lowering.linear_quantizer(operation)
+    if quantizer is None:
+        raise lowering.unsupported(operation, "the result needs a quantiser")
+    value, scale, constant, form = lowering.coded(operation, "input")
+    lo, hi = lowering.builder.range(value).hull()
+    top = scale * hi + constant
+    numbers = [scale * q + constant - top for q in range(lo, hi + 1)]
+    steps = [item - top for item in _steps(quantizer)]
+    bits = _proven_bits(numbers, steps, count)
+    proven = bits is not None
+    if bits is None:
+        bits = _guarded_bits(numbers, steps, count)
+    if bits > _MOST_BITS:
+        raise lowering.unsupported(operation, f"the exponentials span {bits} bits: use a smaller scale")
+    one = 2**bits
+    items = np.array([rounded(rational(one) * exp(rational(number))) for number in numbers], dtype=object)
+    sums = _summed(lowering, operation, value, lo, items, axes, form)
+
+    def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
+        """The least L that is not below 2^W * e^(T - top)."""
+        at = _number(step) - top
+        if at > count.bit_length() + 1:  # the sum is at most n * 2^W
+            return math.floor(Fraction(2 * count * one) / unit) + 1
+        if at == 0:
+            return math.ceil(Fraction(one) / unit)
+        return floor(rational(Fraction(one) / unit) * exp(rational(at))) + 1
+
+    name, location = operation.outputs[0], lowering.location(operation)
+    codes, note = staircase_codes(lowering.builder, sums, quantizer, name, location, reached)
+    note = f"logarithm of a sum of exponentials: {note}, {bits} bits"
+    if proven:
+        return [Coded(codes, note=note, any_rounding=True)]
+    bound = math.floor(Fraction(2, 2**_GUARD) / min(quantizer.scale)) + 1
+    return [Coded(codes, Fraction(bound), f"{note}; may differ only within 2^-{_GUARD} of a step", any_rounding=True)]
+
+
+def _steps(quantizer: LinearQuantizer) -> list[Fraction]:
+    return [
+        offset + (code - Fraction(1, 2)) * scale
+        for scale, offset in zip(quantizer.scale, quantizer.offset, strict=True)
+        for code in range(quantizer.lo + 1, quantizer.hi + 1)
+    ]
+
+
+def _depth_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction]) -> int:
+    """The W with which 2^W * e^x is at least 1 for the least x, or the least step if that is greater.
+
+    A step below the least x is reached by every sum, by the sums of the table too once that holds.
+    """
+    depth = -max(min(numbers), min(steps, default=Fraction(0)))
+    return max(math.ceil(depth * Fraction(3, 2)), 0)  # log2 e < 3/2
+
+
+def _guarded_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: int) -> int:
+    """The W with which n/2 units are at most 2^-40 times every threshold that a sum may reach or miss."""
+    return _depth_bits(numbers, steps) + _GUARD + count.bit_length() + 1
+
+
+def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: int) -> int | None:
+    """The W with which fixed-point sums are proven to decide as the true ones; None if that is not enumerated."""
+    first, second = count // 2, count - count // 2
+    sizes = [math.comb(len(numbers) + size - 1, size) for size in (first, second)]
+    if max(sizes) > _MOST_SUMS or sizes[0] * len(steps) > _MOST_SEARCHES or min(numbers) < -600:
+        return None
+    values = np.array([_nearest(number) for number in numbers])
+    small, large = (_sums_of(values, size) for size in (first, second))
+    least = math.inf
+    for at in steps:
+        if at > math.log(count) + 1 or at < min(numbers):  # no sum comes near
+            continue
+        wanted = _nearest(at) - small
+        place = np.searchsorted(large, wanted)
+        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+            distance = np.abs(large[side] - wanted) - _FLOAT_ERROR * (small + large[side])
+            least = min(least, float(distance.min()))
+    if least <= 0:
+        return None
+    enough = 0 if math.isinf(least) else math.ceil(math.log2(count / least)) + 1
+    return max(enough, _depth_bits(numbers, steps) + 2)
+
+
+def _nearest(exponent: Fraction) -> float:
+    """e^x as a float64 that is off by at most 2^-52 of it."""
+    bits = 60 + max(0, -math.floor(exponent * Fraction(3, 2)))
+    return float(Fraction(rounded(rational(2**bits) * exp(rational(exponent))), 2**bits))
+
+
+def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+    """The sums of all multisets of so many values, rising."""
+    places = np.array(list(combinations_with_replacement(range(values.size), size)))
+    return np.unique(values[places].sum(axis=1))
+
+
+def _summed(
+    lowering: Lowering, operation: GraphOperation, value: str, lo: int, items: npt.NDArray[np.object_],
+    axes: Sequence[int], form: LinearForm,
+) -> LinearForm:  # fmt: skip
+    """The sum of the table's items at the codes over ``axes``, by digits that fit 32 bits together."""
+    count = math.prod(form.shape[axis] for axis in axes)
+    shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
+    if lo:
+        first = lowering.tensor_constant(operation, np.array([lo], dtype=object), "least")
+        value = lowering.emit(operation, "broadcast_sub", value, first)
+    terms = []
+    for digits, weight in array_digits(items, budget(count)):
+        table = lowering.tensor_constant(operation, digits, "exp")
+        part = lowering.emit(operation, "cvm_lut", table, value)
+        part = lowering.emit(operation, "sum", part, axes=tuple(axes), keepdims=True, exclude=False)
+        terms.append(Term(part, Rationals.scalar(weight, form.rank)))
+    return LinearForm(shape, tuple(terms), Rationals.scalar(0, form.rank))

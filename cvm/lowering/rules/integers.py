@@ -1,0 +1,130 @@
+"""Operations on integers of a data type, which NNEF has none of: wrapping to N bits, division that truncates, powers.
+
+Their operands are real tensors all of whose numbers are integers. ``lo`` and ``hi`` are the ends of the data type.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term
+from cvm.lowering.parts.operands import function, integers
+from cvm.lowering.proofs.table import Operand
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import Real, rational
+
+__all__ = ["combined"]
+
+_INT32_MAX = 2**31 - 1
+_MOST_WRAPPED = 2**16
+"""Of the integers of a data type: a wider one has numbers that the machine has not."""
+
+
+def _ends(operation: GraphOperation) -> tuple[int, int]:
+    lo, hi = (int(operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
+    return lo, hi
+
+
+def _wrapped(x: int, lo: int, hi: int) -> int:
+    return (x - lo) % (hi - lo + 1) + lo
+
+
+@rule(
+    "wrap",
+    claim=exact("the integers themselves where they are proven to fit, else two requantizes"),
+)
+def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X mod 2^N in [lo, hi], the two's complement; ``overflow`` = "error" refuses what is not proven to lie there."""
+    lo, hi = _ends(operation)
+    operand = lowering.operand(operation, "x")
+    low, high = _hull(lowering, operation, operand)
+    if lo <= low and high <= hi:
+        return [operand]
+    wide = hi - lo >= _MOST_WRAPPED or max(-low, high) > _INT32_MAX
+    if wide or operation.attributes["overflow"] == "error":
+        message = f"the integers of this tensor are in [{low}, {high}], not proven to fit [{lo}, {hi}]"
+        raise Unsupported("lowering.overflow", message, lowering.location(operation))
+    if isinstance(operand, Known):
+        items = [number.numerator for number in operand.rationals().fractions()]
+        wrapped = np.array([_wrapped(item, lo, hi) for item in items], dtype=object).reshape(operand.shape)
+        return [Known.of(Rationals(wrapped))]
+    if isinstance(operand, TableForm):
+        numbers = tuple(rational(_wrapped(int(_exact(number)), lo, hi)) for number in operand.numbers)
+        return [TableForm(operand.shape, operand.value, numbers)]
+    value, shape = integers(lowering, operation, "x"), operand.shape
+    bits = (hi - lo).bit_length()
+    turns = combined(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-_INT32_MAX, _INT32_MAX))
+    rest = combined(lowering, operation, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
+    one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
+    return [LinearForm(shape, (Term(rest, one),), zero)]
+
+
+def combined(
+    lowering: Lowering, operation: GraphOperation, values: list[str], factors: tuple[int, ...], offset: int,
+    shift: int, bounds: tuple[int, int],
+) -> str:  # fmt: skip
+    """Integers times factors plus an offset, over 2^shift, rounded half up and cut to bounds."""
+    one = np.ones((1,) * len(lowering.builder.shape(values[0])), dtype=np.int64)
+    parameters = [
+        lowering.builder.parameter(one * item, name=f"{operation.outputs[0]}.{operation.name}")
+        for item in (*factors, offset, shift)
+    ]
+    attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
+    return lowering.emit(operation, "requantize", *values, *parameters, **attributes)
+
+
+def _exact(number: Real) -> Fraction:
+    assert number.exact is not None
+    return number.exact
+
+
+def _hull(lowering: Lowering, operation: GraphOperation, operand: Operand) -> tuple[int, int]:
+    """The least and the greatest number that an operand is proven to have."""
+    if isinstance(operand, Known):
+        items = operand.rationals().fractions()
+        return math.floor(min(items)), math.ceil(max(items))
+    if isinstance(operand, TableForm):
+        numbers = [_exact(number) for number in operand.numbers]
+        return math.floor(min(numbers)), math.ceil(max(numbers))
+    form = operand if isinstance(operand, LinearForm) else lowering.linear(operation, "x")
+    low, high = min(form.constant.fractions()), max(form.constant.fractions())
+    for term in form.terms:
+        ends = lowering.builder.range(term.value).hull()
+        products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
+        low, high = low + min(products), high + max(products)
+    if form.lower is not None:
+        low, high = max(low, form.lower), max(high, form.lower)
+    if form.upper is not None:
+        low, high = min(low, form.upper), min(high, form.upper)
+    return math.floor(low), math.ceil(high)
+
+
+@rule("truncated_div", claim=exact("the division of the machine; x / 0 is 0"))
+def truncated_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / y truncated toward zero, 0 where y is 0; the operands have one rank."""
+    sides = [integers(lowering, operation, name) for name in ("x", "y")]
+    value = lowering.emit(operation, "broadcast_div", *sides)
+    shape = lowering.output_shape(operation)
+    one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
+    return [LinearForm(shape, (Term(value, one),), zero)]
+
+
+@rule("integer_pow", claim=exact("a table over both operands"))
+def integer_pow(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X^y mod 2^N in [lo, hi]; for y < 0 it is 1 / x^-y truncated toward zero, and 0 for x = 0."""
+    lo, hi = _ends(operation)
+
+    def power(x: Real, y: Real) -> Real:
+        base, exponent = int(_exact(x)), int(_exact(y))
+        if exponent >= 0:
+            return rational(_wrapped(pow(base, exponent, hi - lo + 1), lo, hi))
+        return rational(base ** (exponent % 2) if abs(base) == 1 else 0)
+
+    return [function(lowering, operation, ["x", "y"], power)]

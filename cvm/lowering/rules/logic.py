@@ -1,0 +1,141 @@
+"""Comparison, logic and selection (NNEF 1.0.1 sections 4.2.1 to 4.2.3): exact requantisations to one bit.
+
+A logical tensor is a linear form with the values 0 and 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm, Term
+from cvm.lowering.parts.operands import by_form, codes, codes_of, full_value, function, linear_operand, scaled, sum_of
+from cvm.lowering.rules.elementwise import sum_of_operands
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import rational
+
+__all__ = ["not_zero", "truth"]
+
+_AT_LEAST_ZERO = LinearQuantizer((Fraction(1),), (Fraction(-1, 2),), 0, 1)
+"""Code 1 stands for 1/2, code 0 for -1/2: the code of x is 1 exactly if x >= 0."""
+
+_BIT = LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 1)
+"""The quantiser of zeros and ones."""
+
+COMPARISONS: dict[str, tuple[bool, bool]] = {
+    "ge": (False, False),
+    "le": (True, False),
+    "lt": (False, True),
+    "gt": (True, True),
+}
+"""Whether the operands are exchanged, and whether the answer is negated: everything is x >= y or its opposite."""
+
+
+@rule("ge", "le", "lt", "gt", claim=exact("a comparison of integer sums of any width, column by column"))
+def order(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X >= y, x <= y, x < y or x > y: the difference against zero."""
+    exchanged, negated = COMPARISONS[operation.name]
+    value = _at_least(lowering, operation, exchanged)
+    return [_truth_form(lowering, operation, value, negated)]
+
+
+@rule("eq", "ne", claim=exact("two comparisons of integer sums of any width"))
+def equality(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X = y is x >= y and x <= y."""
+    sides = [_at_least(lowering, operation, exchanged) for exchanged in (False, True)]
+    value = lowering.emit(operation, "broadcast_mul", *sides)
+    return [_truth_form(lowering, operation, value, operation.name == "ne")]
+
+
+def _at_least(lowering: Lowering, operation: GraphOperation, exchanged: bool) -> str:
+    """The value that is 1 where x - y >= 0 (y - x if exchanged), else 0."""
+
+    def difference(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+        return scaled(sum_of_operands(lowering, operation), lambda factor: -factor if exchanged else factor)
+
+    form = by_form(lowering, operation, difference, lambda x, y: (y - x) if exchanged else (x - y))
+    return codes_of(lowering, operation, form, _AT_LEAST_ZERO, "ge")
+
+
+def _truth_form(lowering: Lowering, operation: GraphOperation, value: str, negated: bool) -> LinearForm:
+    """A logical tensor: the numbers 0 and 1, or 1 - value."""
+    shape = lowering.output_shape(operation)
+    term = Term(value, Rationals.scalar(-1 if negated else 1, len(shape)))
+    return LinearForm(shape, (term,), Rationals.scalar(int(negated), len(shape)))
+
+
+def truth(lowering: Lowering, operation: GraphOperation, parameter: str, rank: int) -> str:
+    """A logical operand as a value of zeros and ones, of the given rank."""
+    form = lowering.linear(operation, parameter)
+    shape = form.shape + (1,) * (rank - form.rank)
+    form = linear_operand(lowering, operation, form, shape)
+    if len(form.terms) == 1 and form.constant.is_zero() and form.terms[0].factor.fractions() == [1]:
+        return form.terms[0].value
+    if not form.terms:
+        bits = (form.constant.numerators != 0).astype(np.int64)
+        return lowering.builder.constant(bits, name=f"{operation.outputs[0]}.{parameter}")
+    return codes_of(lowering, operation, form, _BIT, parameter)
+
+
+@rule("not", claim=exact("1 - x"))
+def not_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """1 - x."""
+    form = lowering.linear(operation, "x")
+    one = Rationals.scalar(1, form.rank)
+    negative = scaled(form, lambda factor: -factor)
+    return [replace(negative, constant=negative.constant + one)]
+
+
+@rule("and", "or", claim=exact("the product, or the greater, of zeros and ones"))
+def and_or(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The product, or the greater, of zeros and ones."""
+    rank = len(lowering.output_shape(operation))
+    sides = [truth(lowering, operation, name, rank) for name in ("x", "y")]
+    op = "broadcast_mul" if operation.name == "and" else "broadcast_max"
+    return [_truth_form(lowering, operation, lowering.emit(operation, op, *sides), False)]
+
+
+@rule("select", claim=exact("a choice between codes of the result, or terms times zeros and ones"))
+def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """true_value where the condition holds, else false_value: codes are chosen, or terms multiplied by 0 or 1."""
+    shape = lowering.output_shape(operation)
+    condition = truth(lowering, operation, "condition", len(shape))
+    quantizer = lowering.quantizer(operation)
+    if quantizer is not None:
+        arms = [codes(lowering, operation, name, quantizer) for name in ("true_value", "false_value")]
+        full = [full_value(lowering, operation, value, shape) for value in (condition, *arms)]
+        chosen = lowering.emit(operation, "where", *full)
+        return [Coded(chosen, note="selected codes", any_rounding=True)]
+    forms = [lowering.linear(operation, name) for name in ("true_value", "false_value")]
+    one = lowering.tensor_constant(operation, np.ones((1,) * len(shape), dtype=object), "one")
+    weights = [condition, lowering.emit(operation, "broadcast_sub", one, condition)]
+    result = LinearForm(shape, (), Rationals.scalar(0, len(shape)))
+    for weight, form in zip(weights, forms, strict=True):
+        arm = linear_operand(lowering, operation, form, shape)
+        terms = [Term(lowering.emit(operation, "broadcast_mul", weight, term.value), term.factor) for term in arm.terms]
+        if not arm.constant.is_zero():
+            terms.append(Term(weight, arm.constant))
+        for term in terms:
+            result = sum_of(result, LinearForm(shape, (term,), Rationals.scalar(0, len(shape))))
+    return [result]
+
+
+def not_zero(lowering: Lowering, operation: GraphOperation, parameter: str) -> LinearForm:
+    """Whether an operand is not 0, as a logical tensor: the opposite of x >= 0 and -x >= 0."""
+    operand = lowering.operand(operation, parameter)
+    if isinstance(operand, LinearForm) and not operand.clamped:
+        forms = [operand, scaled(operand, lambda factor: -factor)]
+        sides = [codes_of(lowering, operation, form, _AT_LEAST_ZERO, "ge") for form in forms]
+        return _truth_form(lowering, operation, lowering.emit(operation, "broadcast_mul", *sides), True)
+    if isinstance(operand, Known):
+        bits = Rationals((operand.rationals().numerators != 0).astype(object) * 1)
+        return LinearForm(operand.shape, (), bits)
+    table = function(lowering, operation, [parameter], lambda x: rational(x.sign != 0))
+    value = codes_of(lowering, operation, table, _BIT, "true")
+    return _truth_form(lowering, operation, value, False)

@@ -1,0 +1,210 @@
+"""Maxima of windows and their positions (NNEF 1.0.1 sections 4.3.3 and 4.9.3).
+
+A maximum is found among integers in the order of the real numbers, one axis after the other. A constant border takes
+part with its zeros; an ignored one does not. Positions are found alike: along the last axis first, then along each
+axis before it among the winners, so that of equal maxima the first in row-major order stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import NOTHING_INSIDE, exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import Form, Known, LinearForm, Term
+from cvm.lowering.forms.gather import around, gathered, gathered_windows
+from cvm.lowering.forms.windows import Axis, Indices, axes_of, sizes_of
+from cvm.lowering.parts.correlation import own_padding
+from cvm.lowering.parts.movement import valued
+from cvm.lowering.parts.operands import codes_of
+from cvm.lowering.parts.ordering import by_ranks, in_order
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.exact import code
+from cvm.quantization.rationals import Rationals
+
+__all__: list[str] = []
+
+Array = npt.NDArray[Any]
+
+
+@rule(
+    "max_pool",
+    claim=exact("the greatest of integers in the order of the reals, of codes, or of ranks", NOTHING_INSIDE),
+)
+def max_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The greatest item of each window."""
+    operand, axes = _pooled(lowering, operation)
+    return [_maximum(lowering, operation, operand, axes)]
+
+
+@rule("argmax_pool", claim=exact("the first greatest by comparison tap by tap", NOTHING_INSIDE))
+def argmax_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The row-major position within its window of the first greatest item."""
+    operand, axes = _pooled(lowering, operation)
+    return [_position(lowering, operation, operand, axes)]
+
+
+@rule("max_pool_with_index", claim=exact("as max_pool and argmax_pool", NOTHING_INSIDE))
+def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The greatest item of each window, and its position."""
+    operand, axes = _pooled(lowering, operation)
+    maximum = _maximum(lowering, operation, operand, axes)
+    if not _read(lowering, operation.outputs[1]):
+        nothing = LinearForm(lowering.output_shape(operation, 1), (), Rationals.scalar(0, len(axes)))
+        return [maximum, nothing]
+    return [maximum, _position(lowering, operation, operand, axes)]
+
+
+def _read(lowering: Lowering, name: str) -> bool:
+    """Whether an operation reads a tensor, or the graph gives it."""
+    graph = lowering.graph
+    return name in graph.outputs or any(
+        name in (operand if isinstance(operand, tuple) else (operand,))
+        for operation in graph.operations
+        for operand in operation.inputs.values()
+    )
+
+
+def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
+    found = lowering.operand(operation, "input")
+    operand = valued(lowering, operation, found, "constant") if isinstance(found, Known) else found
+    axes = axes_of(lowering, operation, operand.shape, sizes_of(operation, len(operand.shape)))
+    if any(axis.border == "ignore" and not axis.inside().any(axis=1).all() for axis in axes):
+        raise lowering.unsupported(operation, "a window lies in the ignored border altogether: it has no maximum")
+    return operand, axes
+
+
+# Maxima
+
+
+def _maximum(lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[Axis]) -> Result:
+    """Among the integers of a linear form, else among codes of the result (a quantiser is monotone), else ranks."""
+    moving = [i for i, axis in enumerate(axes) if not axis.identity]
+    shape = tuple(axis.outputs for axis in axes)
+    held = all(axis.inside().any(axis=1).all() for axis in axes)
+    linear = in_order(lowering, operation, operand, moving, _zeros(axes), held)
+    if linear is not None and linear.decoded is not None:
+        return linear.decoded(_greatest(lowering, operation, linear.value, axes, linear.zero), shape)
+    quantizer = lowering.quantizer(operation)
+    if quantizer is not None and quantizer.axis not in moving:
+        codes = codes_of(lowering, operation, operand, quantizer, "codes")
+        found = _greatest(lowering, operation, codes, axes, _codes_of_zero(quantizer, len(axes)))
+        return Coded(found, note="maximum of codes", any_rounding=True)
+    ranks = by_ranks(lowering, operation, operand)
+    if ranks is None or ranks.decoded is None:
+        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+    return ranks.decoded(_greatest(lowering, operation, ranks.value, axes, ranks.zero), shape)
+
+
+def _zeros(axes: Sequence[Axis]) -> bool:
+    """Whether zeros of a constant border take part."""
+    return axes[0].border == "constant" and any((axis.sources() < 0).any() for axis in axes)
+
+
+def _codes_of_zero(quantizer: Quantizer, rank: int) -> Array:
+    along, channels = [1] * rank, 1
+    if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
+        along[quantizer.axis] = channels = len(quantizer.scale)
+    codes = [code(Fraction(0), quantizer, i) for i in range(channels)]
+    return np.array(codes, dtype=object).reshape(along)
+
+
+def _greatest(lowering: Lowering, operation: GraphOperation, value: str, axes: Sequence[Axis], zero: Array) -> str:
+    """The greatest integer of each window; what lies in a constant border is ``zero``."""
+    least = lowering.builder.range(value).hull()[0]
+    held = all(axis.inside().any(axis=1).all() for axis in axes)
+    # The least integer never exceeds an item, of which there is one in every window then.
+    ignored = axes[0].border == "ignore" or (held and bool((zero <= least).all()))
+    fill: int | Array = least if ignored else zero
+    plane = len(axes) == 4 and axes[0].identity and axes[1].identity and all(axis.dilation == 1 for axis in axes[2:])
+    if plane and any(axis.size > 1 for axis in axes[2:]):
+        padding = []
+        for i, axis in enumerate(axes[2:], start=2):
+            pad = own_padding(axis) if ignored or (axis.line() >= 0).all() else None
+            if pad is None or pad >= axis.size:
+                value, pad = gathered(lowering, operation, value, i, axis.line(), fill), 0
+            padding.append(pad)
+        return lowering.emit(
+            operation, "max_pool2d", value, pool_size=tuple(axis.size for axis in axes[2:]), padding=tuple(padding),
+            strides=tuple(axis.stride for axis in axes[2:]), ceil_mode=False,
+        )  # fmt: skip
+    for i, axis in enumerate(axes):
+        if not axis.identity:
+            value = _greatest_along(lowering, operation, value, i, axis.sources(), fill)
+    return value
+
+
+def _greatest_along(
+    lowering: Lowering, operation: GraphOperation, value: str, axis: int, sources: Indices, fill: int | Array
+) -> str:
+    if sources.shape[1] == 1:
+        return gathered(lowering, operation, value, axis, sources[:, 0], fill)
+    shape = lowering.builder.shape(value)
+    target = (*shape[:axis], len(sources), *shape[axis + 1 :])
+    place = axis
+    if len(shape) == 8:  # a rank of 9 on the way would be too many
+        if (sources < 0).any():
+            value = gathered(lowering, operation, value, axis, np.append(np.arange(shape[axis]), -1), fill)
+            sources = np.where(sources < 0, shape[axis], sources)
+        value = lowering.emit(operation, "reshape", value, target_shape=around(lowering.builder.shape(value), axis))
+        place = 1
+    windows = gathered_windows(lowering, operation, value, place, sources, fill)
+    found = lowering.emit(operation, "max", windows, axes=(place + 1,), keepdims=False, exclude=False)
+    if lowering.builder.shape(found) != target:
+        found = lowering.emit(operation, "reshape", found, target_shape=target)
+    return found
+
+
+# Positions
+
+
+def _position(lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[Axis]) -> Result:
+    moving = [i for i, axis in enumerate(axes) if not axis.identity]
+    clamped = isinstance(operand, LinearForm) and operand.clamped
+    order = None if clamped else in_order(lowering, operation, operand, moving, _zeros(axes))
+    order = order or by_ranks(lowering, operation, operand)
+    if order is None:
+        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+    # An ignored item is less than any other.
+    ignored = axes[0].border == "ignore"
+    fill = lowering.builder.range(order.value).hull()[0] - 1 if ignored else order.zero
+    value, index = order.value, None
+    for i, axis in enumerate(axes):
+        value = gathered(lowering, operation, value, i, axis.line(), fill)
+    weight = 1
+    for i, axis in reversed(list(enumerate(axes))):
+        value, index = _winners(lowering, operation, value, index, i, axis, weight)
+        weight *= axis.size
+    rank, shape = len(axes), tuple(axis.outputs for axis in axes)
+    terms = () if index is None else (Term(index, Rationals.scalar(1, rank)),)
+    return LinearForm(shape, terms, Rationals.scalar(0, rank))
+
+
+def _winners(
+    lowering: Lowering, operation: GraphOperation, value: str, index: str | None, place: int, axis: Axis, weight: int
+) -> tuple[str, str | None]:
+    """The greatest of the taps along one axis of the line, and its position: ``index`` (None: 0) + weight * tap."""
+    starts = np.arange(axis.outputs) * axis.step
+    best = gathered(lowering, operation, value, place, starts)
+    found = None if index is None else gathered(lowering, operation, index, place, starts)
+    for tap in range(1, axis.size):
+        places = starts + tap * axis.dilation
+        here = gathered(lowering, operation, value, place, places)
+        greater = lowering.emit(operation, "broadcast_greater", here, best)
+        best = lowering.emit(operation, "broadcast_max", best, here)
+        step = lowering.tensor_constant(operation, np.array([tap * weight], dtype=object), "tap")
+        if index is None:  # a later tap has a greater position
+            position = lowering.emit(operation, "broadcast_mul", greater, step)
+            found = position if found is None else lowering.emit(operation, "broadcast_max", found, position)
+        else:
+            assert found is not None
+            position = gathered(lowering, operation, index, place, places)
+            position = lowering.emit(operation, "broadcast_add", position, step)
+            found = lowering.emit(operation, "where", greater, position, found)
+    return best, found

@@ -1,0 +1,379 @@
+"""Normalisation that divides (NNEF 1.0.1 section 4.9.4): by a sum of magnitudes, or by a power of a sum of squares.
+
+l1 normalisation is a quotient of linear forms. With the divisor d(sigma), sigma a sum of squares and d growing with it,
+x / d(sigma) >= T is d(sigma) <= x / T for x >= 0 < T and d(sigma) >= x / T for x, T < 0. Where x has few codes, each of
+them and each step T of the result leave one threshold for sigma, which is exact: squares of rationals, or roots of
+integers. Otherwise, for d = sqrt(sigma), both sides are squared: sign(x) * x^2 >= sign(T) * T^2 * sigma.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import (
+    WHOLE_TENSOR,
+    ZERO_BY_ZERO,
+    exact,
+)
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm, Term
+from cvm.lowering.parts.digits import squared
+from cvm.lowering.parts.operands import around_zero, full_value, integer_value, scaled, sum_of
+from cvm.lowering.parts.ratio import bounded_below, least_value, quotient_codes, root_codes, signed, summands
+from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
+from cvm.lowering.proofs.table import MOST_ENTRIES
+from cvm.lowering.rules.normalization import attribute, centred
+from cvm.lowering.rules.pooling import window_total, window_volume
+from cvm.lowering.rules.reduce import axes_of_reduction, total
+from cvm.quantization import Quantizer
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.steps import step
+from cvm.quantization.surds import least_integer
+
+__all__ = ["single_integer"]
+
+Array = npt.NDArray[Any]
+
+_MOST_ROOT = 16
+
+_OF_ALL = (WHOLE_TENSOR, ZERO_BY_ZERO)
+_ROOT = (
+    "for few codes, per code of x and step of the result one threshold for the sum of squares; for more, the squares "
+    "are compared bit by bit"
+)
+_BIASED = "it has a bias, and the values of the input times the codes of the result are more than 2^18"
+
+
+def _operand(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm, Quantizer]:
+    """The operand, in integers around zero if it is one tensor of them, and the quantiser of the result."""
+    quantizer = lowering.quantizer(operation)
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+    form = lowering.linear(operation, "input")
+    if not form.terms:  # a constant, as one tensor of integers
+        *_, form = lowering.single(operation, "input")
+    return around_zero(lowering, operation, form) if _single(form) else form, quantizer
+
+
+def _single(form: LinearForm) -> bool:
+    return len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform
+
+
+def _least_magnitude(lowering: Lowering, form: LinearForm) -> Fraction:
+    """A number that no |x| is below; for one tensor of integers the least |x|."""
+    if not _single(form):
+        negative = scaled(form, lambda factor: -factor)
+        return max(least_value(lowering, form), least_value(lowering, negative), Fraction(0))
+    (term,) = form.terms
+    lo, hi = lowering.builder.range(term.value).hull()
+    factor, constant = term.factor.item(), form.constant.item()
+    nearest = min(max(round(-constant / factor), lo), hi) if factor else lo
+    return min(abs(factor * q + constant) for q in (nearest - 1, nearest, nearest + 1) if lo <= q <= hi)
+
+
+def _division_by_zero(lowering: Lowering, operation: GraphOperation) -> Exception:
+    return lowering.unsupported(
+        operation, "items that are all zero would be divided by zero: give it a bias or an epsilon above 0"
+    )
+
+
+# Division by a sum
+
+
+@rule("l1_normalization", claim=exact("a quotient of sums, decided bit by bit", *_OF_ALL))
+def l1_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / max(sum |x| + bias, epsilon): a quotient of linear forms."""
+    form, quantizer = _operand(lowering, operation)
+    axes, bias, epsilon = axes_of_reduction(operation), attribute(operation, "bias"), attribute(operation, "epsilon")
+    magnitude = signed(lowering, operation, form, form)
+    sigma = total(lowering, operation, magnitude, axes, 1)
+    sigma = sum_of(sigma, LinearForm(sigma.shape, (), Rationals.scalar(bias, form.rank)))
+    least = _least_magnitude(lowering, form) * math.prod(form.shape[axis] for axis in axes) + bias
+    if max(least, epsilon) <= 0:
+        raise _division_by_zero(lowering, operation)
+    divisor = bounded_below(lowering, operation, sigma, epsilon, least)
+    return [Coded(quotient_codes(lowering, operation, form, divisor, quantizer), note="a quotient, bit by bit")]
+
+
+# Division by a power of a sum of squares
+
+
+@dataclass(frozen=True, slots=True)
+class _Divisor:
+    """A function d(sigma) that grows: d <= r is sigma <= limit * unit, and d >= r likewise.
+
+    ``limit`` gives, for r^2 and the unit, the greatest integer at or below that sigma in units, and the least at or
+    above it; None for a sigma below all.
+    """
+
+    limit: Callable[[Fraction, Fraction], tuple[int, int] | None]
+    least: Fraction
+    """D is at least this, whatever sigma: r below it is never reached from above."""
+
+
+def _root_divisor(operation: GraphOperation) -> _Divisor:
+    """max(sqrt(sigma) + bias, epsilon)."""
+    bias, epsilon = attribute(operation, "bias"), attribute(operation, "epsilon")
+
+    def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
+        if bias > 0 and square < bias * bias:
+            return None
+        # (r - bias)^2 = r^2 + bias^2 - 2 * bias * r
+        rational = (square + bias * bias) / unit
+        cross = ((bias < 0) - (bias > 0), 4 * bias * bias * square / unit**2)
+        return least_integer(rational, [cross], strict=True) - 1, least_integer(rational, [cross])
+
+    return _Divisor(limit, max(epsilon, Fraction(0)))
+
+
+def _power_divisor(lowering: Lowering, operation: GraphOperation) -> _Divisor:
+    """(bias + alpha * sigma)^beta for beta = a/b: d <= r is (bias + alpha * sigma)^(2 a) <= (r^2)^b."""
+    alpha, beta, bias = (attribute(operation, name) for name in ("alpha", "beta", "bias"))
+    if alpha <= 0 or beta <= 0 or max(beta.numerator, beta.denominator) > _MOST_ROOT:
+        raise lowering.unsupported(
+            operation, f"alpha and beta must be positive, beta a fraction of integers up to {_MOST_ROOT}"
+        )
+    a, b = 2 * beta.numerator, beta.denominator
+
+    def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
+        # sigma / unit <= E * w - F with w the a-th root of r^b.
+        e, f = 1 / (alpha * unit), bias / (alpha * unit)
+        power = (f.denominator * e) ** a * square**b
+        root = _integer_root(power.numerator // power.denominator, a)
+        below = (root - f.numerator) // f.denominator
+        exact = below + f >= 0 and ((below + f) / e) ** a == square**b
+        return below, below if exact else below + 1
+
+    return _Divisor(limit, Fraction(0))
+
+
+def _integer_root(n: int, degree: int) -> int:
+    """The greatest integer whose power is at most n."""
+    if degree == 1:
+        return n
+    if degree == 2:
+        return math.isqrt(n)
+    root = 1 << -(-n.bit_length() // degree)
+    while True:
+        better = ((degree - 1) * root + n // root ** (degree - 1)) // degree if root else 0
+        if better >= root:
+            return root
+        root = better
+
+
+@rule("l2_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
+def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / max(sqrt(sum x^2) + bias, epsilon)."""
+    form, quantizer = _operand(lowering, operation)
+    axes = axes_of_reduction(operation)
+    count = math.prod(form.shape[axis] for axis in axes)
+    sigma = total(lowering, operation, squared(lowering, operation, form, count), axes, 1)
+    least = _least_magnitude(lowering, form) ** 2 * count
+    return [_over_root(lowering, operation, form, sigma, least, quantizer)]
+
+
+@rule("local_variance_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
+@rule(
+    "local_contrast_normalization",
+    claim=exact("as local_variance_normalization, of exact differences from the local mean", *_OF_ALL, _BIASED),
+)
+def local_variance_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
+    form, quantizer = _operand(lowering, operation)
+    if operation.name == "local_contrast_normalization":
+        form = single_integer(lowering, operation, centred(lowering, operation, form))
+    sigma = _mean_of_squares(lowering, operation, form)
+    least = _least_magnitude(lowering, form) ** 2 / window_volume(operation)
+    return [_over_root(lowering, operation, form, sigma, least, quantizer)]
+
+
+@rule(
+    "local_response_normalization",
+    claim=exact(
+        "the same thresholds for few codes; a quotient or a root, decided bit by bit, for more",
+        *_OF_ALL,
+        f"alpha or beta is not positive, or beta has a numerator or denominator above {_MOST_ROOT}",
+        "beta is neither 1/2 nor 1, and the values of the input times the codes of the result are more than 2^18",
+    ),
+)
+def local_response_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / (bias + alpha * mean x^2 of the window)^beta."""
+    form, quantizer = _operand(lowering, operation)
+    sigma = _mean_of_squares(lowering, operation, form)
+    least = _least_magnitude(lowering, form) ** 2 / window_volume(operation)
+    divisor = _power_divisor(lowering, operation)
+    alpha, beta, bias = (attribute(operation, name) for name in ("alpha", "beta", "bias"))
+    if bias + alpha * least <= 0:
+        raise _division_by_zero(lowering, operation)
+    if _fits_table(lowering, form, quantizer):
+        return [_divided(lowering, operation, form, sigma, divisor, quantizer)]
+    if beta not in (Fraction(1, 2), 1):
+        raise _too_many(lowering, operation, "beta is neither 1/2 nor 1")
+    base = scaled(sigma, lambda factor: factor * Rationals.scalar(alpha, form.rank))
+    base = sum_of(base, LinearForm(base.shape, (), Rationals.scalar(bias, form.rank)))
+    if beta == 1:
+        return [Coded(quotient_codes(lowering, operation, form, base, quantizer), note="a quotient, bit by bit")]
+    return [_by_squares(lowering, operation, form, base, quantizer)]
+
+
+def _mean_of_squares(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    count = window_volume(operation)
+    sums = window_total(lowering, operation, squared(lowering, operation, form, count))
+    return scaled(sums, lambda factor: factor * Rationals.scalar(Fraction(1, count), form.rank))
+
+
+def single_integer(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """A form without a constant as one integer times its unit, where that fits; else the form."""
+    found, _, unit = summands(form.terms, form.constant)
+    if not form.constant.is_zero() or any(item.coefficients.size > 1 for item in found):
+        return form
+    widths = [int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found]
+    if sum(widths) > 2**31 - 1:
+        return form
+    value: str | None = None
+    for item in found:
+        weight = lowering.tensor_constant(operation, item.coefficients, "weight")
+        part = lowering.emit(operation, "broadcast_mul", item.value, weight)
+        value = part if value is None else lowering.emit(operation, "broadcast_add", value, part)
+    assert value is not None
+    return LinearForm(form.shape, (Term(value, Rationals.scalar(unit, form.rank)),), Rationals.scalar(0, form.rank))
+
+
+def _over_root(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, sigma: LinearForm, least: Fraction,
+    quantizer: Quantizer,
+) -> Coded:  # fmt: skip
+    """The codes of x / max(sqrt(sigma) + bias, epsilon); ``least`` is a lower bound of sigma."""
+    bias, epsilon = attribute(operation, "bias"), attribute(operation, "epsilon")
+    if epsilon <= 0 and bias <= 0 and (bias < 0 or least <= 0):
+        raise _division_by_zero(lowering, operation)
+    if _fits_table(lowering, form, quantizer):
+        return _divided(lowering, operation, form, sigma, _root_divisor(operation), quantizer)
+    if bias:
+        raise _too_many(lowering, operation, "it has a bias")
+    square = bounded_below(lowering, operation, sigma, epsilon * epsilon if epsilon > 0 else Fraction(0), least)
+    return _by_squares(lowering, operation, form, square, quantizer)
+
+
+def _by_squares(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, square: LinearForm, quantizer: Quantizer
+) -> Coded:
+    """The codes of x / sqrt(square)."""
+    numerator = signed(lowering, operation, form, squared(lowering, operation, form, 1))
+    return Coded(root_codes(lowering, operation, numerator, square, quantizer), note="a root, bit by bit")
+
+
+# Few codes: thresholds by table
+
+
+def _fits_table(lowering: Lowering, form: LinearForm, quantizer: Quantizer) -> bool:
+    if not _single(form) or form.terms[0].factor.item() == 0:
+        return False
+    lo, hi = lowering.builder.range(form.terms[0].value).hull()
+    return bool((hi - lo + 1) * 2 ** (quantizer.hi - quantizer.lo).bit_length() <= MOST_ENTRIES)
+
+
+def _too_many(lowering: Lowering, operation: GraphOperation, reason: str) -> Unsupported:
+    return lowering.unsupported(
+        operation, f"{reason}, which needs a table of the input's values and the result's codes, of at most "
+        f"{MOST_ENTRIES} entries: give them quantisers of fewer bits"
+    )  # fmt: skip
+
+
+def _divided(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, sigma: LinearForm, divisor: _Divisor,
+    quantizer: Quantizer,
+) -> Coded:  # fmt: skip
+    """The codes of x / d(sigma)."""
+    (term,) = form.terms
+    codes = lowering.builder.range(term.value).hull()
+    steps = quantizer.hi - quantizer.lo
+    run = 2 ** steps.bit_length()
+    found, constant, unit = summands(sigma.terms, sigma.constant, whole=True)
+    rest = constant.numerators // constant.denominator
+    bound = int(abs(rest).max()) + sum(
+        int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found
+    )
+    thresholds = _thresholds(form, codes, quantizer, divisor, unit, bound, run)
+    return Coded(
+        _selected(lowering, operation, form, codes, found, rest, thresholds, (steps, run), quantizer.lo),
+        note=f"{len(thresholds)} thresholds",
+    )
+
+
+def _thresholds(
+    form: LinearForm, codes: tuple[int, int], quantizer: Quantizer, divisor: _Divisor, unit: Fraction,
+    bound: int, run: int,
+) -> list[int]:  # fmt: skip
+    """For each integer of x and each step, the least signed sum that reaches it; the sum is negated where x >= 0."""
+    (term,) = form.terms
+    always, never = -bound, bound + 1
+    least = divisor.least**2
+    steps = [step(quantizer, code) for code in range(quantizer.lo + 1, quantizer.hi + 1)]
+    found = []
+    for q in range(codes[0], codes[1] + 1):
+        x = term.factor.item() * q + form.constant.item()
+        found.append(always)
+        for at in steps:
+            if x >= 0:
+                if at.sign < 0 or (at.sign == 0 and (x > 0 or not at.strict)):
+                    found.append(always)
+                    continue
+                r = x * x / at.square if at.sign else Fraction(0)
+                limit = divisor.limit(r, unit) if r >= least and r > 0 else None
+                found.append(never if limit is None else min(max(-limit[0], always), never))
+            elif at.sign >= 0:
+                found.append(never)
+            else:
+                r = x * x / at.square
+                limit = divisor.limit(r, unit) if r > least or (at.strict and r == least) else None
+                from_above = None if limit is None else limit[0] + 1 if at.strict else limit[1]
+                found.append(always if from_above is None else min(max(from_above, always), never))
+        found += [never] * (run - 1 - len(steps))
+    return found
+
+
+def _selected(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, codes: tuple[int, int], sigma: list[Summand],
+    rest: Array, thresholds: list[int], size: tuple[int, int], least: int,
+) -> str:  # fmt: skip
+    """The count of steps that the signed sum reaches, by digits of the thresholds in tables."""
+    shape, rank = form.shape, form.rank
+    (term,) = form.terms
+    value = full_value(lowering, operation, term.value, shape)
+    zero, start, (steps, run) = Rationals.scalar(0, rank), codes[0], size
+    x = (term.factor.item() * q + form.constant.item() for q in range(start, codes[1] + 1))
+    signs = lowering.tensor_constant(operation, np.array([-1 if item >= 0 else 1 for item in x], dtype=object), "signs")
+    row = LinearForm(shape, (Term(value, Rationals.scalar(1, rank)),), Rationals.scalar(-start, rank))
+    sign = lowering.emit(operation, "cvm_lut", signs, integer_value(lowering, operation, row, "row"))
+    signed = [Summand(lowering.emit(operation, "broadcast_mul", sign, item.value), item.coefficients) for item in sigma]
+    if rest.any():
+        signed.append(Summand(sign, rest))
+    places = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
+    name = operation.outputs[0]
+
+    def reached(trial: str) -> str:
+        at = sum_of(places, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
+        index = integer_value(lowering, operation, at, "index")
+        digits = table_digits(lowering.builder, thresholds, index, rank, name)
+        nothing = np.zeros((1,) * rank, dtype=object)
+        return at_least_zero(lowering.builder, shape, [*signed, *digits], nothing, f"{name}.reached")
+
+    try:
+        found = count_reached(lowering.builder, shape, steps, reached, f"{name}.count", most=steps)
+    except TooWide:
+        raise lowering.unsupported(operation, "the sum of squares does not fit: use fewer bits") from None
+    if not least:
+        return found
+    return lowering.emit(
+        operation, "broadcast_add", found, lowering.tensor_constant(operation, np.array([least], dtype=object), "lo")
+    )

@@ -1,0 +1,154 @@
+"""Box filters (NNEF 1.0.1 section 4.3.2), average and root-mean-square pooling (4.9.3).
+
+A box filter is separable: a sum along one axis after the other, batch and channels included. Over the last two axes of
+a tensor of rank 4 it is one depth-wise convolution with ones. Border 'ignore' leaves out what lies outside: the sum has
+fewer items there, and with ``normalize`` it is divided by their number; any other border divides by the volume.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE, exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm, constant_of
+from cvm.lowering.forms.windows import Axis, axes_of, integers, reverse_axes_of, sizes_of
+from cvm.lowering.parts.axis_sums import AxisSum, summed
+from cvm.lowering.parts.digits import narrowed, squared
+from cvm.lowering.parts.operands import scaled
+from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.lowering.proofs.table import folded, tabulate
+from cvm.lowering.rules.convolution import Kernel, correlated
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import FUNCTIONS, Real, rational
+from cvm.quantization.steps import Step
+from cvm.quantization.surds import least_integer
+
+__all__ = ["boxed", "root_of_sum", "window_total", "window_volume"]
+
+_FEW = 2**12
+"""Numbers of which a table is made rather than a search among thresholds."""
+
+
+@rule(
+    "box",
+    "avg_pool",
+    claim=exact("sums of integers; the divisor joins the scale", NO_RATIO, NOTHING_INSIDE),
+)
+def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of each window, divided by its size for ``normalize`` and for an average."""
+    form = lowering.linear(operation, "input")
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
+    normalize = operation.name == "avg_pool" or bool(operation.attributes["normalize"])
+    return [boxed(lowering, operation, form, axes, normalize)]
+
+
+@rule(
+    "debox",
+    claim=exact("sums of integers in the up-scaled space", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
+)
+def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The sum of the items whose windows reach each position of the up-scaled space."""
+    form = lowering.linear(operation, "input")
+    shape = lowering.output_shape(operation)
+    axes = reverse_axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank), shape)
+    return [boxed(lowering, operation, form, axes, bool(operation.attributes["normalize"]))]
+
+
+def boxed(
+    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis], normalize: bool
+) -> LinearForm:
+    """The sums of windows over all axes, or their means."""
+    form = narrowed(lowering, operation, form, math.prod(axis.size for axis in axes))
+    plane = len(axes) == 4 and axes[0].identity and axes[1].identity and not any(axis.reverse for axis in axes)
+    if plane and any(axis.size > 1 for axis in axes):
+        kernel = Kernel.ones(form.shape[1], [axis.size for axis in axes[2:]])
+        total = correlated(lowering, operation, form, kernel, axes[2:])
+    else:
+        total = summed(lowering, operation, form, [None if axis.identity else AxisSum.of(axis) for axis in axes])
+    if not normalize:
+        return total
+    divisor = _counts(lowering, operation, axes)
+    return scaled(total, lambda items: items / divisor)
+
+
+def window_total(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+    """The sums of windows of the attribute ``size`` around every item, with zeros beyond the data (section 4.9.4)."""
+    sizes = zip(form.shape, sizes_of(operation, form.rank), strict=True)
+    axes = [Axis(extent, extent, size, (size - 1) // 2, 1, 1, "constant") for extent, size in sizes]
+    return boxed(lowering, operation, form, axes, normalize=False)
+
+
+def window_volume(operation: GraphOperation) -> int:
+    """The number of items of a window of the attribute ``size``."""
+    return math.prod(integers(operation, "size"))
+
+
+def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]) -> Rationals:
+    """What each window is divided by: its volume, or with border 'ignore' the number of items inside."""
+    rank = len(axes)
+    counts = Rationals.scalar(math.prod(axis.size for axis in axes), rank)
+    if axes[0].border != "ignore":
+        return counts
+    counts = Rationals.scalar(1, rank)
+    for i, axis in enumerate(axes):
+        inside = axis.inside().sum(axis=1)
+        if not inside.all():
+            raise lowering.unsupported(
+                operation, "a window has no item outside of the ignored border: there is no average"
+            )
+        along = [1] * rank
+        distinct = inside[:1] if (inside == inside[0]).all() else inside
+        along[i] = distinct.size
+        counts = counts * Rationals(distinct.astype(object).reshape(along))
+    return counts
+
+
+@rule(
+    "rms_pool",
+    claim=exact(
+        "sums of squares; the root is compared with each step between codes by its square",
+        NO_RATIO,
+        NOTHING_INSIDE,
+    ),
+)
+def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
+
+    The mean is a linear form of one or two sums, of q^2 and of q; its root is compared with every threshold t between
+    two codes of the result by way of t^2.
+    """
+    form = lowering.linear(operation, "input")
+    squares = squared(lowering, operation, form, window_volume(operation))
+    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
+    mean = boxed(lowering, operation, squares, axes, True)
+    return [root_of_sum(lowering, operation, mean)]
+
+
+def _root_of_mean(mean: Real) -> Real:
+    """The root; a combination of integers that would give a negative mean of squares does not occur."""
+    return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
+
+
+def root_of_sum(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
+    """The root of a sum or mean of squares; its codes where the result has a quantiser."""
+    quantizer = lowering.quantizer(operation)
+    if not mean.terms:
+        return folded(lowering, operation, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
+    entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
+    if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
+        return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
+    name, location = operation.outputs[0], lowering.location(operation)
+    value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
+    return Coded(value, note=f"root of a sum: {note}", any_rounding=True)
+
+
+def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
+    """The least L for which sqrt(L * u + c) reaches a step: L * u + c reaches its square."""
+    if step.sign < 0 or (step.sign == 0 and not step.strict):
+        return None
+    (constant,) = constants
+    return least_integer((step.square - constant) / unit, [], step.strict)

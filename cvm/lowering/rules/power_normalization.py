@@ -1,0 +1,238 @@
+"""x / (bias + alpha / n * sum x^2)^beta for tensors of many codes, where `cvm.lowering.rules.norms` has no table.
+
+With integers X and S = sum X^2, and the divisor D = c_0 + c_1 * S, the magnitude of the result reaches the step to the
+code k where
+
+    2 |X| >= (2 k - 1) * D^beta,   that is   (2 |X|)^(1 / beta) >= (2 k - 1)^(1 / beta) * (c_0 + c_1 * S),
+
+so that roots and powers stand in tables, of |X| on the left, of k on the right, and S remains as it is: integers of any
+width, compared by digits. Where 1 / beta is an integer all of it is exact. Else tables hold the numbers times 2^F,
+rounded, and both sides together are off by at most M units. A tie lies within M of the threshold, and whatever lies
+there is taken to be one; M is less than 2^-60 steps of the result. Rounding half to even is odd in x.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import WHOLE_TENSOR, bounded
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm
+from cvm.lowering.parts.digits import array_digits, squared, value_digits
+from cvm.lowering.proofs.decide import (
+    Summand,
+    at_least_zero,
+    count_reached,
+    digit_tables,
+    fixed_sum,
+    looked_up,
+    table_digits,
+)
+from cvm.lowering.rules.pooling import window_total, window_volume
+from cvm.quantization.rationals import Rationals
+
+__all__: list[str] = []
+
+_FINENESS = 60
+_MOST_POWER = 16
+"""The largest 1 / beta: numbers of 16 bits become such of 256."""
+_MOST_NUMBERS = 2**16
+_STEP = 32
+_DIGIT = 13
+_SQUARE_BITS = 17
+"""Products of digits of so many bits, and of one bit more, fit 32 bits."""
+_INT32_MAX = 2**31 - 1
+
+
+_APART = "operand and result differ in scale, or have an offset"
+
+
+@rule(
+    "power_normalization",
+    claim=bounded(
+        "powers of x and of the steps of the result in tables, compared by digits with the sum of squares; exact where "
+        "1 / beta is an integer",
+        "where a power is irrational, no width is proven to decide all sums of squares; the report says how near a "
+        "number must be to differ",
+        WHOLE_TENSOR,
+        "beta is below 1/16",
+        _APART,
+    ),
+)
+def power_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """X / (bias + alpha * mean of squares)^beta over windows of ``size`` with zeros beyond the data, half to even.
+
+    Operand and result have one scale and no offset; bias, alpha and beta are positive.
+    """
+    bias, alpha, beta = (Fraction(operation.attributes[name]) for name in ("bias", "alpha", "beta"))  # type: ignore[arg-type]
+    quantizer = lowering.linear_quantizer(operation)
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+    if beta < Fraction(1, _MOST_POWER):
+        raise lowering.unsupported(operation, "beta is below 1/16")
+    value, scale, constant, form = lowering.coded(operation, "x")
+    if constant or quantizer.offset[0] or quantizer.scale[0] != scale:
+        raise lowering.unsupported(operation, _APART)
+    count = window_volume(operation)
+    squares = window_total(lowering, operation, squared(lowering, operation, form, count))
+    largest = lowering.builder.range(value).magnitude()
+    if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
+        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+    constants = bias, alpha * scale * scale / count
+    # A divisor of 1 and more makes nothing greater.
+    most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest
+    tables = _tables(largest, most, constants, beta, count * largest * largest)
+    digits = _square_digits(lowering, operation, squares, scale)
+    magnitude = lowering.emit(operation, "abs", value)
+    found = _magnitudes(lowering, operation, magnitude, digits, tables, most)
+    if lowering.builder.range(value).hull()[0] < 0:
+        found = _signed(lowering, operation, value, found)
+    found = lowering.emit(operation, "clip", found, a_min=quantizer.lo, a_max=quantizer.hi)
+    note = (
+        "exact comparisons of powers" if not tables.margin else f"may differ only within 2^-{_FINENESS} steps of a tie"
+    )
+    return [Coded(found, Fraction(int(bool(tables.margin))), note, any_rounding=True)]
+
+
+class _Tables:
+    """Integers of any size: (2 x)^(1 / beta), and for every k twice (2 k - 1)^(1 / beta), times c_0 and times c_1.
+
+    Those of c_0 are moved so that the comparison is with 0: where k is odd, what lies within the margin is not reached.
+    """
+
+    def __init__(self, left: list[int], base: list[int], slope: list[int], margin: int) -> None:
+        # The code of 0 is 0, also where a divisor is so small that all of its steps lie within the margin.
+        self.left, self.margin = [-2 * (margin + 1), *left[1:]], margin
+        self.base = [item + (margin + 1 if k % 2 else -margin) for k, item in enumerate(base)]
+        self.slope = slope
+
+
+@lru_cache(maxsize=8)
+def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta: Fraction, squares: int) -> _Tables:
+    inverse = 1 / beta
+    size = 2 ** steps.bit_length()
+    places = [2 * min(k, steps) - 1 if k else 0 for k in range(size)]
+    if inverse.denominator == 1:
+        unit = math.lcm(*(item.denominator for item in constants))
+        raised = [k ** int(inverse) for k in range(2 * max(largest, steps) + 1)]
+        left = [raised[2 * x] * unit for x in range(largest + 1)]
+        base, slope = ([raised[k] * int(item * unit) for k in places] for item in constants)
+        return _Tables(left, base, slope, 0)
+    margin = squares + 4
+    # Near step k the right side R grows by 2 R / (beta * (2 k - 1)) per step; R is at least 1, and k at most 2^15.
+    bits = _FINENESS + margin.bit_length() + 18 + math.ceil(beta).bit_length()
+    bits = -(-bits // _STEP) * _STEP  # so that windows of several sizes share a table
+    guard = 80 + math.ceil(17 * inverse) + math.ceil(max(constants)).bit_length()
+    guard = -(-guard // _STEP) * _STEP
+    powers = _powers(2 * max(largest, steps), inverse, bits + guard)
+    left = [_shifted(powers[2 * x], guard) for x in range(largest + 1)]
+    base, slope = ([_shifted_product(powers[k], item, guard) for k in places] for item in constants)
+    return _Tables(left, base, slope, margin)
+
+
+def _shifted(item: int, bits: int) -> int:
+    return (item + (1 << (bits - 1))) >> bits
+
+
+def _shifted_product(item: int, factor: Fraction, bits: int) -> int:
+    return int((2 * item * factor.numerator + (factor.denominator << bits)) // (2 * factor.denominator << bits))
+
+
+@lru_cache(maxsize=8)
+def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
+    """k^exponent * 2^bits for k = 0 .. most, of primes rounded, of others by products.
+
+    A number below 2^17 has at most 16 prime factors, so that the relative error is below 2^(6 - bits): nothing beside
+    the half unit of the fewer bits to which results are rounded.
+    """
+    smallest = list(range(most + 1))
+    for prime in range(2, math.isqrt(most) + 1):
+        if smallest[prime] == prime:
+            for multiple in range(prime * prime, most + 1, prime):
+                smallest[multiple] = min(smallest[multiple], prime)
+    found = [0, 1 << bits]
+    for k in range(2, most + 1):
+        prime = smallest[k]
+        if prime == k:
+            found.append(_power_of_prime(k, exponent, bits))
+        else:
+            found.append(_shifted(found[prime] * found[k // prime], bits))
+    return found[: most + 1]
+
+
+def _power_of_prime(k: int, exponent: Fraction, bits: int) -> int:
+    """k^exponent * 2^bits, an irrational number, off by less than 2; k < 2^17.
+
+    exp and ln of `decimal` are correctly rounded. With P digits the exponent of e is off by less than 16 * 10^-P of
+    itself, which is below 189 for exponents up to 16, and so by less than 10^(4 - P); e to it by less than 2 *
+    10^(4 - P) of itself. The result is below 2^(17 * exponent + bits) and off by less than 1, before its fraction goes.
+    """
+    digits = math.ceil((bits + 17 * exponent) * Fraction(30_103, 100_000)) + 6
+    context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
+    power = context.exp(context.multiply(ratio, context.ln(Decimal(k))))
+    return math.floor(Fraction(power) * (1 << bits))
+
+
+def _square_digits(
+    lowering: Lowering, operation: GraphOperation, squares: LinearForm, scale: Fraction
+) -> list[tuple[str, int]]:
+    """The integer S = sum X^2 as values and their weights: its lowest 17 bits, and what is above them in digits."""
+    builder, rank, name = lowering.builder, squares.rank, operation.outputs[0]
+    unit = Rationals.scalar(1 / (scale * scale), rank)
+    factors = [term.factor * unit for term in squares.terms]
+    terms = [(t.value, f.numerators // f.denominator) for t, f in zip(squares.terms, factors, strict=True)]
+    one = np.ones((1,) * rank, dtype=object)
+    bits = _SQUARE_BITS
+    # half_up adds 2^(bits - 1): a floor takes it off again.
+    upper = fixed_sum(builder, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, _INT32_MAX), f"{name}.high")
+    low = fixed_sum(
+        builder, squares.shape, [*terms, (upper, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), f"{name}.low"
+    )
+    above = value_digits(lowering, operation, upper, 2 ** (bits + 1))
+    return [(low, 1), *((value, weight * 2**bits) for value, weight in above)]
+
+
+def _magnitudes(
+    lowering: Lowering, operation: GraphOperation, magnitude: str, digits: list[tuple[str, int]], tables: _Tables,
+    steps: int,
+) -> str:  # fmt: skip
+    """The greatest k whose step a magnitude reaches."""
+    builder, shape, name = lowering.builder, lowering.output_shape(operation), f"{operation.outputs[0]}.power"
+    rank = len(shape)
+    left = [
+        Summand(item.value, -item.coefficients) for item in table_digits(builder, tables.left, magnitude, rank, name)
+    ]
+    bases, limit = digit_tables(builder, tables.base, name), 2**_DIGIT - 1
+    slopes = [
+        (lowering.tensor_constant(operation, items, "slope"), weight)
+        for items, weight in array_digits(np.array(tables.slope, dtype=object), limit)
+    ]
+
+    def reached(trial: str) -> str:
+        found = [*left, *looked_up(builder, bases, trial, rank, name)]
+        for table, weight in slopes:
+            digit = lowering.emit(operation, "cvm_lut", table, trial)
+            for value, times in digits:
+                product = lowering.emit(operation, "broadcast_mul", value, digit)
+                found.append(Summand(product, np.full((1,) * rank, -weight * times, dtype=object)))
+        return at_least_zero(builder, shape, found, np.zeros((1,) * rank, dtype=object), f"{name}.reached")
+
+    return count_reached(builder, shape, steps, reached, name, most=steps)
+
+
+def _signed(lowering: Lowering, operation: GraphOperation, value: str, found: str) -> str:
+    """The magnitude with the sign of x."""
+    rank = len(lowering.builder.shape(value))
+    zero, one = (lowering.tensor_constant(operation, np.full((1,) * rank, k, dtype=object), "sign") for k in (0, 1))
+    negative = lowering.emit(operation, "broadcast_greater", zero, value)
+    signs = lowering.emit(
+        operation, "broadcast_sub", one, lowering.emit(operation, "broadcast_add", negative, negative)
+    )
+    return lowering.emit(operation, "broadcast_mul", found, signs)

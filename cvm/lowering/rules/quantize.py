@@ -1,0 +1,164 @@
+"""Quantisation as an operation of the graph (NNEF 1.0.1 sections 4.9.5 and 7.2), with known or computed ranges.
+
+With a range that is known the codes are those of a quantiser. With a computed range the code is that of the quotient
+(x - min) / (max - min), found by comparing (`cvm.lowering.parts.ratio`), and the number it stands for,
+min + q * (max - min) / r, is linear in products of the code with the accumulators of the range.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.errors import Invalid, Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import SEVERAL_AXES, TOO_WIDE, exact
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term, code_form, known_codes
+from cvm.lowering.forms.logarithms import decoded, known_powers
+from cvm.lowering.parts.digits import product
+from cvm.lowering.parts.operands import codes_of, expanded, linear_operand, scaled, sum_of
+from cvm.lowering.parts.ratio import at_least, least_value, ratio_codes
+from cvm.lowering.proofs.table import Operand, lattice
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.quantization.exact import quantize_rationals
+from cvm.quantization.rationals import Rationals
+
+__all__: list[str] = []
+
+
+@rule(
+    "linear_quantize",
+    claim=exact(
+        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor",
+        SEVERAL_AXES,
+        TOO_WIDE,
+    ),
+)
+@rule(
+    "min_max_linear_quantize",
+    "zero_point_linear_quantize",
+    claim=exact("the codes of that quantiser", SEVERAL_AXES, "a parameter is computed"),
+)
+def linear_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The number that the code of x stands for."""
+    parameters = ("zero_point", "scale") if operation.name.startswith("zero") else ("min", "max")
+    bounds = [lowering.operand(operation, name) for name in parameters]
+    if all(isinstance(bound, Known) for bound in bounds):
+        quantizer = _quantizer(lowering, operation, [bound for bound in bounds if isinstance(bound, Known)])
+        return [_quantised(lowering, operation, quantizer)]
+    if operation.name != "linear_quantize":
+        raise lowering.unsupported(operation, "computed parameters are lowered for linear_quantize only")
+    return [_dynamic(lowering, operation)]
+
+
+def _integer(operation: GraphOperation, name: str) -> int:
+    return int(operation.attributes[name])  # type: ignore[arg-type]
+
+
+def _quantizer(lowering: Lowering, operation: GraphOperation, bounds: list[Known]) -> LinearQuantizer:
+    """The quantiser of constant parameters: one of each, or one per index of one axis."""
+    rank = len(lowering.output_shape(operation))
+    first, second = (bound.expanded(rank) for bound in bounds)
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+    if len(axes) > 1:
+        raise lowering.unsupported(operation, "a range that varies along several axes is not lowered")
+    a, b = (tuple(item.broadcast(shape).fractions()) for item in (first, second))
+    axis, bits = (axes[0] if axes else None), _integer(operation, "bits")
+    try:
+        if operation.name == "linear_quantize":
+            return LinearQuantizer.min_max(a, b, bits, False, False, axis)
+        signed, symmetric = (bool(operation.attributes[name]) for name in ("signed", "symmetric"))
+        if operation.name == "min_max_linear_quantize":
+            return LinearQuantizer.min_max(a, b, bits, signed, symmetric, axis)
+        return LinearQuantizer.zero_point(tuple(int(z) for z in a), b, bits, signed, symmetric, axis)
+    except Invalid as error:
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None
+
+
+def _quantised(lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer) -> Result:
+    shape = lowering.output_shape(operation)
+    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
+    if isinstance(operand, Known):
+        return known_codes(quantize_rationals(operand.rationals().broadcast(shape), quantizer), quantizer)
+    return code_form(codes_of(lowering, operation, operand, quantizer, "codes"), shape, quantizer)
+
+
+# Ranges that are computed (section 7.2)
+
+
+def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+    """Linear_quantize with a computed range. Where it is empty, every code is 0 and every number min."""
+    shape = lowering.output_shape(operation)
+    rank = len(shape)
+    x, low, high = (
+        linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "min", "max")
+    )
+    extent = sum_of(high, scaled(low, lambda factor: -factor))
+    above = sum_of(x, scaled(low, lambda factor: -factor))
+    levels = 2 ** _integer(operation, "bits") - 1
+    quantizer = LinearQuantizer((Fraction(1, levels),), (Fraction(0),), 0, levels)
+    codes = ratio_codes(lowering, operation, above, extent, quantizer)
+    if least_value(lowering, extent) < 0:
+        # Below zero the comparison means nothing; an extent of zero gives any code, all of which stand for min.
+        codes = lowering.emit(operation, "broadcast_mul", codes, at_least(lowering, operation, shape, extent))
+    result = low
+    unit = Rationals.scalar(Fraction(1, levels), rank)
+    zero = Rationals.scalar(0, rank)
+    for term in extent.terms:
+        for value, weight in product(lowering, operation, codes, term.value):
+            part = Term(value, term.factor * unit * Rationals.scalar(weight, rank))
+            result = sum_of(result, LinearForm(shape, (part,), zero))
+    if not extent.constant.is_zero():
+        result = sum_of(result, LinearForm(shape, (Term(codes, extent.constant * unit),), zero))
+    return result
+
+
+# Logarithms
+
+
+@rule(
+    "logarithmic_quantize",
+    claim=exact(
+        "comparisons with powers of two and their roots",
+        "max is computed",
+        "max differs between channels, and the powers of two of its codes do not fit 32 bits",
+    ),
+)
+def logarithmic_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """sign(x) * 2^round(log2 |x|), clamped: the number that the code of x stands for.
+
+    With a range per channel, x and the result are scaled by the power of two of the channel.
+    """
+    shape, bits = lowering.output_shape(operation), _integer(operation, "bits")
+    bound = lowering.constant(operation, "max").expanded(len(shape))
+    tops = [LogarithmicQuantizer.of(item, bits).top for item in bound.fractions()]
+    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
+    if len(set(tops)) == 1:
+        return [_powers(lowering, operation, operand, LogarithmicQuantizer(tops[0], bits))]
+    unit = Rationals.of((Fraction(2) ** top for top in tops), bound.shape)
+    if isinstance(operand, Known):
+        values = operand.rationals() / unit
+        return [Known.of(known_powers(values.broadcast(shape), LogarithmicQuantizer(0, bits)).rationals() * unit)]
+    form = linear_operand(lowering, operation, lowering.linear(operation, "x"), shape)
+    table = _powers(lowering, operation, scaled(form, lambda factor: factor / unit), LogarithmicQuantizer(0, bits))
+    found = lattice(lowering, table, f"{operation.outputs[0]}.powers") if isinstance(table, TableForm) else None
+    if found is None:
+        raise lowering.unsupported(operation, "a range per channel is lowered for powers of two that fit 32 bits")
+    return [scaled(found, lambda factor: factor * unit)]
+
+
+def _powers(
+    lowering: Lowering, operation: GraphOperation, operand: Operand, quantizer: LogarithmicQuantizer
+) -> TableForm | Known:
+    if isinstance(operand, Known):
+        return known_powers(operand.rationals().broadcast(operand.shape), quantizer)
+    codes = codes_of(lowering, operation, operand, quantizer, "codes")
+    try:
+        return decoded(lowering.builder, codes, operand.shape, quantizer, operation.outputs[0])
+    except Unsupported as error:
+        at = lowering.location(operation)
+        raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None

@@ -1,0 +1,367 @@
+"""Tensor shape operations (NNEF 1.0.1 section 4.5, and pad, tile, gather and cast of the Khronos dialect)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import PARTS, exact
+from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm, SurdForm, TableForm, Term
+from cvm.lowering.parts.movement import joined, moved, sliced, valued
+from cvm.lowering.parts.operands import codes_of, full_value, function, integers, scaled
+from cvm.lowering.proofs.table import Operand, tabulate
+from cvm.lowering.rules.logic import not_zero
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import FUNCTIONS, Real, rational
+
+__all__: list[str] = []
+
+_INT32_MAX = 2**31 - 1
+
+
+def _integers(operation: GraphOperation, attribute: str) -> tuple[int, ...]:
+    return tuple(int(item) for item in operation.attributes[attribute])  # type: ignore[union-attr, arg-type]
+
+
+def _integer(operation: GraphOperation, attribute: str) -> int:
+    return int(operation.attributes[attribute])  # type: ignore[arg-type]
+
+
+@rule(
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    claim=exact("the integers move"),
+)
+def reshape(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The same items in row-major order under another shape."""
+    operand, shape = lowering.operand(operation, "input"), lowering.output_shape(operation)
+    if operand.shape == shape:
+        return [operand]
+    return [moved(lowering, operation, operand, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)]
+
+
+@rule(
+    "transpose",
+    claim=exact("the integers move"),
+)
+def transpose(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """A permutation of the leading axes."""
+    operand, leading = lowering.operand(operation, "input"), _integers(operation, "axes")
+    if not leading:
+        return [operand]
+    axes = (*leading, *range(len(leading), len(operand.shape)))
+    shape = lowering.output_shape(operation)
+    return [moved(lowering, operation, operand, shape, lambda a: a.transpose(axes), "transpose", axes=axes)]
+
+
+@rule(
+    "concat",
+    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+)
+def concat(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Parts side by side."""
+    return [joined(lowering, operation, _parts(lowering, operation), _integer(operation, "axis"))]
+
+
+@rule(
+    "stack",
+    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+)
+def stack(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Parts side by side along a new axis."""
+    axis = _integer(operation, "axis")
+    whole = lowering.output_shape(operation)
+    shape = (*whole[:axis], 1, *whole[axis + 1 :])
+    parts = [
+        moved(lowering, operation, part, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)
+        for part in _parts(lowering, operation)
+    ]
+    return [joined(lowering, operation, parts, axis)]
+
+
+def _parts(lowering: Lowering, operation: GraphOperation) -> list[Operand]:
+    parts = operation.inputs["values"]
+    if not isinstance(parts, tuple):
+        raise lowering.unsupported(operation, "values must be an array of tensors")
+    return [lowering.operand_of(part, operation, "values") for part in parts]
+
+
+@rule(
+    "split",
+    "unstack",
+    claim=exact("the integers move"),
+)
+def split(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Sections along an axis; unstack takes them of extent 1 and drops the axis."""
+    operand, axis = lowering.operand(operation, "value"), _integer(operation, "axis")
+    unstack = operation.name == "unstack"
+    ratios = (1,) * len(operation.outputs) if unstack else _integers(operation, "ratios")
+    unit = operand.shape[axis] // sum(ratios)
+    results: list[Result] = []
+    start = 0
+    for ratio in ratios:
+        cuts = [slice(None)] * len(operand.shape)
+        cuts[axis] = slice(start, start + ratio * unit)
+        results.append(sliced(lowering, operation, operand, cuts, axis if unstack else None))
+        start += ratio * unit
+    return results
+
+
+@rule(
+    "slice",
+    claim=exact("the integers move", "a stride is below 1"),
+)
+def slice_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """A section along some axes. A negative end counts from the end of the axis, and 0 is the end of the axis."""
+    operand = lowering.operand(operation, "input")
+    axes, begin, end = (_integers(operation, name) for name in ("axes", "begin", "end"))
+    stride = _integers(operation, "stride") if operation.attributes.get("stride") else (1,) * len(axes)
+    cuts = [slice(None)] * len(operand.shape)
+    for axis, first, last, step in zip(axes, begin, end, stride, strict=True):
+        if step < 1:
+            raise lowering.unsupported(operation, f"stride {step} is not lowered")
+        extent = operand.shape[axis]
+        cuts[axis] = slice(first + extent if first < 0 else first, last + extent if last <= 0 else last, step)
+    return [sliced(lowering, operation, operand, cuts)]
+
+
+@rule(
+    "tile",
+    claim=exact("the integers move"),
+)
+def tile(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The whole tensor repeated along its axes."""
+    operand, repeats = lowering.operand(operation, "input"), _integers(operation, "repeats")
+    shape = lowering.output_shape(operation)
+    if operand.shape == shape:
+        return [operand]
+    return [moved(lowering, operation, operand, shape, lambda a: np.tile(a, repeats), "tile", reps=repeats)]
+
+
+@rule(
+    "copy_n",
+    claim=exact("the same integers; each copy is rounded by its own quantiser"),
+)
+def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The same tensor several times; each copy has its own quantiser."""
+    return [lowering.operand(operation, "x") for _ in operation.outputs]
+
+
+# pad
+
+
+@rule(
+    "pad",
+    claim=exact("integers beside integers; what no code stands for is a constant of the position"),
+)
+def pad(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """Items before and after the tensor along every axis; negative padding crops."""
+    operand = lowering.operand(operation, "input")
+    padding = _pairs(operation.attributes["padding"])
+    if not padding:  # of a single number
+        return [operand]
+    border = str(operation.attributes["border"])
+    cuts = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
+    if border == "constant":
+        operand = sliced(lowering, operation, operand, cuts)
+        value = Fraction(operation.attributes["value"])  # type: ignore[arg-type]
+        return [_padded_with(lowering, operation, operand, [(max(p, 0), max(q, 0)) for p, q in padding], value)]
+    for axis, (before, after) in enumerate(padding):
+        if before or after:
+            operand = _reflected(lowering, operation, operand, axis, before, after, border)
+    return [operand]
+
+
+def _pairs(attribute: Any) -> list[tuple[int, int]]:
+    return [(int(before), int(after)) for before, after in attribute]
+
+
+def _reflected(
+    lowering: Lowering, operation: GraphOperation, operand: Operand, axis: int, before: int, after: int, border: str
+) -> Operand:
+    """The items beyond the ends of one axis are those at other positions of it."""
+    extent = operand.shape[axis]
+    at = np.arange(-before, extent + after)
+    outside = (at < 0) | (at >= extent)
+    if border == "replicate":
+        mirrored = np.clip(at, 0, extent - 1)
+    elif border == "reflect":
+        mirrored = np.where(at < 0, -at, 2 * (extent - 1) - at)
+    elif border == "reflect-even":
+        mirrored = np.where(at < 0, -at - 1, 2 * extent - 1 - at)
+    else:
+        raise lowering.unsupported(operation, f"border {border!r} is not lowered")
+    at = np.where(outside, mirrored, at)
+    if at.min() < 0 or at.max() >= extent:
+        raise lowering.unsupported(operation, "the padding reflects to items that do not exist")
+    return _taken(lowering, operation, operand, at, axis)
+
+
+def _taken(
+    lowering: Lowering, operation: GraphOperation, operand: Operand, at: npt.NDArray[np.int64], axis: int
+) -> Operand:
+    """The items at constant positions along an axis, which the axes of ``at`` replace."""
+    shape = (*operand.shape[:axis], *at.shape, *operand.shape[axis + 1 :])
+    indices = lowering.tensor_constant(operation, at.astype(object), "indices")
+
+    return moved(lowering, operation, operand, shape, lambda a: np.take(a, at, axis), "take", indices, axis=axis)
+
+
+def _padded_with(
+    lowering: Lowering, operation: GraphOperation, operand: Operand, padding: list[tuple[int, int]], value: Fraction
+) -> Operand:
+    """The operand with a constant around it.
+
+    Integers are padded with the one nearest to the constant; what is missing joins the form's constant, which is then
+    one per position.
+    """
+    shape = tuple(p + n + q for (p, q), n in zip(padding, operand.shape, strict=True))
+    if shape == operand.shape:
+        return operand
+    if (isinstance(operand, LinearForm) and operand.clamped) or not isinstance(operand, LinearForm | TableForm | Known):
+        operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
+    if isinstance(operand, Known):
+        whole = operand.rationals().broadcast(operand.shape)
+        common = Rationals.scalar(value, len(shape))
+        padded = _surrounded(whole, padding, common)
+        return Known.of(padded)
+    if isinstance(operand, TableForm):
+        last = len(operand.numbers)
+        padded_value = _bordered(lowering, operation, operand.value, padding, last)
+        return TableForm(shape, padded_value, (*operand.numbers, rational(value)))
+    fill = 0
+    if len(operand.terms) == 1 and operand.terms[0].factor.uniform and operand.constant.uniform:
+        fill = round_fraction((value - operand.constant.item()) / operand.terms[0].factor.item(), "half_up")
+        fill = fill if abs(fill) <= _INT32_MAX else 0
+    terms, rest = [], value
+    for term in operand.terms:
+        full = full_value(lowering, operation, term.value, operand.shape)
+        factor = term.factor
+        if factor.uniform:
+            rest -= fill * factor.item()
+            factor = Rationals.scalar(factor.item(), len(shape))
+        else:
+            factor = _surrounded(factor.broadcast(operand.shape), padding, Rationals.scalar(0, len(shape)))
+        terms.append(Term(_bordered(lowering, operation, full, padding, fill), factor))
+    if operand.constant.uniform and operand.constant.item() == rest:
+        constant = Rationals.scalar(rest, len(shape))
+    else:
+        constant = _surrounded(operand.constant.broadcast(operand.shape), padding, Rationals.scalar(rest, len(shape)))
+    return LinearForm(shape, tuple(terms), constant)
+
+
+def _surrounded(items: Rationals, padding: list[tuple[int, int]], value: Rationals) -> Rationals:
+    """Coefficients at full extent with another number around them."""
+    denominator = math.lcm(items.denominator, value.denominator)
+    inner, around = items.over(denominator), value.over(denominator).item()
+    whole = np.full([p + n + q for (p, q), n in zip(padding, inner.shape, strict=True)], around, dtype=object)
+    whole[tuple(slice(p, p + n) for (p, _), n in zip(padding, inner.shape, strict=True))] = inner
+    return Rationals(whole, denominator)
+
+
+def _bordered(
+    lowering: Lowering, operation: GraphOperation, value: str, padding: list[tuple[int, int]], fill: int
+) -> str:
+    """Emit ``value`` with an integer around it, axis by axis."""
+    for axis, sides in enumerate(padding):
+        shape = list(lowering.builder.shape(value))
+        parts = [value]
+        for side, extent in enumerate(sides):
+            if extent:
+                shape[axis] = extent
+                constant = lowering.tensor_constant(operation, np.full(shape, fill, dtype=object), "padding")
+                parts.insert(0 if side == 0 else len(parts), constant)
+        if len(parts) > 1:
+            value = lowering.emit(operation, "concatenate", *parts, axis=axis)
+    return value
+
+
+# gather
+
+
+@rule(
+    "gather",
+    claim=exact("one take", "a constant index lies outside of the axis"),
+)
+def gather(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The items at given positions along an axis. A position that is computed is cut into those that exist."""
+    operand, indices = lowering.operand(operation, "input"), lowering.operand(operation, "indices")
+    axis = _integer(operation, "axis")
+    if isinstance(indices, Known):
+        at = _positions(lowering, operation, indices, operand.shape[axis])
+        return [_taken(lowering, operation, operand, at, axis)]
+    if isinstance(operand, Known):
+        operand = valued(lowering, operation, operand, "input")
+    value = integers(lowering, operation, "indices")
+    shape = lowering.output_shape(operation)
+    if any(extent > 1 for items in _coefficients(operand) for extent in items.shape[axis : axis + 1]):
+        operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
+    first = np.zeros(lowering.builder.shape(value), np.int64)  # coefficients are the same at any position
+    return [moved(lowering, operation, operand, shape, lambda a: np.take(a, first, axis), "take", value, axis=axis)]
+
+
+def _coefficients(operand: Operand) -> list[Rationals]:
+    if isinstance(operand, LinearForm):
+        return [operand.constant, *(term.factor for term in operand.terms)]
+    if isinstance(operand, SurdForm):
+        return [*(term.factor for term in operand.terms), operand.origin, operand.offset, operand.radicand]
+    return []
+
+
+def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, extent: int) -> npt.NDArray[np.int64]:
+    numbers = indices.rationals()
+    if any(item % numbers.denominator for item in numbers.numerators.ravel().tolist()):
+        raise lowering.unsupported(operation, "the indices are not integers")
+    at = (numbers.numerators // numbers.denominator).astype(object)
+    if at.min() < 0 or at.max() >= extent:
+        raise lowering.unsupported(operation, f"an index lies outside of [0, {extent - 1}]")
+    return np.asarray(at, np.int64)
+
+
+# cast
+
+
+@rule(
+    "cast",
+    claim=exact("to integer by two exact floors; to logical by two comparisons"),
+)
+def cast(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """To logical: whether x is not 0. To integer: x truncated toward zero. To scalar: x."""
+    (source,) = operation.inputs.values()
+    before = lowering.tensor(source, operation, "input").dtype
+    after = lowering.graph.tensors[operation.outputs[0]].dtype
+    if after == "scalar" or before in (after, "logical"):
+        return [lowering.operand(operation, "input")]
+    if after == "logical":
+        return [not_zero(lowering, operation, "input")]
+    if before == "integer":
+        return [lowering.operand(operation, "input")]
+    return [_truncated(lowering, operation)]
+
+
+def _truncated(lowering: Lowering, operation: GraphOperation) -> Result:
+    """max(floor(x), 0) + min(ceil(x), 0)."""
+    operand = lowering.operand(operation, "input")
+    if not isinstance(operand, LinearForm) or operand.clamped:
+        return function(lowering, operation, ["input"], _truncated_number)
+    # floor(x) is the code of x for a quantiser whose code k stands for k + 1/2; ceil(x) is -floor(-x).
+    below = LinearQuantizer((Fraction(1),), (Fraction(1, 2),), 0, _INT32_MAX)
+    positive = codes_of(lowering, operation, operand, below, "floor")
+    negated = scaled(operand, lambda factor: -factor)
+    negative = codes_of(lowering, operation, negated, below, "ceil")
+    value = lowering.emit(operation, "broadcast_sub", positive, negative)
+    one = Rationals.scalar(1, operand.rank)
+    return LinearForm(operand.shape, (Term(value, one),), Rationals.scalar(0, operand.rank))
+
+
+def _truncated_number(x: Real) -> Real:
+    return FUNCTIONS["floor"](x) if x.sign >= 0 else FUNCTIONS["ceil"](x)

@@ -1,0 +1,121 @@
+"""softmax (NNEF 1.0.1 section 4.9.1): bounded, not exact, for more items than `rules.exact_softmax` proves.
+
+y_i = exp(x_i) / sum_j exp(x_j) over codes x = s*q + b. With d_j = max(q) - q_j and E_j = 2^W * exp(-s*d_j) + e_j, where
+|e_j| <= 1/2 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most
+(1/2 + (n - 1)/2) / 2^W = n / 2^(W+1), because sum E >= 2^W and y_i <= 1. The code is then
+lo + floor((2*K*E_i + (1 - 2*z)*S) / (2*S)), where S = sum E, K = 1/scale and z = offset/scale + lo of the result's
+quantiser, whose least code lo stands for offset + scale*lo.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import bounded
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import LinearForm
+from cvm.lowering.rules.exact_softmax import softmax_of_few, softmax_of_two
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.rationals import Rationals
+from cvm.quantization.reals import exp, rational, rounded
+
+__all__: list[str] = []
+
+_INT32_MAX = 2**31 - 1
+_MULTIPLIER_BITS = 28
+_TABLE = 65_536
+
+
+@rule(
+    "softmax",
+    claim=bounded(
+        "for two items a table of their difference; for few, sums of exponentials in a fixed point proven over all of "
+        "them; for more, a table of the exponential, sums, one integer division",
+        "the more items, the nearer sums of their exponentials come to a threshold (256 times as many sums per item of "
+        "8 bits): no table of one width is proven to decide all; the report says how near a number must be to differ",
+        "so many items that exactness is not proven, and the result has no quantiser for the whole tensor",
+        "so many items that no bits are left for the table",
+    ),
+)
+def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """exp(x) / sum(exp(x)) over ``axes``: exact for few items, else from a table of the exponential and a division."""
+    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
+    shape = lowering.output_shape(operation)
+    count = math.prod(shape[axis] for axis in axes)
+    if count == 1:
+        return [LinearForm(shape, (), Rationals.scalar(1, len(shape)))]
+    value, scale, _, _ = lowering.coded(operation, "x")
+    lo, hi = lowering.builder.range(value).hull()
+    if hi - lo >= _TABLE:
+        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+    if count == 2:
+        return [softmax_of_two(lowering, operation, value, scale, axes)]
+    quantizer = lowering.quantizer(operation)
+    exact = softmax_of_few(lowering, operation, value, scale, axes, quantizer) if quantizer else None
+    if exact is not None:
+        return [exact]
+    quantizer = lowering.linear_quantizer(operation)
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+    width = _width(quantizer, count)
+    if width < 1:
+        raise lowering.unsupported(operation, f"{count} items leave no bits for the table of the exponential")
+    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(hi - lo + 1))
+    table = np.array([rounded(item) for item in powers_of_e], dtype=object)
+    greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
+    distance = lowering.emit(operation, "broadcast_sub", greatest, value)
+    powers = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, table, "exp"), distance)
+    total = lowering.emit(operation, "sum", powers, axes=axes, keepdims=True, exclude=False)
+    numerator, error = _numerator(lowering, operation, quantizer, powers, total, width, count)
+    two = lowering.tensor_constant(operation, np.array([2], dtype=object), "two")
+    doubled = lowering.emit(operation, "broadcast_mul", total, two)
+    quotient = lowering.emit(operation, "broadcast_div", numerator, doubled)
+    codes = lowering.emit(operation, "clip", quotient, a_min=0, a_max=quantizer.hi - quantizer.lo)
+    if quantizer.lo:
+        least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "least")
+        codes = lowering.emit(operation, "broadcast_add", codes, least)
+    steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
+    bound = Fraction(math.ceil(steps))
+    note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
+    # A tie is at a threshold: whichever way it goes, the bound of at least one code covers it.
+    return [Coded(codes, bound, note, any_rounding=True)]
+
+
+def _width(quantizer: LinearQuantizer, count: int) -> int:
+    """The widest table for which 2*K*E + (1 - 2*z)*S stays within int32."""
+    rise, shift = _coefficients(quantizer)
+    most = math.ceil(rise + max(Fraction(0), shift) * count) + 1
+    return min(24, (_INT32_MAX // most).bit_length() - 1)
+
+
+def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
+    """2*K and 1 - 2*z."""
+    scale = quantizer.scale[0]
+    return 2 / scale, 1 - 2 * (quantizer.offset[0] / scale + quantizer.lo)
+
+
+def _numerator(
+    lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer, powers: str, total: str, width: int,
+    count: int,
+) -> tuple[str, Fraction]:  # fmt: skip
+    """2*K*E + (1 - 2*z)*S, at least zero, and the error it adds to the code before rounding, in steps."""
+    rise, shift = _coefficients(quantizer)
+    exact = rise.denominator == shift.denominator == 1
+    bits = 0 if exact else max(0, _MULTIPLIER_BITS - max(int(rise), int(abs(shift))).bit_length())
+    factors = [round_fraction(factor * 2**bits, "half_up") for factor in (rise, shift)]
+    rank = len(lowering.builder.shape(powers))
+    parameters = [
+        lowering.builder.parameter(np.full((1,) * rank, item, np.int64), name=f"{operation.outputs[0]}.{label}")
+        for item, label in zip((*factors, 0, bits), ("m1", "m2", "c", "s"), strict=True)
+    ]
+    value = lowering.emit(operation, "requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=_INT32_MAX)
+    if exact:
+        return value, Fraction(0)
+    # Rounding adds 1/2; each factor is off by 2^-(bits+1) times at most 2^W and n*2^W. All of it over 2*S >= 2^(W+1).
+    absolute = Fraction(1, 2) + Fraction(2**width * (1 + count), 2 ** (bits + 1))
+    return value, absolute / 2 ** (width + 1)

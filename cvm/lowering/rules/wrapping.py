@@ -1,0 +1,111 @@
+"""Quantisers that wrap: round(x / scale) modulo 2^N, in two's complement, which NNEF has none of.
+
+For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but its turns do,
+
+    t = floor((q - lo) / 2^N),   q - 2^N * t = round((S - 2^(s + N) * t) / 2^s),
+
+and q >= L, L = lo + 2^N * t, can be said of S: S >= 2^s * L - 2^(s-1) where ties go upward, and also where they go to
+the even code, since L is even; S >= 2^s * L where q is a floor. Truncation is the floor of (S + (2^s - 1) * [S < 0]) /
+2^s. So a code takes two ``requantize``, or three.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Unsupported
+from cvm.graph import GraphOperation
+from cvm.lowering.claims import exact
+from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.form import Known, LinearForm
+from cvm.lowering.parts.ratio import summands
+from cvm.lowering.proofs.decide import fixed_sum
+from cvm.lowering.proofs.fixed_point import requantize
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import round_fraction
+from cvm.quantization.quantizer import Rounding
+from cvm.quantization.rationals import Rationals
+
+__all__: list[str] = []
+
+_INT32_MAX = 2**31 - 1
+
+Term = tuple[str, npt.NDArray[Any]]
+
+
+@rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of turns that it is beyond the range"))
+def wrapping_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+    """The code of x with step ``scale``, rounded by ``rounding``, modulo hi - lo + 1 = 2^N; lo is even."""
+    scale = Fraction(operation.attributes["scale"])  # type: ignore[arg-type]
+    lo, hi = (int(operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
+    rounding: Rounding = operation.attributes["rounding"]  # type: ignore[assignment]
+    form = lowering.linear(operation, "x")
+    if not form.terms:
+        return [_known(form, scale, lo, hi, rounding)]
+    least, greatest = _ends(lowering, form, scale)
+    name, location = operation.outputs[0], lowering.location(operation)
+    if lo <= round_fraction(least, rounding) and round_fraction(greatest, rounding) <= hi:
+        reported = len(lowering.report)
+        quantizer = LinearQuantizer((scale,), (Fraction(0),), lo, hi, rounding=rounding)
+        value = requantize(lowering, form, quantizer, name, location)
+        note = lowering.report[-1].note if len(lowering.report) > reported else "the same codes"
+        del lowering.report[reported:]
+        return [Coded(value, note=f"{note}, proven to fit", any_rounding=True)]
+    found, constant, unit = summands(form.terms, form.constant, whole=True)
+    step = unit / scale
+    shift = step.denominator.bit_length() - 1
+    terms: list[Term] = [(item.value, item.coefficients * step.numerator) for item in found]
+    offset = constant.numerators // constant.denominator * step.numerator
+    turns = max(-least, greatest) / (hi - lo + 1) + 2
+    if step.denominator & (step.denominator - 1) or turns > _INT32_MAX:
+        message = f"codes of {name!r} that wrap need a scale of integers times a power of two, of at most 62 bits"
+        raise Unsupported("lowering.rounding", message, location)
+    try:
+        value = _wrapped(lowering, name, form.shape, terms, offset, shift, (lo, hi), rounding)
+    except Invalid as error:
+        raise Unsupported("lowering.range", f"{operation.name}: {error.message}", location) from None
+    return [Coded(value, note=f"modulo 2^{(hi - lo).bit_length()}", any_rounding=True)]
+
+
+def _ends(lowering: Lowering, form: LinearForm, scale: Fraction) -> tuple[Fraction, Fraction]:
+    """Bounds of a form in steps."""
+    low, high = min(form.constant.fractions()), max(form.constant.fractions())
+    for term in form.terms:
+        ends = lowering.builder.range(term.value).hull()
+        products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
+        low, high = low + min(products), high + max(products)
+    return low / scale, high / scale
+
+
+def _known(form: LinearForm, scale: Fraction, lo: int, hi: int, rounding: Rounding) -> Known:
+    items = [round_fraction(item / scale, rounding) for item in form.constant.broadcast(form.shape).fractions()]
+    wrapped = np.array([(item - lo) % (hi - lo + 1) + lo for item in items], dtype=object).reshape(form.shape)
+    rank = len(form.shape)
+    return Known(wrapped, Rationals.scalar(scale, rank), Rationals.scalar(0, rank))
+
+
+def _wrapped(
+    lowering: Lowering, name: str, shape: tuple[int, ...], terms: list[Term], offset: npt.NDArray[Any], shift: int,
+    bounds: tuple[int, int], rounding: Rounding,
+) -> str:  # fmt: skip
+    builder, rank = lowering.builder, len(shape)
+    (lo, hi), one = bounds, np.ones((1,) * rank, dtype=object)
+    bits = shift + (hi - lo).bit_length()
+    half = 2**shift >> 1
+    if rounding == "toward_zero":
+        if shift:
+            negated = [(value, -factor) for value, factor in terms]
+            below = fixed_sum(builder, shape, negated, -offset, 0, (0, 1), f"{name}.negative")
+            terms = [*terms, (below, one * (2**shift - 1))]
+        # The addend of half_up is taken off, which leaves the floor.
+        floored, last, rounding = offset, offset - half, "half_up"
+    else:
+        floored, last = offset + half, offset
+    first = floored - (lo << shift) - 2 ** (bits - 1)
+    turns = fixed_sum(builder, shape, terms, first, bits, (-_INT32_MAX, _INT32_MAX), f"{name}.turns")
+    whole = [*terms, (turns, one * -(2**bits))]
+    return fixed_sum(builder, shape, whole, last, shift, bounds, name, rounding)
