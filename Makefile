@@ -44,25 +44,11 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 	$(BIN)/python tools/lint_formal.py
 	$(BIN)/python tools/lint_imports.py
 	$(BIN)/python tools/lint_arithmetic.py
-	$(BIN)/python tools/generate_ops_page.py --check
-	$(BIN)/python tools/generate_nnef_operations_page.py --check
-	$(BIN)/python tools/generate_webnn_page.py --check
-	$(BIN)/python tools/generate_onnx_page.py --check
-	$(BIN)/python tools/generate_openvx_page.py --check
-	$(BIN)/python tools/generate_cli_page.py --check
-	$(BIN)/python tools/generate_legalize_page.py --check
-	$(BIN)/python tools/generate_optimize_page.py --check
+	$(BIN)/python tools/generate_pages.py --check
 
 .PHONY: docs
 docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
-	$(BIN)/python tools/generate_ops_page.py
-	$(BIN)/python tools/generate_nnef_operations_page.py
-	$(BIN)/python tools/generate_webnn_page.py
-	$(BIN)/python tools/generate_onnx_page.py
-	$(BIN)/python tools/generate_openvx_page.py
-	$(BIN)/python tools/generate_cli_page.py
-	$(BIN)/python tools/generate_legalize_page.py
-	$(BIN)/python tools/generate_optimize_page.py
+	$(BIN)/python tools/generate_pages.py
 	test ! -d ../shared/models || $(BIN)/python tools/compare_models.py --write
 	$(BIN)/python tools/run_readme.py --write
 

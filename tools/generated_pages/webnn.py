@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from cvm.frontends.webnn.declarations import DATA_TYPES, OPERATORS, Operator, Tensor
+from tools.generated_pages.page import DOCS, Page
 
-__all__ = ["markdown"]
+__all__ = ["PAGE", "markdown"]
 
 _INTRODUCTION = """\
 # WebNN graphs
 
-Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_webnn_page.py`; do not edit.
+Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_pages.py`; do not edit.
 
 `cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
 integers and for quantised graphs. It is no WebNN implementation: that must also run graphs of floats, which an integer
@@ -141,3 +143,11 @@ def _tensor(tensor: Tensor) -> str:
     types = "ANY" if tensor.data_types == DATA_TYPES else ", ".join(tensor.data_types)
     ranks = str(tensor.least) if tensor.least == tensor.most else f"{tensor.least}..{tensor.most}"
     return f"{types}, rank {ranks}"
+
+
+def _with_the_record() -> str:
+    """The page, with the record that tools/webnn_conformance.py keeps."""
+    return markdown(json.loads((DOCS / "webnn-conformance.json").read_text(encoding="utf-8")))
+
+
+PAGE = Page("webnn.md", _with_the_record)
