@@ -32,6 +32,10 @@ cvm run model.onnx -i image=photo.npy -o result.npz
 
 From Python: `cvm.compile("model.onnx", input_shapes={"image": (1, 3, 224, 224)})`.
 
+`cvm report model.onnx -i images.npy -o report.html` measures, tensor by tensor, what the rounding costs. The other side
+of the comparison is the same model in float64 without the rounding. It keeps the clipping of every QuantizeLinear:
+quantisation tools leave a Relu out where the range of the next QuantizeLinear begins at 0.
+
 ## Meaning
 
 * A quantised model means the exact real-number graph, rounded half to even once at every `QuantizeLinear`. Scales and

@@ -36,6 +36,9 @@ graph.program.save("graph.cvm")  # an ordinary program
 print(graph.explain())  # what each call became
 ```
 
+`graph.quantized_graph` is the graph of real numbers that the program computes: `cvm.reference.Reference` evaluates it
+in float64, and `cvm.report.compare` says, tensor by tensor, what the rounding costs (`clip=True` keeps the clipping).
+
 Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
 specification throws as TypeError is `MLTypeError`, a TypeError and a ValueError, whose message names label, operand,
 rule and section. A valid graph that the machine does not run is a `NotSupportedError` at `build`, which says what to do
