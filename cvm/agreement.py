@@ -221,9 +221,9 @@ def _judged(
 ) -> Iterator[Difference | None]:
     """FORMAL's verdict on elements of the outputs of one node, one after the other: None is agreement."""
     outputs = formal.executor.apply(node, [tensor_of(known[operand]) for operand in node.inputs])
-    for place, (value, output) in enumerate(zip(node.outputs, outputs, strict=True)):
+    for number, (value, output) in enumerate(zip(node.outputs, outputs, strict=True)):
         array = known[value.name]
-        for position in _positions(array.size, count, f"{seed}/{place}"):
+        for position in _positions(array.size, count, f"{seed}/{number}"):
             index = tuple(int(i) for i in np.unravel_index(position, array.shape))
             expected, found = output[index], int(array[index])
             if expected == found:
@@ -238,7 +238,7 @@ def tensor_of(array: npt.NDArray[Any]) -> Stored:
 
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
-    """``count`` places in a tensor of ``size`` elements, ascending; all of them if it has no more."""
+    """``count`` positions in a tensor of ``size`` elements, ascending; all of them if it has no more."""
     return list(range(size)) if size <= count else sorted(islice(drawn_places(size, seed), count))
 
 

@@ -154,12 +154,12 @@ def run_op(
     from cvm.program.verifier import verify
 
     declaration = ops.get(op)
-    items = [_integers(op, place, array) for place, array in enumerate(arrays)]
+    items = [_integers(op, index, array) for index, array in enumerate(arrays)]
     kinds = declaration.input_kinds(len(items))
     builder = ProgramBuilder()
     names = [
-        builder.constant(array, f"{op}.{place}", kinds[place] if place < len(kinds) else "tensor")
-        for place, array in enumerate(items)
+        builder.constant(array, f"{op}.{index}", kinds[index] if index < len(kinds) else "tensor")
+        for index, array in enumerate(items)
     ]
     results = builder.add(op, names, attributes)
     program = builder.build([Output(name, name) for name in results])
@@ -167,8 +167,8 @@ def run_op(
     return [values[name] for name in results]
 
 
-def _integers(op: str, place: int, array: npt.ArrayLike) -> npt.NDArray[Any]:
-    where = Location(op=op, tensor=f"input {place}")
+def _integers(op: str, index: int, array: npt.ArrayLike) -> npt.NDArray[Any]:
+    where = Location(op=op, tensor=f"input {index}")
     try:
         items = np.asarray(array)
     except (ValueError, TypeError, OverflowError) as error:

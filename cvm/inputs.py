@@ -196,18 +196,18 @@ def _codes(item: Input, array: Array, layout: Layout, first: int) -> npt.NDArray
         from cvm.quantization.exact import quantize
 
         if not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            found = f"expected real numbers, found {array[tuple(place)]} at {_counted(place, first)}"
+            index = np.argwhere(~np.isfinite(array))[0].tolist()
+            found = f"expected real numbers, found {array[tuple(index)]} at {_counted(index, first)}"
             raise Invalid("input.real", found, where)
         array = quantize(array, layout.quantizer(quantizer, value.shape), where)
     if not value.lo <= int(array.min()) <= int(array.max()) <= value.hi:
         outside = (array < value.lo) | (array > value.hi)
-        place = np.argwhere(outside)[0].tolist()
-        found = f"found {int(array[tuple(place)])} at {_counted(place, first)}"
+        index = np.argwhere(outside)[0].tolist()
+        found = f"found {int(array[tuple(index)])} at {_counted(index, first)}"
         raise Invalid("input.code", f"expected codes in [{value.lo}, {value.hi}], {found}", where)
     return array.astype(np.int32, order="C")
 
 
-def _counted(place: list[int], first: int) -> list[int]:
-    """A place in all samples, from one in those from number ``first`` on."""
-    return [first + place[0], *place[1:]] if place else place
+def _counted(index: list[int], first: int) -> list[int]:
+    """The index among all samples of an index among those from number ``first`` on."""
+    return [first + index[0], *index[1:]] if index else index

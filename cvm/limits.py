@@ -32,7 +32,8 @@ class Limits:
     nodes: int = 1_000_000
     """Operations of a document, items of one list of a program."""
     entries: int = 25_000
-    """Inputs, constants, states, nodes, outputs, scales and exactness records of a program, together."""
+    """Inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program, together; a node
+    counts once more for every 16 operands."""
     program_bytes: int = 2**32
     """Bytes of a program file."""
     receipt_bytes: int = 2**26

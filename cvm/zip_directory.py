@@ -40,30 +40,30 @@ def require_directory(file: IO[bytes], size: int, limits: Limits) -> None:
 
 
 def _end(file: IO[bytes], size: int) -> tuple[int, int, int, int]:
-    """Entries, bytes and place of the directory, and where the records behind it begin."""
+    """Entries, bytes and offset of the directory, and where the records behind it begin."""
     end = size - _END.size
     signature, disk, first, here, entries, length, start, comment = _END.unpack(_read(file, end, _END.size))
     if signature != b"PK\x05\x06" or comment:
         raise _odd("it does not end with the record of an end without a comment")
-    place = end - _LOCATOR.size
-    if place >= 0:
-        locator = _LOCATOR.unpack(_read(file, place, _LOCATOR.size))
+    offset = end - _LOCATOR.size
+    if offset >= 0:
+        locator = _LOCATOR.unpack(_read(file, offset, _LOCATOR.size))
         if locator[0] == b"PK\x06\x07":
-            return _end_64(file, place - _END_64.size, locator)
+            return _end_64(file, offset - _END_64.size, locator)
     if (disk, first) != (0, 0) or here != entries:
         raise _odd("it is one of several disks")
     return entries, length, start, end
 
 
-def _end_64(file: IO[bytes], place: int, locator: tuple[bytes, int, int, int]) -> tuple[int, int, int, int]:
+def _end_64(file: IO[bytes], offset: int, locator: tuple[bytes, int, int, int]) -> tuple[int, int, int, int]:
     """The same from a zip64 record, which counts wherever there is one."""
     _, disk, found, disks = locator
-    if found != place or disk != 0 or disks > 1:
+    if found != offset or disk != 0 or disks > 1:
         raise _odd("its zip64 record is not where it is said to be")
-    signature, rest, _, _, disk, first, here, entries, length, start = _END_64.unpack(_read(file, place, _END_64.size))
+    signature, rest, _, _, disk, first, here, entries, length, start = _END_64.unpack(_read(file, offset, _END_64.size))
     if signature != b"PK\x06\x06" or rest != _END_64.size - 12 or (disk, first) != (0, 0) or here != entries:
         raise _odd("its zip64 record is not one of a single disk")
-    return entries, length, start, place
+    return entries, length, start, offset
 
 
 def _count(directory: bytes, most: int) -> int:
@@ -79,10 +79,10 @@ def _count(directory: bytes, most: int) -> int:
     return count
 
 
-def _read(file: IO[bytes], place: int, count: int) -> bytes:
-    if place < 0:
+def _read(file: IO[bytes], offset: int, count: int) -> bytes:
+    if offset < 0:
         raise _odd("it is too short")
-    file.seek(place)
+    file.seek(offset)
     data = file.read(count)
     if len(data) != count:
         raise _odd("it ends too early")

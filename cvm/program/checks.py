@@ -28,6 +28,7 @@ __all__ = [
     "check_quantizer",
     "check_shape",
     "interval_text",
+    "operand_entries",
     "same_attributes",
 ]
 
@@ -87,12 +88,18 @@ def check_int32(proven: Range, location: Location) -> None:
         raise Invalid("program.range", message, location)
 
 
+def operand_entries(operands: int) -> int:
+    """The entries that the operands of one node count for."""
+    return operands // 16
+
+
 def check_entries(program: Program, limits: Limits) -> None:
     """All parts of a program together are within the limit of entries, since each takes memory whatever it holds."""
     parts = (program.inputs, program.constants, program.state, program.nodes, program.outputs)
     quantizers = [item.quantizer for item in program.inputs] + [item.quantizer for item in program.outputs]
     scales = sum(len(found.scale) + len(found.offset) for found in quantizers if isinstance(found, LinearQuantizer))
-    total = sum(map(len, parts)) + len(program.provenance.exactness) + scales
+    operands = sum(operand_entries(len(node.inputs)) for node in program.nodes)
+    total = sum(map(len, parts)) + len(program.provenance.exactness) + scales + operands
     require("entries", total, limits.entries, ENTRIES)
 
 

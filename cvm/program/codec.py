@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from cvm.errors import Invalid, Location, Malformed
 from cvm.limits import DEFAULT, Limits, require
-from cvm.program.checks import ENTRIES
+from cvm.program.checks import ENTRIES, operand_entries
 from cvm.program.model import (
     AttributeValue,
     Constant,
@@ -246,11 +246,14 @@ class _Decoder:
         """An array of entries, which are counted before the next one is made."""
 
         def counted() -> _Item:
-            self._entries += 1
-            require("entries", self._entries, self._limits.entries, ENTRIES)
+            self._count(1)
             return item()
 
         return self._reader.array(counted)
+
+    def _count(self, entries: int) -> None:
+        self._entries += entries
+        require("entries", self._entries, self._limits.entries, ENTRIES)
 
     def _header(self) -> None:
         reader = self._reader
@@ -300,7 +303,9 @@ class _Decoder:
         return Constant(**reader.record(fields))
 
     def _node(self) -> _Numbered:
-        return _Numbered(**self._reader.record(self._node_fields))
+        node = _Numbered(**self._reader.record(self._node_fields))
+        self._count(operand_entries(len(node.inputs)))
+        return node
 
     def _attribute(self) -> AttributeValue:
         kind = self._reader.kind()

@@ -2,7 +2,7 @@
 
 An interval is a pair of decimals, below and above the true value. Sums, products and quotients are rounded outward by
 the context. ``exp``, ``ln`` and ``sqrt`` of `decimal` are correctly rounded to nearest, so that one unit in the last
-place either side encloses them. Everything else is made of these, or a series with a bound on its tail.
+digit on either side encloses them. Everything else is made of these, or a series with a bound on its tail.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def code(x: Fraction, quantizer: Quantizer, index: int = 0) -> int:
 
 
 def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
-    """sign(x) times the place of the nearest exponent, by round(log2 x) >= k <=> x^2 >= 2^(2k-1).
+    """sign(x) times the index of the nearest exponent, counted from 1, by round(log2 x) >= k <=> x^2 >= 2^(2k-1).
 
     Rounding and clamping the exponent commute, since rounding is monotone and keeps integers.
     """
@@ -62,8 +62,8 @@ def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
     doubled = n if square >= Fraction(2) ** n else n - 1
     exponent = (doubled + 1) // 2
     lowest = quantizer.top - quantizer.hi + 1
-    place = min(max(exponent, lowest), quantizer.top) - lowest + 1
-    return place if x > 0 else -place
+    index = min(max(exponent, lowest), quantizer.top) - lowest + 1
+    return index if x > 0 else -index
 
 
 def quantize(values: npt.NDArray[Any], quantizer: Quantizer, location: Location | None = None) -> npt.NDArray[np.int64]:
@@ -117,8 +117,8 @@ def _quantize_powers(values: npt.NDArray[Any], quantizer: LogarithmicQuantizer) 
     mantissa, exponent = np.frexp(np.abs(values.astype(np.float64)))
     rounded = exponent.astype(np.int64) - (mantissa < _ROOT_OF_HALF)
     lowest = quantizer.top - quantizer.hi + 1
-    places = np.clip(rounded, lowest, quantizer.top) - lowest + 1
-    signed: npt.NDArray[np.int64] = np.sign(values).astype(np.int64) * places
+    indices = np.clip(rounded, lowest, quantizer.top) - lowest + 1
+    signed: npt.NDArray[np.int64] = np.sign(values).astype(np.int64) * indices
     return signed
 
 

@@ -5,8 +5,9 @@ The exact code of a tensor is a staircase in its integer accumulators,
     code(x) = clamp(floor((sum_i P_i * x_i + R) / D), lo, hi)                    (`Row`; the 1/2 of rounding is in R)
 
 and ``requantize`` computes clamp(floor((sum_i m_i * x_i + c) / 2^s), lo, hi). The two agree for all x within the proven
-bounds exactly when they take each step k at the same places. For given m and s the offsets c for which that holds are
-an interval, computed here in integers; a form is exact when the interval is not empty. Three ways to compute it:
+bounds exactly when they take each step k at the same accumulators. For given m and s the offsets c for which that
+holds are an interval, computed here in integers; a form is exact when the interval is not empty. Three ways to compute
+it:
 
 * one accumulator (`_Single`): the step k lies at T_k = ceil((k*D - R) / P), so that c must satisfy
   m*T_k + c >= k*2^s and m*(T_k - 1) + c < k*2^s. Necessary and sufficient.
@@ -15,7 +16,7 @@ an interval, computed here in integers; a form is exact when the interval is not
 
 Gap lemma. With P > 0, step k is first reached at A = T_k(S), where N = P*A + Q*S + R exceeds k*D by
 slack = (Q*S + R - k*D) mod P, and at T_k(S) - 1 falls short of it by P - slack. Let M = m_1*A + m_2*S + c and
-E = D*M - 2^s*N, which is linear in (N, S). The form takes the step at the same place if
+E = D*M - 2^s*N, which is linear in (N, S). The form takes the step at the same accumulators if
 E >= -2^s * min slack where k*D <= N < k*D + P, and E < 2^s * (P - max slack) where k*D - P <= N < k*D. Elsewhere
 nothing more is needed, because M grows with A. The extremes of slack over all S come from `modular.least_residue`.
 """
@@ -39,7 +40,7 @@ from cvm.quantization.thresholds import blocks
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 
 WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
-"""Widths of the largest multiplier, in bits, tried in turn: the narrowest that proves exact is taken."""
+"""Widths of the largest multiplier, in bits, tried one after the other: the narrowest that proves exact is taken."""
 
 _ENUMERABLE = 512
 """Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
@@ -316,19 +317,19 @@ class _Proofs:
         self.count = len(rows)
         alone = [isinstance(row, LinearRow) and len(row.factors) == 1 and row.factors[0] != 0 for row in rows]
         self.others = [(i, _Proof(row)) for i, row in enumerate(rows) if not alone[i]]
-        self.places = [i for i in range(len(rows)) if alone[i]]
-        self.rows = [rows[i] for i in self.places]
+        self.indices = [i for i in range(len(rows)) if alone[i]]
+        self.rows = [rows[i] for i in self.indices]
         upward = [row if row.factors[0] > 0 else row.mirrored() for row in self.rows if isinstance(row, LinearRow)]
         self.blocks = list(blocks(upward))
 
     def fixed_points(self, width: int) -> list[FixedPoint] | None:
         """The forms of all rows with multipliers of ``width`` bits, if all are exact."""
         forms: dict[int, FixedPoint] = {}
-        for place, proof in self.others:
+        for index, proof in self.others:
             form = proof.fixed_point(width)
             if form is None:
                 return None
-            forms[place] = form
+            forms[index] = form
         start = 0
         for upward, steps in self.blocks:
             rows = self.rows[start : start + len(upward)]
@@ -341,7 +342,7 @@ class _Proofs:
                 form = _form(row, m, shift, *bounds)
                 if form is None:
                     return None
-                forms[self.places[start + i]] = form
+                forms[self.indices[start + i]] = form
             start += len(upward)
         return [forms[i] for i in range(self.count)]
 
@@ -415,7 +416,7 @@ def fit(rows: Sequence[Row]) -> list[FixedPoint]:
 
 
 def decides_without(row: LinearRow, term: int) -> bool:
-    """Whether accumulator ``term`` of two never changes the code, so that any value of it may be put in its place.
+    """Whether accumulator ``term`` of two never changes the code, so that any of its values may stand for it.
 
     Each threshold T_k(S) of the other accumulator is monotone in S: equal at both ends, it is equal everywhere.
     """

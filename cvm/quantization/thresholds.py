@@ -1,4 +1,4 @@
-"""Where the staircases of many rows with one accumulator take their steps, and what offsets that leaves.
+"""The accumulators at which the staircases of many rows take their steps, and the offsets of a form that do the same.
 
 The rows of a tensor (`cvm.quantization.fixed_point`) are many and alike. Here they are columns of 64-bit integers.
 The coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
@@ -55,14 +55,14 @@ class Staircase(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Steps:
-    """The steps k of some rows and the places T_k at which they are taken, cut to [lo, hi + 1], one row each."""
+    """The steps k of some rows and the sums T_k at which they are taken, clipped to [lo, hi + 1]; one row each."""
 
     k: Columns
     at: Columns
     taken: npt.NDArray[np.bool_]
-    """Steps taken at hi or before: at the place they must have been taken."""
+    """Steps taken at hi or before: at T_k they must have been taken."""
     awaited: npt.NDArray[np.bool_]
-    """Steps taken after lo: before the place they must not have been taken."""
+    """Steps taken after lo: before T_k they must not have been taken."""
 
     def offsets(self, m: Sequence[int], shift: Sequence[int]) -> list[tuple[int | None, int | None]] | None:
         """The least and the greatest exact offset of every row, for its multiplier and shift; None: no bound.
@@ -113,15 +113,15 @@ def _steps(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> 
             [row.bounds[0][1] for row in rows],
         )
     )
-    place = np.arange(longest)
-    k = first + place
-    exists = place < count
+    ordinal = np.arange(longest)
+    k = first + ordinal
+    exists = ordinal < count
     about = k * alpha_ + beta_
     at = -(-(about + np.minimum(k, 0)) >> FRACTION)
     open_ = exists & (at != -(-(about + np.maximum(k, 0) + 1) >> FRACTION))
-    for index, step in np.argwhere(open_).tolist():
+    for index, column in np.argwhere(open_).tolist():
         row = rows[index]
-        exact = -((row.constant - int(k[index, step]) * row.denominator) // row.factors[0])
-        at[index, step] = exact
+        exact = -((row.constant - int(k[index, column]) * row.denominator) // row.factors[0])
+        at[index, column] = exact
     at = np.clip(at, lo, hi + 1)
     return Steps(np.where(exists, k, 0), np.where(exists, at, 0), exists & (at <= hi), exists & (at > lo))

@@ -79,7 +79,9 @@ def entries(values: int) -> Program:
     base = builder.constant(varied(1, WIDE))
     names = [builder.add("clip", [base], {"a_min": k, "a_max": 100 + k})[0] for k in range(values)]
     (name,) = builder.add("concatenate", names, {"axis": 0})
-    count = DEFAULT.entries - values - 20
+    operands = 100_000
+    builder.add("concatenate", [builder.constant(varied(1, 1))] * operands, {"axis": 0})
+    count = DEFAULT.entries - values - 20 - operands // 16
     x = builder.input("a", (count, *(1,) * 7), -(2**20), 2**20)
     for k in range(count):
         builder.add("slice", [x], {"begin": (0,) * 8, "end": (k + 1, *(1,) * 7), "strides": (1,) * 8})

@@ -244,6 +244,15 @@ def too_many_entries_of_a_file():
     decode(EXAMPLE.to_bytes(), replace(DEFAULT, entries=ENTRIES - 1))
 
 
+@case("limit.entries", LimitExceeded, "nodes")
+def too_many_operands_of_a_file():
+    builder = ProgramBuilder()
+    (name,) = builder.add("concatenate", [builder.input("x", (1,), 0, 1)] * 64, {"axis": 0})
+    data = builder.build([Output("y", name)]).to_bytes()
+    assert verify(decode(data, replace(DEFAULT, entries=7)), replace(DEFAULT, entries=7)).gas  # 3 parts, 64 / 16
+    decode(data, replace(DEFAULT, entries=6))
+
+
 def test_as_many_entries_as_the_limit_admits() -> None:
     assert verify(decode(BYTES, replace(DEFAULT, entries=ENTRIES)), replace(DEFAULT, entries=ENTRIES)).gas
 

@@ -1,5 +1,5 @@
 """Fuzzers of everything that cvm reads: documents, tensor files, archives, quantization files, programs, receipts,
-one-step proofs.
+one-step proofs, vectors.
 
     python -m tools.fuzz.documents --count 1000 --seed 1
     python -m tools.fuzz.tensors --count 1000 --seed 1
@@ -8,6 +8,7 @@ one-step proofs.
     python -m tools.fuzz.programs --count 1000 --seed 1
     python -m tools.fuzz.receipts --count 1000 --seed 1
     python -m tools.fuzz.receipt_tool --count 1000 --seed 1
+    python -m tools.fuzz.vector_consumer --count 1000 --seed 1
     python -m tools.fuzz.steps --count 1000 --seed 1
     python -m tools.fuzz.models --count 1000 --seed 1
     python -m tools.fuzz.onnx_models --count 1000 --seed 1

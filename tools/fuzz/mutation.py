@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["changed_tree", "mutate_bytes", "mutate_text", "packed_tree"]
+__all__ = ["changed_tree", "enlarged_tree", "mutate_bytes", "mutate_text", "packed_tree"]
 
 _TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9.eE]*|'[^'\n]*'|\s+|->|[<>=!&|]{1,2}|.", re.DOTALL)
 _WORDS = (
@@ -124,6 +124,24 @@ def changed_tree(random_: random.Random, tree: Any) -> Any:
         return mutate_bytes(random_, tree, 1)
     alike = [value for value in _VALUES if type(value) is type(tree)]
     return random_.choice(alike if alike and random_.random() < 0.9 else _VALUES)
+
+
+_VAST = (0, -1, 2**16, 2**24, 2**31 - 1, 2**31, 2**62)
+
+
+def enlarged_tree(random_: random.Random, tree: Any) -> Any:
+    """A tree in which one number is vast, or one list is long."""
+    if isinstance(tree, dict) and tree:
+        key = random_.choice(sorted(tree))
+        return {**tree, key: enlarged_tree(random_, tree[key])}
+    if isinstance(tree, list) and tree:
+        if random_.random() < 0.1:
+            return tree * random_.choice((2, 100, 1000))
+        at = random_.randrange(len(tree))
+        return [*tree[:at], enlarged_tree(random_, tree[at]), *tree[at + 1 :]]
+    if isinstance(tree, int) and not isinstance(tree, bool):
+        return random_.choice(_VAST)
+    return tree * random_.choice((2, 100)) if isinstance(tree, bytes | str) else tree
 
 
 def packed_tree(tree: Any) -> bytes:

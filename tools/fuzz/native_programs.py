@@ -6,9 +6,11 @@
 Small programs are packed into one, since compiling costs more than all the rest, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine, on one thread with nothing captured and on two with
 everything, or the other way round, by turns; ``--thorough`` does all four. With ``--documents`` the programs are those
-of documents of wide inputs and narrow results. LLVM tries its hardest for one pack of
-eight. Packs run in workers: one that dies is a failure of its pack and the next one goes on. With ``--log`` a run that
-was stopped goes on where it was. A failure is made small and written as ``failure-..`` files: program, inputs, test.
+of documents of wide inputs and narrow results. LLVM tries its hardest for one pack of eight. With ``--guarded N`` one
+pack of N runs as users' programs do; in the others, whatever the planner and the emitter give runs without being
+checked and rehearsed before, which takes half the time. Packs run in workers: one that dies is a failure of its pack,
+and the next one goes on. With ``--log`` a run that was stopped goes on where it was. A failure is made small and
+written as ``failure-..`` files: program, inputs, test.
 """
 
 from __future__ import annotations
@@ -258,7 +260,7 @@ def _work(options: argparse.Namespace) -> None:
         found = pack(options.seed, number, options.documents)
         report = Report(number, found.programs, found.refused)
         try:
-            with prepared(level):
+            with prepared(level, number % options.guarded == 0):
                 report.failures = list(_failures(found, ways(machines, number, options.thorough), options.failures))
         except Exception:
             report.failures = [traceback.format_exc()]
@@ -278,6 +280,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
         command += ["--seed", str(options.seed), "--failures", str(options.failures.resolve())]
         command += ["--machines", options.machines] if options.machines else []
         command += ["--thorough"] if options.thorough else []
+        command += ["--guarded", str(options.guarded)]
         command += ["--documents"] if options.documents else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as worker:
             assert worker.stdout is not None
@@ -357,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="file of reports; what it has is not done again")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of what failed")
     parser.add_argument("--thorough", action="store_true", help="all of threads times captures, optimised code only")
+    parser.add_argument("--guarded", type=int, default=1, help="one pack of so many is checked and rehearsed")
     parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)

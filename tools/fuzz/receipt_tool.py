@@ -21,7 +21,6 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import numpy as np
@@ -32,14 +31,13 @@ from cvm.errors import CvmError
 from tools import verify_receipt as tool
 from tools.fuzz import receipts
 from tools.fuzz.harness import Fuzzer, main
-from tools.fuzz.mutation import changed_tree, mutate_bytes, packed_tree
+from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree
 
 __all__ = ["FUZZER", "MEBIBYTES"]
 
 MEBIBYTES = 256
 """Memory of the tool at most."""
 _CODES = {0: "REPRODUCED", 1: "DIVERGED", 3: "MALFORMED", 4: "TOO_LARGE", 5: "CANNOT_RECOMPUTE"}
-_VAST = (0, -1, 2**16, 2**24, 2**31 - 1, 2**31, 2**62)
 
 
 @lru_cache(maxsize=1)
@@ -80,25 +78,10 @@ def _damaged_tree(random_: random.Random, data: bytes) -> bytes:
         return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
     tree = msgpack.unpackb(data, strict_map_key=False)
     if random_.random() < 0.5:  # once: what is enlarged twice is more than a case may be
-        return packed_tree(_enlarged(random_, tree))
+        return packed_tree(enlarged_tree(random_, tree))
     for _ in range(random_.choice((1, 1, 2, 3))):
         tree = changed_tree(random_, tree)
     return packed_tree(tree)
-
-
-def _enlarged(random_: random.Random, tree: Any) -> Any:
-    """A tree in which one number is vast, or one list is long."""
-    if isinstance(tree, dict) and tree:
-        key = random_.choice(sorted(tree))
-        return {**tree, key: _enlarged(random_, tree[key])}
-    if isinstance(tree, list) and tree:
-        if random_.random() < 0.1:
-            return tree * random_.choice((2, 100, 1000))
-        at = random_.randrange(len(tree))
-        return [*tree[:at], _enlarged(random_, tree[at]), *tree[at + 1 :]]
-    if isinstance(tree, int) and not isinstance(tree, bool):
-        return random_.choice(_VAST)
-    return tree * random_.choice((2, 100)) if isinstance(tree, bytes | str) else tree
 
 
 def _damaged_archive(random_: random.Random, data: bytes) -> bytes:

@@ -80,13 +80,13 @@ class LibraryExpressions(Expressions):
         return found if found.shape == shape else self.constant(np.broadcast_to(found.elements, shape), narrow=False)
 
     def valid_counts(self, x: Expression, threshold: int, label: str) -> tuple[Expression, Expression]:
-        """Both results of get_valid_count, of which each is an expression with its place as an attribute."""
+        """Both results of get_valid_count, of which each is an expression with its index as an attribute."""
         declaration = declaration_of("get_valid_count")
         call = Call((x.shape,), declaration.parse({"score_threshold": threshold}), (x.range,))
         found = []
-        for place, (shape, bounds) in enumerate(zip(declaration.shape(call), declaration.range(call), strict=True)):
-            key = ("get_valid_count", x.number, threshold, place)
-            attributes: Mapping[str, AttributeValue] = {"score_threshold": threshold, "output": place}
+        for index, (shape, bounds) in enumerate(zip(declaration.shape(call), declaration.range(call), strict=True)):
+            key = ("get_valid_count", x.number, threshold, index)
+            attributes: Mapping[str, AttributeValue] = {"score_threshold": threshold, "output": index}
             item = self._known.get(key) or self._add(
                 key, shape, bounds.per_channel(), op="get_valid_count", inputs=(x,), attributes=attributes, label=label
             )
@@ -225,11 +225,11 @@ def _mul(made: LibraryExpressions, a: Expression, b: Expression, label: str) -> 
 
 
 def _shift_left(made: LibraryExpressions, x: Expression, label: str, precision: int, shift_bit: int) -> Expression:
-    """clip(x * 2^s, +-alpha): where x is cut first to what reaches alpha, the product has precision + 1 bits."""
+    """clip(x * 2^s, +-alpha): where x is clipped first to what reaches alpha, the product has precision + 1 bits."""
     alpha = magnitude(precision)
     if bits_of(x) + shift_bit > LARGEST:
         if precision == LARGEST:
-            raise Unprovable("a left shift that is cut to 32 bits")
+            raise Unprovable("a left shift that is clipped to 32 bits")
         if alpha < 1 << shift_bit:  # any number but 0 reaches alpha
             sign = made.apply("clip", x, label=label, a_min=-1, a_max=1)
             return made.product(sign, made.number(alpha), label)
@@ -308,7 +308,7 @@ def _reduce(op: str) -> Callable[..., Expression]:
         if axes and exclude:
             reduced = set(range(len(x.shape))) - reduced
         numbers = [axis for axis, extent in enumerate(x.shape) if extent > 1]
-        chosen = tuple(place for place, axis in enumerate(numbers) if axis in reduced)
+        chosen = tuple(index for index, axis in enumerate(numbers) if axis in reduced)
         if chosen:
             dense = made.reshaped(x, kept, label)
             x = over(made, dense, label, {"axes": chosen, "keepdims": False, "exclude": False})

@@ -87,9 +87,9 @@ def _digits(made: LibraryExpressions, x: Expression, label: str) -> list[Part]:
     least = next(n for n in range(2, LARGEST) if _top(x, _BASES[-1] * (n - 1)) <= _BYTE)
     base = next(b for b in _BASES if _top(x, b * (least - 1)) <= _BYTE)
     found: list[Part] = []
-    for place in range(least - 1):
+    for index in range(least - 1):
         low, x = made.tensors.split(x, base)
-        found.append((base * place, low))
+        found.append((base * index, low))
     return [*found, (base * (least - 1), x)]
 
 
@@ -111,7 +111,7 @@ def _constant_digits(items: Any) -> list[tuple[int, Any]]:
         found.append((power, digit))
         items = (items - digit) >> base
         power += base
-    return [(place, digit) for place, digit in [*found, (power, items)] if digit.any()]
+    return [(index, digit) for index, digit in [*found, (power, items)] if digit.any()]
 
 
 def _joined(made: LibraryExpressions, sums: dict[int, Expression], label: str) -> Expression:

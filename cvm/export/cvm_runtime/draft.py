@@ -31,10 +31,10 @@ _NAME = DEFAULT.name_bytes - 32
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Written:
-    """An entry: its node, its place among that one's outputs, its shape, the precision there and the proven one."""
+    """An entry: its node, its index among the outputs of that, its shape, the precision there and the proven one."""
 
     node: _Node
-    place: int
+    index: int
     shape: tuple[int, ...]
     precision: int
     proven: int
@@ -83,7 +83,7 @@ class Draft:
         """An op of cvm, whose results have the proven precisions. Operands are narrowed where its rules need it."""
         operands = _prepared(self, op, list(inputs))
         spelling = spelled(op, attributes, tuple(item.shape for item in operands))
-        ordered = [operands[place] for place in spelling.order]
+        ordered = [operands[index] for index in spelling.order]
         try:
             use = operator(spelling.name).use(spelling.texts, tuple(item.shape for item in ordered))
         except CvmError as error:
@@ -162,16 +162,16 @@ class Draft:
         for node in nodes:
             first[node] = len(entries)
             entries += node.outputs
-        place = {node: number for number, node in enumerate(nodes)}
-        number = {item: first[item.node] + item.place for item in entries}
+        index = {node: number for number, node in enumerate(nodes)}
+        number = {item: first[item.node] + item.index for item in entries}
         reads = [[number[item] for item in node.inputs] for node in self._ops] + [[number[item] for item in heads]]
         writes = [[number[item] for item in node.outputs] for node in self._ops] + [[]]
         storage = planned([item.shape for item in entries], reads, writes, range(len(variables)))
         document = {
-            "nodes": [_record(node, [[place[item.node], item.place, 0] for item in node.inputs]) for node in nodes],
+            "nodes": [_record(node, [[index[item.node], item.index, 0] for item in node.inputs]) for node in nodes],
             "arg_nodes": list(range(len(variables))),
             "node_row_ptr": [*(first[node] for node in nodes), len(entries)],
-            "heads": [[place[item.node], item.place, 0] for item in heads],
+            "heads": [[index[item.node], item.index, 0] for item in heads],
             "attrs": {
                 "shape": ["list_shape", [list(item.shape) for item in entries]],
                 "storage_id": ["list_int", list(storage)],

@@ -197,15 +197,15 @@ class _Writing:
         inputs = [self.entries[part.name or self.present[part.number]] for part in item.inputs]
         attributes = dict(item.attributes or {})
         if item.op == "get_valid_count":
-            place = int(attributes.pop("output"))  # type: ignore[arg-type]
+            index = int(attributes.pop("output"))  # type: ignore[arg-type]
             key = (inputs[0], int(attributes["score_threshold"]))  # type: ignore[arg-type]
             if key not in self.counted:
                 rows = inputs[0].shape[1]
                 stem = name.removesuffix(".valid_count").removesuffix(".Y")
                 least = [precision(0, rows), max(inputs[0].proven, 2)]
-                least[place] = bits
+                least[index] = bits
                 self.counted[key] = self.draft.add(item.op, inputs, attributes, stem, least)
-            return self.counted[key][place]
+            return self.counted[key][index]
         (found,) = self.draft.add(item.op, inputs, attributes, name, [bits])
         return found
 
@@ -236,7 +236,7 @@ class _Writing:
 def _read_back(item: Written) -> str | None:
     """The name that an import gives one of several results of a node."""
     labels = ops.get("get_valid_count").outputs
-    return f"{item.node.name}.{labels[item.place]}" if len(item.node.outputs) > 1 else None
+    return f"{item.node.name}.{labels[item.index]}" if len(item.node.outputs) > 1 else None
 
 
 def _shift(node: Node) -> tuple[Any, Any]:

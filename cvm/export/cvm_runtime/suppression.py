@@ -1,9 +1,9 @@
 """Non-maximum suppression that both backends of cvm-runtime agree on.
 
 One of them stops at the first row with a negative id, leaves all batches after an empty one unwritten, takes a
-max_output_size of 0 for none, and writes to its input where top_k cuts something off. So every batch is suppressed by
-itself, with the rows that count sorted and cut to top_k first, and those with negative ids removed; sorting is a
-suppression of its own, of rows that never suppress each other and hold their number in place of an id.
+max_output_size of 0 for none, and writes to its input where top_k drops rows. So every batch is suppressed by
+itself, with the rows that count sorted and reduced to top_k first, and those with negative ids removed; sorting is a
+suppression of its own, of rows that never suppress each other and hold their number instead of an id.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def _batch(
 ) -> Expression:
     """The suppression of one batch, (1, N, 6)."""
     rows = x.shape[1]
-    place = made.constant(np.arange(rows).reshape(1, rows, 1), narrow=False)
-    counts = made.plain("broadcast_greater", made.reshaped(count, (1, 1, 1), label), place, label=label)
+    index = made.constant(np.arange(rows).reshape(1, rows, 1), narrow=False)
+    counts = made.plain("broadcast_greater", made.reshaped(count, (1, 1, 1), label), index, label=label)
     if 0 < attributes["top_k"] < rows:
-        x, counts = _best(made, x, count, place, attributes["top_k"], label)
+        x, counts = _best(made, x, count, index, attributes["top_k"], label)
     ids, score, box = (_part(made, x, 2, *ends, label) for ends in ((0, 1), (1, 2), (2, _COLUMNS)))
     # An id where a row counts, otherwise -1: (id + 1) * counts - 1.
     one = made.number(1)
@@ -80,12 +80,12 @@ def _batch(
 
 
 def _best(
-    made: LibraryExpressions, x: Expression, count: Expression, place: Expression, top_k: int, label: str
+    made: LibraryExpressions, x: Expression, count: Expression, index: Expression, top_k: int, label: str
 ) -> tuple[Expression, Expression]:
     """The first ``top_k`` of the rows that count, by falling score; and 1 for each, 0 for the others."""
     rows = x.shape[1]
     nothing = made.constant(np.zeros((1, rows, _COLUMNS - 2), np.int64), narrow=False)
-    numbered = _columns(made, place, _part(made, x, 2, 1, 2, label), nothing, label=label)
+    numbered = _columns(made, index, _part(made, x, 2, 1, 2, label), nothing, label=label)
     options = {"iou_threshold": _NEVER, "max_output_size": top_k, "force_suppress": False, "top_k": -1}
     ranked = made.plain("non_max_suppression", numbered, count, label=label, **options)
     order = _part(made, ranked, 2, 0, 1, label)

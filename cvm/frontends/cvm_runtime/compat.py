@@ -61,7 +61,7 @@ def _require_outputs(graph: Graph) -> None:
 
 
 def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """By one bit 2^31 - 1 becomes 2^31, which wraps: the result is -2^30, cut to the precision."""
+    """By one bit 2^31 - 1 becomes 2^31, which wraps: the result is -2^30, clipped to the precision."""
     (x,) = inputs
     attributes = use.translation.attributes
     if attributes["shift_bit"] > 1 or builder.range(x).hull()[1] < INT32_MAX:
@@ -74,10 +74,10 @@ def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str
 
 
 def _shift_left(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """A product beyond int32, which only an unsound precision lets pass, wraps before it is cut."""
+    """A product beyond int32, which only an unsound precision lets pass, wraps before it is clipped."""
     attributes = use.translation.attributes
     if builder.range(inputs[0]).magnitude() << attributes["shift_bit"] > INT32_MAX:
-        raise _undefined(f"a left shift by {attributes['shift_bit']} may exceed int32 before it is cut")
+        raise _undefined(f"a left shift by {attributes['shift_bit']} may exceed int32 before it is clipped")
     return builder.add("cvm_left_shift", inputs, attributes, name)
 
 

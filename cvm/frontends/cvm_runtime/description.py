@@ -49,12 +49,12 @@ def described(model: Model) -> dict[str, Any]:
             {
                 "node": node.name,
                 "op": None if node.operator is None else node.operator.name,
-                "output": place,
-                "shape": list(graph.shapes[node.first + place]),
-                "precision": model.inferred.precisions[node.first + place],
-                "storage_id": graph.storage[node.first + place],
+                "output": index,
+                "shape": list(graph.shapes[node.first + index]),
+                "precision": model.inferred.precisions[node.first + index],
+                "storage_id": graph.storage[node.first + index],
             }
             for node in graph.nodes
-            for place in range(node.outputs)
+            for index in range(node.outputs)
         ],
     }

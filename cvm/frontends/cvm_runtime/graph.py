@@ -188,7 +188,7 @@ def _check_index(document: Document, nodes: Sequence[GraphNode], entries: int) -
     """What the document repeats: version 1.0.0 has it all, and right; version 1.1.0 needs node_row_ptr alone."""
     strict = document.version == VERSIONS[0]
     pointers = [node.first for node in nodes] + [entries]
-    arguments = [place for place, node in enumerate(nodes) if node.operator is None]
+    arguments = [index for index, node in enumerate(nodes) if node.operator is None]
     if document.node_row_ptr != pointers:
         reason = "missing, which the library does not survive" if document.node_row_ptr is None else "wrong"
         raise Invalid("cvm_runtime.index", f"node_row_ptr is {reason}; expected the number of the first entry per node")

@@ -101,7 +101,7 @@ class _Making:
     def node(self, node: GraphNode, use: Use) -> None:
         """One op."""
         graph, translation = self.inferred.graph, use.translation
-        inputs = [self.values[graph.number(node.inputs[place])] for place in translation.inputs]
+        inputs = [self.values[graph.number(node.inputs[index])] for index in translation.inputs]
         name = self._name(node)
         emit = EMITTERS.get(use.operator.name) if self.compat == "cvm-1" else None
         try:
@@ -115,8 +115,8 @@ class _Making:
                 message = f"{error.message}; the library computes modulo 2^32, as far as its backends agree"
                 error = Unsupported("cvm_runtime.undefined", message)
             raise error.at(tensor=node.name[:SHOWN], op=use.operator.name) from None
-        for place, value in enumerate(results):
-            self.values[node.first + place] = value
+        for index, value in enumerate(results):
+            self.values[node.first + index] = value
             self.report.append(Exactness(value, value, bound=Fraction(0), note=use.operator.name))
 
     def _op(self, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class _Making:
         return self.builder.build(outputs, described)
 
     def _argmax(self, x: str) -> str:
-        """The place of the first maximum of every row: n minus the largest n - place where x is not less than it."""
+        """The index of the first maximum of every row: n minus the largest n - index where x is not less than it."""
         if self.compat == "cvm-1":
             x = narrowed_to_bytes(self.builder, x, "argmax")
 
@@ -164,8 +164,8 @@ class _Making:
         less = step("broadcast_greater", largest, x, label="less")
         is_largest = step("broadcast_sub", self.builder.constant(np.array([1])), less, label="is_largest")
         rank = self.builder.constant(np.arange(n, 0, -1, dtype=np.int32))
-        places = step("broadcast_mul", is_largest, rank, label="places")
-        first = step("max", places, label="first", axes=(-1,))
+        indices = step("broadcast_mul", is_largest, rank, label="places")
+        first = step("max", indices, label="first", axes=(-1,))
         return step("broadcast_sub", self.builder.constant(np.array([n])), first, label="")
 
     def _name(self, node: GraphNode) -> str:

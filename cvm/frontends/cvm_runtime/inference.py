@@ -36,10 +36,10 @@ def infer(graph: Graph, *, sound: bool = True) -> Inferred:
         inputs = [graph.number(entry) for entry in node.inputs]
         try:
             use = node.operator.use(node.texts, tuple(graph.shapes[number] for number in inputs))
-            for place, shape in enumerate(use.out_shapes):
-                written = graph.shapes[node.first + place]
+            for index, shape in enumerate(use.out_shapes):
+                written = graph.shapes[node.first + index]
                 if written != shape:
-                    message = f"output {place} has shape {list(shape)}, the model says {list(written)}"
+                    message = f"output {index} has shape {list(shape)}, the model says {list(written)}"
                     raise Invalid("cvm_runtime.shape", message)
             precisions += derived(use, tuple(precisions[number] for number in inputs), sound=sound)
         except CvmError as error:

@@ -88,7 +88,7 @@ class Operator:
         attributes = {name: value for name, value in self.rename(values, shapes).items() if value is not None}
         declaration = ops.get(self.ours)
         typed = declaration.parse(attributes)
-        inferred = declaration.infer(Call(tuple(shapes[place] for place in order), typed))
+        inferred = declaration.infer(Call(tuple(shapes[index] for index in order), typed))
         return Use(self, values, shapes, inferred, Translation(self.ours, attributes, order))
 
 
@@ -152,7 +152,7 @@ def _convolved(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     _biased("conv2d", values, shapes)
     groups, channels = values["groups"], shapes[0][1] if len(shapes[0]) > 1 else 0
     if channels % groups:
-        raise _wrong("conv2d", f"{channels} input channels cannot be cut into {groups} groups")
+        raise _wrong("conv2d", f"{channels} input channels cannot be split into {groups} groups")
     # The library does not look at the weight's shape, and reads beyond the weight where it is another one.
     expected = (values["channels"], channels // groups, *values["kernel_size"])
     if len(shapes[0]) == 4 and shapes[1] != expected:

@@ -45,19 +45,19 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.place = 0
+        self.offset = 0
 
     @property
     def left(self) -> int:
-        return len(self.data) - self.place
+        return len(self.data) - self.offset
 
     def take(self, count: int, what: str) -> bytes:
         """The next ``count`` bytes."""
         if not 0 <= count <= self.left:
-            message = f"{what}: expected {count} bytes at offset {self.place}, found {self.left}"
+            message = f"{what}: expected {count} bytes at offset {self.offset}, found {self.left}"
             raise Malformed("cvm_runtime.params.truncated", message)
-        self.place += count
-        return self.data[self.place - count : self.place]
+        self.offset += count
+        return self.data[self.offset - count : self.offset]
 
     def number(self, form: str, what: str) -> int:
         """The next integer, of a form of `struct`."""
@@ -66,9 +66,9 @@ class _Reader:
 
     def expect(self, form: str, expected: int, code: str, what: str) -> None:
         """The next integer, which is known."""
-        place, found = self.place, self.number(form, what)
+        offset, found = self.offset, self.number(form, what)
         if found != expected:
-            message = f"{what} at offset {place}: expected {expected:#x}, found {found:#x}"
+            message = f"{what} at offset {offset}: expected {expected:#x}, found {found:#x}"
             raise Malformed(f"cvm_runtime.params.{code}", message)
 
 

@@ -21,34 +21,34 @@ def _wrong(message: str) -> Invalid:
 def target_shape(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that ``codes`` stand for, given that of the input.
 
-    The library writes the extent of a -1 at its place among the codes, which is not always its place in the result:
+    The library writes the extent of a -1 at its index among the codes, which is not always its index in the result:
     where that makes a difference the codes are refused. Raises `Invalid` (``cvm_runtime.reshape``).
     """
     if not 1 <= len(codes) <= _MOST:
         raise _wrong(f"expected 1 to {_MOST} codes, found {len(codes)}")
     target, inferred = _walk(codes, shape)
     if inferred is not None:
-        place, written = inferred
+        index, written = inferred
         known = math.prod(target)  # the inferred extent is 1 until it is known
         extent = math.prod(shape) // known if known > 0 else 0
         there = list(target)
         if written < len(there):
             there[written] = extent
-        target[place] = extent
+        target[index] = extent
         if there != target:
-            raise _wrong(f"the library fills in the -1 of {codes} at the wrong place")
+            raise _wrong(f"the library fills in the -1 of {codes} at the wrong index")
     if min(target) < 1 or math.prod(target) != math.prod(shape):
         raise _wrong(f"{list(shape)} has not as many elements as {target}, which {codes} stands for")
     return tuple(target)
 
 
 def _walk(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], tuple[int, int] | None]:
-    """The target with 1 for an extent that is inferred, and the places of that in the target and among the codes."""
+    """The target with 1 for an extent that is inferred, and its indices in the target and among the codes."""
     target: list[int] = []
     inferred = None
-    source = place = 0
-    while place < len(codes):
-        code = codes[place]
+    source = index = 0
+    while index < len(codes):
+        code = codes[index]
         if code < -4:
             raise _wrong(f"there is no code {code}")
         if code == -2:
@@ -60,13 +60,13 @@ def _walk(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], tu
             source += 2
         elif code == -4:
             _require(shape, source + 1, codes)
-            target += _split(codes[place + 1 : place + 3], shape[source])
+            target += _split(codes[index + 1 : index + 3], shape[source])
             source += 1
-            place += 2
+            index += 2
         elif code == -1:
             if inferred is not None:
                 raise _wrong(f"only one extent of {codes} can be inferred")
-            inferred = len(target), place
+            inferred = len(target), index
             target.append(1)
             source += 1
         else:
@@ -74,7 +74,7 @@ def _walk(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], tu
                 _require(shape, source + 1, codes)
             target.append(shape[source] if code == 0 else code)
             source += 1
-        place += 1
+        index += 1
     return target, inferred
 
 

@@ -77,7 +77,7 @@ def planned(
     """
     own = set(kept)
     last = {number: step for step, numbers in enumerate(reads) for number in numbers}
-    plan: dict[int, int] = {number: place for place, number in enumerate(kept)}
+    plan: dict[int, int] = {number: index for index, number in enumerate(kept)}
     count = len(plan)
     free: dict[int, list[int]] = {}
     for step, numbers in enumerate(writes):

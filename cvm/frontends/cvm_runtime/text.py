@@ -52,9 +52,9 @@ def _decoded(data: bytes | str, limits: Limits) -> str:
         raise Malformed("cvm_runtime.json", f"byte {error.start} is not UTF-8") from None
 
 
-def _fail(text: str, place: int, message: str) -> NoReturn:
-    line = text.count("\n", 0, place) + 1
-    column = place - text.rfind("\n", 0, place)
+def _fail(text: str, offset: int, message: str) -> NoReturn:
+    line = text.count("\n", 0, offset) + 1
+    column = offset - text.rfind("\n", 0, offset)
     raise Malformed("cvm_runtime.json", message, Location(line=line, column=column))
 
 

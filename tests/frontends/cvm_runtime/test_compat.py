@@ -133,7 +133,7 @@ def test_a_left_shift_that_wraps_before_it_is_cut_is_refused() -> None:
     shape = (2,)
     shift = Op("cvm_left_shift", [2], [shape], {"precision": "8", "shift_bit": "30"})
     made = document(Variable("data", shape, 2), Variable("a", shape, 16), Op("where", [0, 1, 1], [shape]), shift)
-    with pytest.raises(Unsupported, match="may exceed int32 before it is cut") as caught:
+    with pytest.raises(Unsupported, match="may exceed int32 before it is clipped") as caught:
         loaded(made, parameters(("a", np.array([5, 0], np.int32))), "cvm-1")
     assert caught.value.code == "cvm_runtime.undefined"
     assert codes(loaded(made, parameters(("a", np.array([1, 0], np.int32))), "cvm-1"), [0, 0]) == [127, 0]

@@ -7,9 +7,9 @@ N(x) = (m x + c) mod 2^s,
 
     0 <= N(x) + 2^s D(x)   and   N(x) + 2^s D(x) + slack < 2^s   for every x.
 
-D is linear, so its bounds on a stretch are those at its ends. How many x of a stretch have N(x) below a bound is a sum
-of floors, which Euclid's algorithm gives in a few steps. A stretch on which the bounds are too coarse is halved.
-Everything is a Python integer.
+D is linear, so its bounds on a stretch are those at its ends. Whether N(x) stays within bounds on a stretch is decided
+in a few steps of Euclid's algorithm. A stretch on which the bounds of D are too coarse is halved. Everything is a
+Python integer.
 """
 
 from __future__ import annotations
@@ -76,36 +76,34 @@ def _carries_nothing(m: int, c: int, n: int, dm: int, dc: int, slack: int, lo: i
         if not stretches:
             return True
         lo, hi = stretches.pop()
-        if hi - lo < SHORT:
-            if not all(map(holds, range(lo, hi + 1))):
-                return False
+        first, last = dm * lo + dc, dm * hi + dc
+        least, end = max(-min(first, last), 0), min(n - max(first, last) - slack, n)
+        # Bad remainders are those from end up to n and those from 0 up to least: less than a width above end, modulo n.
+        if least < end and _stays_above(m, m * lo + c - end, n, hi - lo + 1, n - end + least):
             continue
-        if not (holds(lo) and holds(hi)):
+        if not (holds(lo) and holds(hi)) or (hi - lo < SHORT and not all(map(holds, range(lo, hi + 1)))):
             return False
-        ends = dm * lo + dc, dm * hi + dc
-        if not _lies_within(m, m * lo + c, n, hi - lo + 1, -min(ends), n - max(ends) - slack):
+        if hi - lo >= SHORT:
             middle = (lo + hi) // 2
             stretches += [(lo, middle), (middle + 1, hi)]
     return False
 
 
-def _lies_within(m: int, c: int, n: int, count: int, least: int, end: int) -> bool:
-    """Whether least <= (m k + c) mod n < end for 0 <= k < count.
+def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
+    """Whether (m k + c) mod n >= width for 0 <= k < count, where count >= 1.
 
-    Of a number with the remainder r, floor((v - least) / n) is one more than floor((v - end) / n) if least <= r < end,
-    and the same if not: the difference of both sums counts the k.
+    Remainders rise by m until they pass n; the least of each rise is its first, which is below m. First ones are
+    remainders modulo m, of which there are fewer, and so on. Where m is above n / 2, k is counted from the other end.
     """
-    least, end = max(least, 0), min(end, n)
-    return least < end and _floors(count, n, m, c - least) - _floors(count, n, m, c - end) == count
-
-
-def _floors(count: int, n: int, m: int, c: int) -> int:
-    """The sum of floor((m k + c) / n) for 0 <= k < count: whole parts first, then rows and columns change places."""
-    total = 0
-    while True:
-        total += count * (count - 1) // 2 * (m // n) + count * (c // n)
-        m, c = m % n, c % n
-        top = m * count + c
-        if top < n:
-            return total
-        count, n, m, c = top // n, m, n, top % n
+    m, c = m % n, c % n
+    while c >= width:
+        if 2 * m > n:
+            m, c = n - m, (c + m * (count - 1)) % n
+            if c < width:
+                return False
+        rises = (c + m * (count - 1)) // n
+        if rises == 0:
+            return True
+        step = -n % m
+        m, c, n, count = step, (c + step) % m, m, rises
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.checker.thresholds import Line, agree
+from cvm.executors.native.checker.thresholds import Line, _stays_above, agree
 
 LINES = st.tuples(st.integers(-20, 20), st.integers(-300, 300), st.integers(0, 8))
 
@@ -49,3 +49,16 @@ def test_one_wrong_sum_among_millions_is_found(m: int, c: int, s: int, x: int) -
     assert (m * x + c >> s) != (m * x + moved.c >> s)
     assert not agree(a, moved, 0, interval, (-(2**31), 2**31 - 1))
     assert agree(a, Line(8 * m, 8 * c + 7, s + 3), 0, interval, (-(2**31), 2**31 - 1))
+
+
+@settings(max_examples=1500)
+@given(st.integers(1, 400), st.integers(-500, 500), st.integers(-500, 500), st.integers(1, 300), st.integers(0, 400))
+def test_remainders_stay_above_a_bound_if_each_of_them_does(n: int, m: int, c: int, count: int, width: int) -> None:
+    assert _stays_above(m, c, n, count, width) == all((m * k + c) % n >= width for k in range(count))
+
+
+@given(st.integers(2**40, 2**55), st.integers(0, 2**55), st.integers(0, 2**55), st.integers(1, 3_000))
+def test_the_least_of_large_remainders_is_found(n: int, m: int, c: int, count: int) -> None:
+    least = min((m * k + c) % n for k in range(count))
+    assert _stays_above(m, c, n, count, least)
+    assert not _stays_above(m, c, n, count, least + 1)
