@@ -20,6 +20,14 @@ demo: $(VENV)/.installed ## compile, run and check the model that comes with cvm
 test: $(VENV)/.installed-test ## the tests (arguments for pytest: ARGS=...)
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
+.PHONY: test-fast
+test-fast: $(VENV)/.installed-test ## a minute of tests that touch every package
+	@$(BIN)/python -m pytest -n auto --fast $(ARGS)
+
+.PHONY: test-long-part
+test-long-part: $(VENV)/.installed-test ## the tenth of the long suites that is due today, five minutes at most
+	@$(BIN)/python -m pytest -n auto -m long --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
+
 .PHONY: test-long
 test-long: $(VENV)/.installed-test ## the suites that take minutes
 	@$(BIN)/python -m pytest -n auto -m long $(ARGS)
