@@ -80,3 +80,15 @@ def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, mon
     exec(code, names)
     feeds = {"x": names["np"].array([[-3, 5, 100, -128]], "int8")}
     assert names["context"].compute(names["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
+
+
+def test_decisions_are_numbered_by_section() -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    letters = set()
+    for section in page.split("\n## ")[1:]:
+        numbers = re.findall(r"^\* ([A-Z]+)(\d+)\. ", section, re.MULTILINE)
+        assert len(numbers) == len(re.findall(r"^\* ", section, re.MULTILINE)), section[:40]
+        assert [int(number) for _, number in numbers] == list(range(1, len(numbers) + 1)), section[:40]
+        (found,) = {one for one, _ in numbers}
+        assert found not in letters
+        letters.add(found)
