@@ -20,6 +20,14 @@ demo: $(VENV)/.installed ## compile, run and check the model that comes with cvm
 test: $(VENV)/.installed-test ## the tests (arguments for pytest: ARGS=...)
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
+.PHONY: test-fast
+test-fast: $(VENV)/.installed-test ## a minute of tests that touch every package
+	@$(BIN)/python -m pytest -n auto --fast $(ARGS)
+
+.PHONY: test-long-part
+test-long-part: $(VENV)/.installed-test ## the tenth of the long suites that is due today, five minutes at most
+	@$(BIN)/python -m pytest -n auto -m long --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
+
 .PHONY: test-long
 test-long: $(VENV)/.installed-test ## the suites that take minutes
 	@$(BIN)/python -m pytest -n auto -m long $(ARGS)
@@ -45,25 +53,11 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 	$(BIN)/python tools/lint_imports.py
 	$(BIN)/python tools/lint_arithmetic.py
 	$(BIN)/python tools/count_trusted.py --check
-	$(BIN)/python tools/generate_ops_page.py --check
-	$(BIN)/python tools/generate_nnef_operations_page.py --check
-	$(BIN)/python tools/generate_webnn_page.py --check
-	$(BIN)/python tools/generate_onnx_page.py --check
-	$(BIN)/python tools/generate_openvx_page.py --check
-	$(BIN)/python tools/generate_cli_page.py --check
-	$(BIN)/python tools/generate_legalize_page.py --check
-	$(BIN)/python tools/generate_optimize_page.py --check
+	$(BIN)/python tools/generate_pages.py --check
 
 .PHONY: docs
 docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
-	$(BIN)/python tools/generate_ops_page.py
-	$(BIN)/python tools/generate_nnef_operations_page.py
-	$(BIN)/python tools/generate_webnn_page.py
-	$(BIN)/python tools/generate_onnx_page.py
-	$(BIN)/python tools/generate_openvx_page.py
-	$(BIN)/python tools/generate_cli_page.py
-	$(BIN)/python tools/generate_legalize_page.py
-	$(BIN)/python tools/generate_optimize_page.py
+	$(BIN)/python tools/generate_pages.py
 	test ! -d ../shared/models || $(BIN)/python tools/compare_models.py --write
 	$(BIN)/python tools/run_readme.py --write
 

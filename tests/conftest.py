@@ -1,4 +1,11 @@
-"""Settings of all tests."""
+"""Settings of all tests, and two selections of them: a fast one, and the part of the long ones that a day runs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -6,6 +13,67 @@ from hypothesis import settings
 # Machines are noisy and proofs take as long as they take: a test fails for what it finds, never for its duration.
 settings.register_profile("cvm", deadline=None)
 settings.load_profile("cvm")
+
+
+PARTS = 10
+"""The long tests are run in so many parts, one on each day."""
+
+_FAST_OF_A_FILE = 2
+_END = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cvm")
+    group.addoption("--fast", action="store_true", help="a few quick tests of every file, a minute in all")
+    group.addoption("--long-day", type=int, metavar="DAY", help="of the tests that -m selects, part DAY mod 10 of 10")
+    group.addoption("--seconds", type=float, metavar="S", help="begin no test after so many seconds")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    day = config.getoption("--long-day")
+    return [] if day is None else [f"part {day % PARTS} of {PARTS} (day {day} since 1970): --long-day {day}"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    day = config.getoption("--long-day")
+    if config.getoption("--fast"):
+        chosen = _fast(items)
+    elif day is not None:
+        chosen = part_of(items, day)
+    else:
+        return
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
+
+
+def part_of(items: list[pytest.Item], day: int) -> list[pytest.Item]:
+    """Every tenth test by name, beginning with one of the first ten; ten days in a row have all tests.
+
+    The order is another one every ten days: if time does not suffice for all, the rest of today comes up another time.
+    """
+    chosen = sorted(items, key=lambda item: item.nodeid)[day % PARTS :: PARTS]
+    return sorted(chosen, key=lambda item: hashlib.sha256(f"{day // PARTS} {item.nodeid}".encode()).digest())
+
+
+def _fast(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The first test functions of every file, each with its first parameters, but those that are marked slow."""
+    functions: dict[Path, dict[str, pytest.Item]] = defaultdict(dict)
+    for item in items:
+        if item.get_closest_marker("slow") is None and item.get_closest_marker("long") is None:
+            functions[item.path].setdefault(item.nodeid.partition("[")[0], item)
+    return [item for found in functions.values() for item in list(found.values())[:_FAST_OF_A_FILE]]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    seconds = session.config.getoption("--seconds")
+    if seconds is not None:
+        session.config.stash[_END] = time.monotonic() + seconds
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() > item.config.stash.get(_END, float("inf")):
+        pytest.skip("the time is used up (--seconds)")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -52,8 +52,13 @@ def write(x):
 class Tensor:
     """A shape, and the elements by index, made by a rule."""
 
+    most = 10**9
+    """Elements of a tensor at most; tools/verify_receipt.py sets it for each op."""
+
     def __init__(self, shape, rule):
         self.shape = list(shape)
+        if prod(self.shape) > self.most:
+            raise ValueError(f"a tensor of shape {self.shape} has more than {self.most} elements")
         self.at = {d: rule(d) for d in product(*map(range, self.shape))}
 
     def __getitem__(self, d):

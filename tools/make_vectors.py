@@ -15,14 +15,13 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-
-from vector_cases.answers import op_files  # noqa: E402
-from vector_cases.programs import program_files  # noqa: E402
-from vector_cases.receipts import receipt_files  # noqa: E402
-from vector_cases.steps import step_files  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from cvm.vectors import VectorFile, encode  # noqa: E402 - after the paths are set
+from tools.vector_cases.answers import op_files  # noqa: E402
+from tools.vector_cases.programs import program_files  # noqa: E402
+from tools.vector_cases.receipts import receipt_files  # noqa: E402
+from tools.vector_cases.steps import step_files  # noqa: E402
 
 
 def made() -> dict[str, VectorFile]:

@@ -33,13 +33,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tools")]
+sys.path.insert(0, str(ROOT))
 
-from mutation.changes import Change, Key, changes, is_program, modules, mutated  # noqa: E402
-from mutation.planner import Budget, planned  # noqa: E402
-from mutation.recordings import digest, recordings, test_files  # noqa: E402
-from mutation.runner import Copy, Finished  # noqa: E402
-from mutation.verdicts import Entry, Log, Verdict, accepted, difference, problems, table  # noqa: E402
+from tools.mutation.changes import Change, Key, changes, is_program, modules, mutated  # noqa: E402
+from tools.mutation.planner import Budget, planned  # noqa: E402
+from tools.mutation.recordings import digest, recordings, test_files  # noqa: E402
+from tools.mutation.runner import Copy, Finished  # noqa: E402
+from tools.mutation.verdicts import Entry, Log, Verdict, accepted, difference, problems, table  # noqa: E402
 
 PACKAGES = (
     "cvm/executors/native",

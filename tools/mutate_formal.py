@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-
-from mutation.equivalent import EQUIVALENT  # noqa: E402
-from mutation.mutants import mutants, sources  # noqa: E402
-from mutation.trial import compiled, killer  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from cvm.vectors import OpCase, decode  # noqa: E402 - after the paths are set
 from formal.registry import OPS  # noqa: E402
+from tools.mutation.equivalent import EQUIVALENT  # noqa: E402
+from tools.mutation.mutants import mutants, sources  # noqa: E402
+from tools.mutation.trial import compiled, killer  # noqa: E402
 
 LEAST = 5
 """The least number of mutants that an op must have, equivalent ones not counted."""

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+sys.path.insert(0, str(ROOT))
 
 from tools.planted.defect import PACKAGE, Defect, source  # noqa: E402 - after the paths are set
 from tools.planted.drawn import drawn  # noqa: E402

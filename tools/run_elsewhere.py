@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -43,10 +43,11 @@ from cvm.executors.native.trial import programs
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
+from tools.feeds import Feed, feeds
 
 __all__ = ["CPUS", "Elsewhere", "Subject", "assembly", "differences", "executed", "missing"]
 
-Tensors = Mapping[str, npt.NDArray[np.int32]]
+
 MAIN = Path(__file__).with_suffix(".c")
 TRIPLE = "aarch64-linux-gnu"
 CPUS = {"generic": "cortex-a72", "neon_dot": "neoverse-n1", "neon_i8mm": "neoverse-v1"}
@@ -123,7 +124,7 @@ class Subject:
         made = plan(verified, machine, names | {kept.update for kept in program.state})
         return Subject(verified, made, network_text(made, machine, threads, read_bounds(program)), threads)
 
-    def job(self, runs: Sequence[Tensors]) -> bytes:
+    def job(self, runs: Sequence[Feed]) -> bytes:
         """What run_elsewhere.c reads; every run gives the arrays that are read, states with the inputs."""
         sizes = [4 * prod(self.verified.shapes[name]) for name in self.plan.arrays]
         head = [self.threads, len(self.plan.calls), self.plan.arena + SLACK, len(self.plan.constants) + SLACK]
@@ -191,7 +192,7 @@ def _ran(command: Sequence[str], seconds: float) -> None:
 
 
 def executed(
-    subject: Subject, runs: Sequence[Tensors], elsewhere: Elsewhere, seconds: float = 600.0
+    subject: Subject, runs: Sequence[Feed], elsewhere: Elsewhere, seconds: float = 600.0
 ) -> list[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
     """Build a subject and run it: of every run what ``start`` gave - -1, or which array is outside its interval - and
     the arrays that were written. Raises `Unsupported` (``elsewhere..``) where that cannot be, or ends in a fault.
@@ -207,7 +208,7 @@ def executed(
 
 def differences(
     verified: VerifiedProgram,
-    feeds: Sequence[Tensors],
+    feeds: Sequence[Feed],
     elsewhere: Elsewhere,
     threads: int = 1,
     everything: bool = True,
@@ -218,7 +219,7 @@ def differences(
     Raises what `executed` raises.
     """
     numpy, state = NumpyExecutor(verified), initial_state(verified.program)
-    runs: list[Tensors] = []
+    runs: list[Feed] = []
     expected: list[dict[str, npt.NDArray[np.int32]]] = []
     for feed in feeds:
         known = numpy.run(feed, state, "all" if everything else frozenset())
@@ -235,7 +236,7 @@ def differences(
     ]
 
 
-def _compared(status: int, arrays: Tensors, right: Tensors) -> Iterator[str]:
+def _compared(status: int, arrays: Feed, right: Feed) -> Iterator[str]:
     if status >= 0:
         yield f"input {status} is said to be outside its interval"
         return
@@ -297,8 +298,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace, elsewhere: Elsewhere) -> int:
-    from tests.executors.native.comparison import feeds
-
     wrong = count = 0
     for name, verified in subjects(options):
         if options.assembly is not None:

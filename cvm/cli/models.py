@@ -1,7 +1,8 @@
-"""PROGRAM on the command line: a program file, or a model that is compiled on the way."""
+"""PROGRAM and MODEL on the command line: a program file, or a model, which is compiled on the way where it must be."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
+    from cvm.graph import QuantizedGraph
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["is_program", "open_program"]
+__all__ = ["is_program", "open_graph", "open_program"]
 
 _MAGIC = b"\x93\xabcvm-program"
 
@@ -37,6 +39,30 @@ def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "l
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("program.unreadable", message, Location(str(path))) from None
+
+
+def open_graph(
+    path: Path,
+    quant: Path | None = None,
+    bit_order: BitOrder = "lsb",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    ranges: Mapping[str, tuple[int, int]] | None = None,
+) -> QuantizedGraph:
+    """The graph of a model of NNEF or ONNX. ``quant`` is for NNEF alone; ``shapes`` and ``ranges`` are for ONNX alone.
+
+    Raises `Usage` for an option of the other format, and as the front ends do.
+    """
+    if path.suffix.lower() == ".onnx":
+        from cvm.frontends import onnx
+
+        if quant is not None:
+            raise Usage("--quant is for an NNEF model: one of ONNX has its own quantisation")
+        return onnx.load(path, {name: tuple(shape) for name, shape in (shapes or {}).items()}, ranges).graph
+    from cvm.frontends import nnef
+
+    if shapes or ranges:
+        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    return nnef.load(path, quant, bit_order=bit_order)
 
 
 def _is_program(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +12,19 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, Threads
+from cvm.cli.options import (
+    BitOrder,
+    Cycles,
+    ExecutorName,
+    InputRange,
+    Inputs,
+    InputShape,
+    Json,
+    Model,
+    Threads,
+    input_ranges,
+    input_shapes,
+)
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
 from cvm.errors import Unsupported
 
@@ -32,7 +45,7 @@ def command(
         typer.Option(
             "--model",
             metavar="MODEL",
-            help="The NNEF model that PROGRAM was compiled from; PROGRAM itself may be it.",
+            help="The model of NNEF or ONNX that PROGRAM was compiled from; PROGRAM itself may be it.",
         ),
     ] = None,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
@@ -63,11 +76,15 @@ def command(
     threads: Threads = None,
     cycles: Cycles = False,
     bit_order: BitOrder = "lsb",
+    input_shape: InputShape = [],  # noqa: B006
+    input_range: InputRange = [],  # noqa: B006
     as_json: Json = False,
 ) -> int:
     """Compare a program with the float model that it was compiled from, tensor by tensor.
 
-    The float model is evaluated in float64 without any quantisation, on the same inputs. For every tensor, the report
+    The float model is evaluated in float64 without any quantisation, on the same inputs. A model of ONNX is quantised
+    already: its float model is that model without the rounding. It clips to the range of every QuantizeLinear, since
+    tools leave a Relu out where that range does its work. For every tensor, the report
     gives the signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom
     and histograms; and how often both take a sample for the same class. The page is one HTML file that loads nothing;
     it needs the extra `report`.
@@ -76,11 +93,13 @@ def command(
 
     if output is not None:
         _require_page()
-    verified, graph, itself = _opened(program, model, quant, bit_order)
+    wishes = _Wishes(quant, bit_order, input_shapes(input_shape), input_ranges(input_range))
+    verified, graph, itself = _opened(program, model, wishes)
     comparison = _compared(
         verified,
         graph,
         itself,
+        clip=(model or program).suffix.lower() == ".onnx",
         inputs=inputs,
         labels=labels,
         scores=scores,
@@ -111,24 +130,44 @@ def _require_page() -> None:
         raise Unsupported("report.extra", f"{message}; without -o the report needs none") from None
 
 
-def _opened(
-    program: Path, model: Path | None, quant: Path | None, bit_order: Literal["lsb", "msb"]
-) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What the options say about the model."""
+
+    quant: Path | None
+    bit_order: Literal["lsb", "msb"]
+    shapes: dict[str, tuple[int, ...]]
+    ranges: dict[str, tuple[int, int]]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model is compiled as it is."""
+        return self.quant is None and not self.shapes and not self.ranges
+
+
+def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
     """The program, the graph of its model, and whether the one has just been compiled from the other."""
     import cvm
-    from cvm.cli.models import is_program, open_program
-    from cvm.frontends import nnef
+    from cvm.cli.models import is_program, open_graph, open_program
     from cvm.program.verifier import verify
 
     stored = is_program(program)
     if model is None and stored:
         raise Usage("say which model the program was compiled from: --model MODEL")
     with working("reading"):
-        if stored or quant is None:
-            verified = open_program(program, bit_order=bit_order)
+        graph = open_graph(model or program, wishes.quant, wishes.bit_order, wishes.shapes, wishes.ranges)
+        if stored or wishes.plain:
+            verified = open_program(program, bit_order=wishes.bit_order)
         else:
-            verified = verify(cvm.compile(program, quant, bit_order=bit_order))
-        graph = nnef.load(program if model is None else model, quant, bit_order=bit_order)
+            verified = verify(
+                cvm.compile(
+                    program,
+                    wishes.quant,
+                    bit_order=wishes.bit_order,
+                    input_shapes=wishes.shapes,
+                    input_ranges=wishes.ranges,
+                )
+            )
     return verified, graph, not stored and model in (None, program)
 
 
@@ -137,6 +176,7 @@ def _compared(
     graph: QuantizedGraph,
     itself: bool,
     *,
+    clip: bool,
     inputs: Sequence[str],
     labels: str | None,
     scores: str | None,
@@ -161,7 +201,7 @@ def _compared(
             return stack.enter_context(progress("comparing", total))
 
         return compare(
-            verified, graph, source, made, arrays, cycles=cycles, labels=classes, scores=scores, progress=bar
+            verified, graph, source, made, arrays, clip=clip, cycles=cycles, labels=classes, scores=scores, progress=bar
         )
 
 
@@ -214,5 +254,6 @@ COMMAND = Command(
     (
         "cvm report model.cvm --model model/ -i images.npy -o report.html",
         "cvm report model/ -i data.npz:image --labels data.npz:label --json",
+        "cvm report model.onnx -i images.npy -o report.html",
     ),
 )

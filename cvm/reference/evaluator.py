@@ -18,6 +18,7 @@ from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
 from cvm.reference.values import (
+    clipped,
     converted,
     external,
     operand,
@@ -46,15 +47,17 @@ class Reference:
     """A graph evaluated in float64 (logical tensors: bool, integer tensors: int64), one run per cycle.
 
     With ``pseudo_quantize``, every tensor that carries a quantiser is rounded to its values right after it is computed,
-    variables and constants on load, and nothing else is (section 7.1). The state is the values of the variables that
+    variables and constants on load, and nothing else is (section 7.1). With ``clip``, they are clipped to the range of
+    that quantiser and not rounded: tools that write quantised ONNX models leave a Relu out where the range of the next
+    QuantizeLinear does its work. The state is the values of the variables that
     `update` writes; it changes after all operations of a cycle (section 4.8).
 
     Raises `Invalid` for a graph whose variables have no data, `Unsupported` for an operation that is not known.
     """
 
-    def __init__(self, graph: QuantizedGraph, pseudo_quantize: bool = False) -> None:
+    def __init__(self, graph: QuantizedGraph, pseudo_quantize: bool = False, *, clip: bool = False) -> None:
         self.graph = graph
-        self._pseudo_quantize = pseudo_quantize
+        self._round = pseudo_quantized if pseudo_quantize else clipped if clip else None
         self._steps = _plan(graph)
         self._fixed: dict[str, Array] = {}
         contents: dict[str, Array] = {}
@@ -184,9 +187,9 @@ class Reference:
         return self._quantized(contents[_cell(tensor)], tensor)
 
     def _quantized(self, x: Array, tensor: GraphTensor) -> Array:
-        if not self._pseudo_quantize or tensor.quantizer is None:
+        if self._round is None or tensor.quantizer is None:
             return x
-        return pseudo_quantized(x, tensor.quantizer)
+        return self._round(x, tensor.quantizer)
 
 
 def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
@@ -239,6 +242,8 @@ def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
             raise Unsupported("reference.operation", message, operation.location).at(op=operation.name)
         touched = {name for value in operation.inputs.values() for name in _reads(value)} | set(operation.outputs)
         attributes = {name: plain(value) for name, value in operation.attributes.items()}
+        if operation.name == "reshape":  # other formats than NNEF say the extents in the result alone
+            attributes.setdefault("shape", graph.tensors[operation.outputs[0]].shape)
         steps.append(_Step(operation, found.function, attributes, frozenset(touched - seen)))
         seen |= touched
     return tuple(reversed(steps))

@@ -16,7 +16,7 @@ from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.quantization import logarithmically_quantized, quantized
 from cvm.reference.registry import Array, along
 
-__all__ = ["converted", "external", "number", "plain", "pseudo_quantized", "stored"]
+__all__ = ["clipped", "converted", "external", "number", "plain", "pseudo_quantized", "stored"]
 
 _TYPES = {"scalar": np.float64, "integer": np.int64, "logical": np.bool_}
 
@@ -109,6 +109,15 @@ def pseudo_quantized(x: Array, quantizer: Quantizer) -> Array:
         if isinstance(quantizer, LogarithmicQuantizer):
             return logarithmically_quantized(x, np.array(float(quantizer.top)), 2**quantizer.bits - 1)
         return _linearly_quantized(x, quantizer)
+
+
+def clipped(x: Array, quantizer: Quantizer) -> Array:
+    """The real numbers as they are, but for those beyond the range of the quantiser: these become its nearest end."""
+    if isinstance(quantizer, LogarithmicQuantizer):
+        greatest = float(quantizer.value(quantizer.hi))
+        return np.clip(x, -greatest, greatest)
+    offset, scale = _parameters(quantizer, x.ndim)
+    return np.clip(x, offset + scale * quantizer.lo, offset + scale * quantizer.hi)
 
 
 def _parameters(quantizer: LinearQuantizer, rank: int) -> tuple[Array, Array]:

@@ -83,6 +83,7 @@ def compare(
     executor: Executor,
     arrays: Mapping[str, np.ndarray[Any, Any]],
     *,
+    clip: bool = False,
     cycles: bool = False,
     labels: np.ndarray[Any, Any] | None = None,
     scores: str | None = None,
@@ -91,15 +92,17 @@ def compare(
     """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; codes or real numbers.
 
     ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that
-    they stand for. With ``cycles``, state is kept along the cycle axis and is initial for every sample. ``scores`` is
-    the output to take classes from, as `scores_output` has it. ``progress``, called with the number of runs, gives what
-    is called with the number done after each. Raises `Invalid` or `Mismatch`.
+    they stand for. With ``clip``, the reference clips every tensor to the range of its quantiser, as a model of ONNX
+    or WebNN means it (`Reference`): rounding alone is measured then. With ``cycles``, state is kept along the cycle
+    axis and is initial for every sample. ``scores`` is the output to take classes from, as `scores_output` has it.
+    ``progress``, called with the number of runs, gives what is called with the number done after each. Raises
+    `Invalid` or `Mismatch`.
     """
     found, absent = pairs(verified, graph)
     layout, feeds = stream(verified.program, arrays, cycles)
     meters = _Meters(found, _judge(graph, found, layout, labels, scores))
     advance = (lambda done: None) if progress is None else progress((layout.samples or 1) * (layout.cycles or 1))
-    reference, real_inputs = Reference(graph), _real_inputs(graph, arrays, layout)
+    reference, real_inputs = Reference(graph, clip=clip), _real_inputs(graph, arrays, layout)
     names, values = [pair.tensor.name for pair in found], frozenset(pair.value for pair in found)
     done = 0
     for sample, sequence in enumerate(feeds):

@@ -13,6 +13,7 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
 from cvm.frontends.webnn.translation import Boundary, Translated, Translation, refusal
+from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.quantization import LinearQuantizer
@@ -50,6 +51,14 @@ class MLGraph:
         gives it.
         """
         return self._program
+
+    @property
+    def quantized_graph(self) -> QuantizedGraph:
+        """The graph of real numbers that the program computes, for `cvm.report.compare` and `cvm.reference.Reference`.
+
+        Its inputs and outputs have the names that they have in the program.
+        """
+        return self._translated.graph
 
     @property
     def context(self) -> MLContext:

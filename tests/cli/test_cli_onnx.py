@@ -33,6 +33,42 @@ def test_a_model_is_compiled_run_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert "image" in capsys.readouterr().out
 
 
+def test_a_model_is_compared_with_itself_unrounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, labels = images()
+    np.savez(tmp_path / "data.npz", image=data, label=labels)
+    program = tmp_path / "m.cvm"
+    given = ["-i", f"{tmp_path / 'data.npz'}:image", "--labels", f"{tmp_path / 'data.npz'}:label", "--json"]
+    assert main(["compile", str(MODEL), "-o", str(program), "--json"]) == 0
+    capsys.readouterr()
+    found = []
+    for words in ([str(MODEL)], [str(program), "--model", str(MODEL)]):
+        assert main(["report", *words, *given]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    one, other = found
+    assert one == other
+    assert one["model"]["compiles_to_program"] is True
+    assert one["classes"]["agreeing"] == one["classes"]["runs"] == len(labels)
+    assert all(item["sqnr_db"] is None or item["sqnr_db"] > 30 for item in one["tensors"])
+    assert all(sum((item["clipped"] or {"none": 0}).values()) == 0 for item in one["tensors"])
+
+
+def test_a_report_takes_shapes_and_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import helper
+
+    path = tmp_path / "m.onnx"
+    model = made([helper.make_node("Mul", ["x", "x"], ["y"], name="sq")], {"x": ("int32", (1, "w"))}, {"y": "int32"})
+    path.write_bytes(model.SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([[[1, -2, 3, 9]]]))
+    words = ["report", str(path), "-i", str(tmp_path / "x.npy"), "--json"]
+    assert main(words) == 3
+    capsys.readouterr()
+    assert main([*words, "--input-shape", "x=1,4", "--input-range", "x=-9,9"]) == 0
+    (square,) = [item for item in json.loads(capsys.readouterr().out)["tensors"] if item["tensor"] == "y"]
+    assert (square["codes"], square["differing"]) == ([1, 81], 0)
+    assert main([*words, "--quant", str(tmp_path / "x.npy")]) == 2
+    assert main(["report", str(tmp_path), "-i", str(tmp_path / "x.npy"), "--input-shape", "x=1"]) == 2
+
+
 def test_shapes_and_ranges_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from onnx import helper
 

@@ -6,15 +6,8 @@ import pytest
 
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
-from tools import (
-    generate_cli_page,
-    generate_legalize_page,
-    generate_nnef_operations_page,
-    generate_openvx_page,
-    generate_optimize_page,
-    generate_webnn_page,
-    run_readme,
-)
+from tools import generate_pages, run_readme
+from tools.generated_pages import cli, legalize, openvx, optimize, webnn
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,31 +36,36 @@ def test_every_make_target_of_the_page_exists():
     assert set(re.findall(r"`make ([a-z-]+)`", PAGE)) <= targets
 
 
-def test_the_page_of_the_command_line_is_what_the_declarations_say():
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == generate_cli_page.page()
+@pytest.mark.parametrize("name", generate_pages.NAMES)
+def test_a_generated_page_is_what_the_declarations_say(name: str) -> None:
+    page = generate_pages.page(name)
+    assert page.fresh()
+    assert page.heading == "" or page.written().count(page.heading) == 1
+
+
+def test_what_is_not_what_the_declarations_say_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.generated_pages.page.DOCS", tmp_path)
+    for page, right, wrong in ((legalize.PAGE, "half_up", "half_down"), (optimize.PAGE, "common", "uncommon")):
+        text = page.text() + page.heading
+        page.file.write_text(text + "numbers\n", encoding="utf-8")
+        assert page.fresh()
+        page.file.write_text(text.replace(right, wrong, 1), encoding="utf-8")
+        assert not page.fresh()
+        page.file.write_text(text.replace(right, wrong, 1) + "numbers\n", encoding="utf-8")
+        page.write()
+        assert page.written() == text + "numbers\n"
+
+
+def test_the_pages_name_what_they_must():
     for name, entry in COMMANDS.items():
         for sub in entry.commands if isinstance(entry, Group) else [""]:
-            assert f"## cvm {name} {sub}".strip() in generate_cli_page.page()
-
-
-def test_the_page_of_nnef_operations_is_what_the_rules_claim():
-    page = generate_nnef_operations_page.PAGE.read_text(encoding="utf-8")
-    assert page == generate_nnef_operations_page.markdown()
-
-
-def test_the_page_of_webnn_is_what_the_declarations_say() -> None:
-    assert generate_webnn_page.PAGE.read_text(encoding="utf-8") == generate_webnn_page.page()
-    assert "| `conv2d` | 8.9.10 | real |" in generate_webnn_page.page()
-
-
-def test_the_page_of_openvx_is_what_the_declarations_say() -> None:
-    page = generate_openvx_page.PAGE.read_text(encoding="utf-8")
-    assert page == generate_openvx_page.markdown()
+            assert f"## cvm {name} {sub}".strip() in cli.PAGE.text()
+    assert "| `conv2d` | 8.9.10 | real |" in webnn.PAGE.text()
 
 
 def test_the_example_of_the_page_of_openvx_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", generate_openvx_page.markdown(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", openvx.PAGE.text(), re.DOTALL)
     found: dict[str, Any] = {}
     exec(code, found)
     assert found["maps"].to_float()[0, 4, 4] == 3.375
@@ -77,21 +75,20 @@ def test_the_example_of_the_page_of_openvx_gives_what_it_says(tmp_path: Path, mo
 
 def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", generate_webnn_page.page(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", webnn.PAGE.text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
     feeds = {"x": names["np"].array([[-3, 5, 100, -128]], "int8")}
     assert names["context"].compute(names["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
 
 
-def test_the_page_of_legalisation_has_the_counts_that_it_has_now():
-    page = (ROOT / "docs" / "legalize.md").read_text(encoding="utf-8")
-    assert page.startswith(generate_legalize_page.checked())
-    assert not page.replace("half_up", "half_down", 1).startswith(generate_legalize_page.checked())
-
-
-def test_the_words_of_the_page_on_optimisation_are_those_of_the_passes() -> None:
-    page = (ROOT / "docs" / "optimize.md").read_text(encoding="utf-8")
-    assert page.startswith(generate_optimize_page.checked())
-    assert not page.replace("common", "uncommon", 1).startswith(generate_optimize_page.checked())
-    assert page.count(generate_optimize_page.TABLES) == 1
+def test_decisions_are_numbered_by_section() -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    letters = set()
+    for section in page.split("\n## ")[1:]:
+        numbers = re.findall(r"^\* ([A-Z]+)(\d+)\. ", section, re.MULTILINE)
+        assert len(numbers) == len(re.findall(r"^\* ", section, re.MULTILINE)), section[:40]
+        assert [int(number) for _, number in numbers] == list(range(1, len(numbers) + 1)), section[:40]
+        (found,) = {one for one, _ in numbers}
+        assert found not in letters
+        letters.add(found)

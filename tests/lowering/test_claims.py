@@ -13,9 +13,10 @@ import pytest
 
 from cvm.frontends.nnef.declarations import khronos_library
 from cvm.lowering import CLAIMS, REFUSALS, RULES
-from cvm.operations import markdown, nnef_operations
+from cvm.operations import nnef_operations
 from tests.lowering.draws import DRAWS
 from tests.lowering.measured import Measured, measure
+from tools.generated_pages.nnef_operations import markdown
 
 FEW, MANY = 4, 300
 

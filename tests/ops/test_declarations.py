@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.ops import REGISTRY, Op, get
-from cvm.ops.catalogue import catalogue, markdown
+from cvm.ops.catalogue import catalogue
 from cvm.ops.extension import terms
 from formal.registry import OPS
+from tools.generated_pages.ops import markdown
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,14 +93,14 @@ def test_the_page_of_ops_is_fresh() -> None:
 
 
 def test_the_page_generator_notices_a_stale_page(tmp_path: Path) -> None:
-    tool = tmp_path / "tools" / "generate_ops_page.py"
-    tool.parent.mkdir()
+    tool = tmp_path / "tools" / "generate_pages.py"
+    shutil.copytree(ROOT / "tools" / "generated_pages", tool.parent / "generated_pages")
+    shutil.copy(ROOT / "tools" / tool.name, tool)
     (tmp_path / "docs").mkdir()
-    for name in (tool.name, "pages.py"):
-        (tool.parent / name).write_text((ROOT / "tools" / name).read_text(encoding="utf-8"), encoding="utf-8")
 
     def run(*arguments: str) -> int:
-        return subprocess.run([sys.executable, str(tool), *arguments], capture_output=True, check=False).returncode
+        command = [sys.executable, str(tool), "ops", *arguments]
+        return subprocess.run(command, capture_output=True, check=False).returncode
 
     assert run("--check") == 1
     assert run() == 0

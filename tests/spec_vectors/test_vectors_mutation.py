@@ -12,8 +12,8 @@ from formal.registry import OPS
 from tests.spec_vectors.shipped import ROOT
 from tools.mutate_formal import tried
 
-from mutation.mutants import mutants, sources  # isort: skip - found through the path that mutate_formal sets
-from mutation.trial import compiled, loaded  # isort: skip
+from tools.mutation.mutants import mutants, sources  # isort: skip - found through the path that mutate_formal sets
+from tools.mutation.trial import compiled, loaded  # isort: skip
 
 QUICK = 12
 """Every so many mutants are tried by default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vector_cases.stream import Stream
+from tools.vector_cases.stream import Stream
 
 from tools import make_vectors  # noqa: F401 - puts the folder of tools on the path
 

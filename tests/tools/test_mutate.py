@@ -12,10 +12,10 @@ import pytest
 
 from tools import mutate
 
-from mutation.changes import Change, Key, changes, is_program, mutated  # isort: skip - found through tools.mutate
-from mutation.planner import Budget, planned  # isort: skip
-from mutation.recordings import Recording, needs_coverage, recordings, test_files as files_of_tests  # isort: skip
-from mutation.verdicts import Entry, Log, accepted, problems, table  # isort: skip
+from tools.mutation.changes import Change, Key, changes, is_program, mutated  # isort: skip - found through tools.mutate
+from tools.mutation.planner import Budget, planned  # isort: skip
+from tools.mutation.recordings import Recording, needs_coverage, recordings, test_files as files_of_tests  # isort: skip
+from tools.mutation.verdicts import Entry, Log, accepted, problems, table  # isort: skip
 
 recorded = pytest.mark.skipif(importlib.util.find_spec("coverage") is None, reason=needs_coverage)
 

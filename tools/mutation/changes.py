@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mutation.operators import replacements, results
+from tools.mutation.operators import replacements, results
 
 __all__ = ["Change", "Key", "changes", "is_program", "modules", "mutated"]
 

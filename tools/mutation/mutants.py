@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from formal.registry import OPS
-from mutation.operators import replacements, results
+from tools.mutation.operators import replacements, results
 
 __all__ = ["Mutant", "mutants", "nodes", "replaced", "sources"]
 

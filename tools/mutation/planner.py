@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mutation.changes import Change
-from mutation.recordings import Recording
+from tools.mutation.changes import Change
+from tools.mutation.recordings import Recording
 
 __all__ = ["Budget", "planned"]
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutation.runner import run_tests
+from tools.mutation.runner import run_tests
 
 __all__ = ["Recording", "digest", "needs_coverage", "recordings", "test_files"]
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from mutation.changes import Change, Key, mutated
+from tools.mutation.changes import Change, Key, mutated
 
 __all__ = ["Entry", "Log", "Verdict", "accepted", "difference", "problems", "table"]
 

@@ -1,7 +1,6 @@
 """What docs/onnx.md says was measured: node tests of the package onnx, and how far ONNX Runtime is from exact codes.
 
-    python -m tools.onnx_networks.report            prints the section
-    python -m tools.onnx_networks.report --write    writes it into docs/onnx.md
+``python tools/generate_pages.py onnx --measure`` writes it into the page.
 
 Needs onnxruntime. Networks are those of `tools.onnx_networks.lenet` on the images of ``cvm/demo`` and those of
 `tools.bench` on random inputs from fixed seeds; the tests hold the compiled programs against exact arithmetic.
@@ -9,9 +8,7 @@ Needs onnxruntime. Networks are those of `tools.onnx_networks.lenet` on the imag
 
 from __future__ import annotations
 
-import argparse
 import platform
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -22,15 +19,14 @@ import numpy as np
 import onnx
 
 from cvm.frontends import onnx as front
-from cvm.frontends.onnx.page import MEASURED, markdown
 from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 from tools.bench.networks import NETWORKS
 from tools.bench.onnx_models import onnx_model
 from tools.onnx_networks.lenet import images
+from tools.onnx_networks.node_cases import cases, examine
 
-PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 MODELS = Path(__file__).parents[2] / "tests" / "frontends" / "onnx" / "models"
 _INPUTS = 2
 """Random inputs of each large network."""
@@ -73,7 +69,7 @@ def distances() -> str:
 
     lines = [
         f"ONNX Runtime {onnxruntime.__version__}, CPU, {platform.machine()}: codes of the outputs that differ from the",
-        "exact ones, which are those of the compiled programs (`python -m tools.onnx_networks.report`).",
+        "exact ones, which are those of the compiled programs (`python tools/generate_pages.py onnx --measure`).",
         "",
         "| network | codes | differ | by at most |",
         "|---|---|---|---|",
@@ -86,8 +82,6 @@ def distances() -> str:
 
 def node_tests() -> str:
     """The table of node tests."""
-    from tests.frontends.onnx.node_cases import cases, examine
-
     lines = [
         f"Node tests of onnx {onnx.__version__}: all whose inputs and outputs are integers or truth values, and all of",
         "the quantised operators. Operands that must be constant are made so, and inputs with scales by blocks.",
@@ -111,18 +105,7 @@ def node_tests() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the section into docs/onnx.md")
-    options = parser.parse_args()
+def section() -> str:
+    """The section, without its heading."""
     warnings.simplefilter("ignore")
-    text = f"\n{node_tests()}\n{distances()}"
-    if options.write:
-        PAGE.write_text(markdown(text), encoding="utf-8")
-    else:
-        print(MEASURED + text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return f"\n{node_tests()}\n{distances()}"

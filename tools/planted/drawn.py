@@ -7,9 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from mutation.mutants import nodes, replaced
-from mutation.operators import replacements
-
+from tools.mutation.mutants import nodes, replaced
+from tools.mutation.operators import replacements
 from tools.planted.defect import MODULES, Defect, source
 
 __all__ = ["drawn", "mutants"]

@@ -19,10 +19,10 @@ from cvm.program.model import OP_SET
 from cvm.vectors.format import Expected, OpCase, VectorFile, VectorTensor
 from formal.registry import OPS
 from formal.tensor import elements, stored
-from vector_cases import broadcast, elemwise, extension, nn, reduce, transform, vision
-from vector_cases.case import Case, Cases, Tensor
-from vector_cases.errata import ERRATA, Erratum, case, nested_tensor
-from vector_cases.stream import SEED
+from tools.vector_cases import broadcast, elemwise, extension, nn, reduce, transform, vision
+from tools.vector_cases.case import Case, Cases, Tensor
+from tools.vector_cases.errata import ERRATA, Erratum, case, nested_tensor
+from tools.vector_cases.stream import SEED
 
 __all__ = ["GENERATOR", "VERDICTS", "op_files", "op_names", "vector_tensor"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vector_cases.case import Cases, arange, tensor
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, arange, tensor
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY", "broadcast"]
 

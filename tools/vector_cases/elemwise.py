@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vector_cases.case import Cases, Tensor, arange, filled, tensor
-from vector_cases.shapes import RANKS
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, Tensor, arange, filled, tensor
+from tools.vector_cases.shapes import RANKS
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY", "around_powers", "unary"]
 

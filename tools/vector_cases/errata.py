@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from vector_cases.case import Case, Tensor, tensor
-from vector_cases.stream import MAX
+from tools.vector_cases.case import Case, Tensor, tensor
+from tools.vector_cases.stream import MAX
 
 __all__ = ["ERRATA", "Erratum", "case", "nested_tensor"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from vector_cases.broadcast import broadcast
-from vector_cases.case import Cases, Tensor, arange, parameter, tensor
-from vector_cases.shapes import RANKS
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.broadcast import broadcast
+from tools.vector_cases.case import Cases, Tensor, arange, parameter, tensor
+from tools.vector_cases.shapes import RANKS
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY"]
 

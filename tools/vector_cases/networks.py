@@ -10,10 +10,10 @@ from typing import Any
 
 from cvm.program import Output, Program, ProgramBuilder
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
-from vector_cases.answers import vector_tensor
-from vector_cases.case import Tensor, parameter, tensor
-from vector_cases.stream import MAX, Stream
-from vector_cases.vision import rows
+from tools.vector_cases.answers import vector_tensor
+from tools.vector_cases.case import Tensor, parameter, tensor
+from tools.vector_cases.stream import MAX, Stream
+from tools.vector_cases.vision import rows
 
 __all__ = ["NETWORKS", "Network", "network"]
 

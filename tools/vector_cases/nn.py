@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vector_cases.case import Cases, Tensor, arange, filled, tensor
-from vector_cases.elemwise import unary
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, Tensor, arange, filled, tensor
+from tools.vector_cases.elemwise import unary
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY"]
 

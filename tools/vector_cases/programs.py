@@ -9,11 +9,11 @@ from cvm.program.model import OP_SET
 from cvm.vectors.format import ProgramCase, Run, VectorFile, VectorTensor
 from formal.tensor import Tensor as FormalTensor
 from formal.tensor import elements
-from vector_cases.answers import GENERATOR, VERDICTS, vector_tensor
-from vector_cases.case import Tensor
-from vector_cases.networks import NETWORKS, Network, network
-from vector_cases.refusals import REFUSALS
-from vector_cases.stream import SEED
+from tools.vector_cases.answers import GENERATOR, VERDICTS, vector_tensor
+from tools.vector_cases.case import Tensor
+from tools.vector_cases.networks import NETWORKS, Network, network
+from tools.vector_cases.refusals import REFUSALS
+from tools.vector_cases.stream import SEED
 
 __all__ = ["program_files"]
 

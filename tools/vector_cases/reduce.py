@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from vector_cases.case import Cases, Tensor, arange, filled, tensor
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, Tensor, arange, filled, tensor
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY"]
 

@@ -13,7 +13,7 @@ import msgpack
 
 from cvm.program import Output, ProgramBuilder
 from cvm.quantization.quantizer import LinearQuantizer
-from vector_cases.stream import MAX
+from tools.vector_cases.stream import MAX
 
 __all__ = ["REFUSALS", "Refusal"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from vector_cases.case import Cases, arange, filled, tensor
-from vector_cases.shapes import RANKS
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, arange, filled, tensor
+from tools.vector_cases.shapes import RANKS
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY"]
 

@@ -19,7 +19,7 @@ from cvm.executors import initial_state
 from cvm.ops import REGISTRY
 from cvm.program import Output, Program, ProgramBuilder, decode, verify
 from cvm.vectors.format import OpCase, ProgramCase, VectorFile, VectorTensor
-from vector_cases.stream import Stream
+from tools.vector_cases.stream import Stream
 
 __all__ = ["op_evidence", "step_files"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeVar
 
-from vector_cases.case import Tensor
+from tools.vector_cases.case import Tensor
 
 __all__ = ["MAX", "SEED", "Stream"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
-from vector_cases.case import Cases, Tensor, arange, tensor
-from vector_cases.selection import FAMILY as SELECTION
-from vector_cases.shapes import RANKS
-from vector_cases.stream import MAX, Stream
+from tools.vector_cases.case import Cases, Tensor, arange, tensor
+from tools.vector_cases.selection import FAMILY as SELECTION
+from tools.vector_cases.shapes import RANKS
+from tools.vector_cases.stream import MAX, Stream
 
 __all__ = ["FAMILY"]
 

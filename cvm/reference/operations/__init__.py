@@ -1,4 +1,5 @@
-"""The operations of NNEF 1.0.1 chapter 4 in float64, one module per section, and those that the Khronos tools add.
+"""The operations of NNEF 1.0.1 chapter 4 in float64, one module per section, and those that the Khronos tools and
+other formats add.
 
 Importing it fills the table.
 """
@@ -7,6 +8,7 @@ from cvm.reference.operations import (
     activations,
     elementwise,
     filters,
+    integers,
     khronos,
     linear,
     miscellaneous,
@@ -27,6 +29,7 @@ SECTIONS = (
     activations,
     elementwise,
     filters,
+    integers,
     khronos,
     linear,
     miscellaneous,

@@ -5,13 +5,15 @@ Each is the document's formula, written so that float64 does not overflow where 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cvm.reference.operations.elementwise import mul, select
 from cvm.reference.operations.reduction import max_reduce, sum_reduce
 from cvm.reference.registry import Array, Integers, operation
 
-__all__ = ["sigmoid"]
+__all__ = ["erf", "sigmoid"]
 
 
 @operation("4.9.1")
@@ -50,11 +52,23 @@ def tanh(x: Array) -> Array:
     return np.tanh(x)
 
 
-@operation("4.9.1")
+@operation("4.9.1", "softmax", "fine_softmax")
 def softmax(x: Array, axes: Integers = (1,)) -> Array:
     """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``."""
     e: Array = np.exp(x - max_reduce(x, axes))
     return e / sum_reduce(e, axes)
+
+
+@operation("4.9.1")
+def softsign(x: Array) -> Array:
+    """``y = x / (1 + |x|)``."""
+    return x / (1.0 + np.abs(x))
+
+
+@operation("4.9.1")
+def erf(x: Array) -> Array:
+    """The error function, ``2 / sqrt(pi)`` times the integral of ``e^-t^2`` from 0 to x."""
+    return np.array([math.erf(item) for item in x.flat]).reshape(x.shape)
 
 
 @operation("4.9.1")

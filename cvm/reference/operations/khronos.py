@@ -6,13 +6,14 @@ those operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 
 import numpy as np
 
 from cvm.errors import Invalid
-from cvm.reference.operations.activations import sigmoid
+from cvm.reference.operations.activations import erf, sigmoid
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.quantization import quantized
 from cvm.reference.operations.windows import extended_along
@@ -50,8 +51,16 @@ for _name, _function in _TRIGONOMETRIC.items():
 
 
 @operation("4.9.1")
-def gelu(x: Array) -> Array:
-    """``y = x * sigmoid(1.702 * x)``, the definition in the standard library."""
+def gelu(x: Array, approximate: str = "sigmoid") -> Array:
+    """``y = x * sigmoid(1.702 * x)``, the definition in the standard library of the Khronos tools.
+
+    ``approximate`` chooses another one, as in ONNX: "none" is ``x * (1 + erf(x / sqrt(2))) / 2``, "tanh" is
+    ``x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2``.
+    """
+    if approximate == "none":
+        return x * (1.0 + erf(x / math.sqrt(2.0))) / 2.0
+    if approximate == "tanh":
+        return x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))) / 2.0
     return x * sigmoid(1.702 * x)
 
 
@@ -104,7 +113,11 @@ def tile(input: Array, repeats: Integers) -> Array:
 
 @operation("4.5")
 def gather(input: Array, indices: Array, axis: int = 0) -> Array:
-    """The items along the axis at the given indices, whose dimensions replace it."""
+    """The items along the axis at the given indices, whose dimensions replace it.
+
+    Indices that are computed as real numbers, as in ONNX, are rounded half up.
+    """
+    indices = indices if indices.dtype == np.int64 else round_half_up(indices).astype(np.int64)
     outside = (indices < 0) | (indices >= input.shape[axis])
     if outside.any():
         raise Invalid("reference.index", f"an index of {indices[outside][0]} for an extent of {input.shape[axis]}")

@@ -59,3 +59,26 @@ def batch_normalization(
     input, mean, variance, offset, scale = aligned(input, mean, variance, offset, scale)
     output: Array = offset + scale * (input - mean) / np.sqrt(variance + epsilon)
     return output
+
+
+@operation("4.9.4")
+def layer_normalization(input: Array, scale: Array, offset: Array, axes: Integers, epsilon: float) -> Array:
+    """``offset + scale * (input - mean) / sqrt(variance + epsilon)``, mean and variance of the items along the axes.
+
+    ONNX LayerNormalization and InstanceNormalization, WebNN layerNormalization and instanceNormalization.
+    """
+    if not axes:
+        input = input[..., np.newaxis]
+    along = tuple(axes) or (input.ndim - 1,)
+    distance = input - np.mean(input, axis=along, keepdims=True)
+    variance = np.mean(distance * distance, axis=along, keepdims=True)
+    normal = distance / np.sqrt(variance + epsilon)
+    normal, scale, offset = aligned(normal if axes else normal[..., 0], scale, offset)
+    output: Array = offset + scale * normal
+    return output
+
+
+@operation("4.9.4")
+def power_normalization(x: Array, size: Integers, bias: float, alpha: float, beta: float) -> Array:
+    """``x / (bias + alpha * (mean of squares in a window))^beta`` with zeros beyond the data, as OpenVX has it."""
+    return x / np.float_power(bias + alpha * box(x * x, size, normalize=True), beta)

@@ -55,6 +55,19 @@ def avg_pool(
 
 
 @operation("4.9.3")
+def l2_pool(
+    input: Array,
+    size: Integers,
+    border: str = "constant",
+    padding: Padding = (),
+    stride: Integers = (),
+    dilation: Integers = (),
+) -> Array:
+    """The root of the sum of squares of each window."""
+    return np.sqrt(box(input * input, size, border, padding, stride, dilation))
+
+
+@operation("4.9.3")
 def rms_pool(
     input: Array,
     size: Integers,

@@ -25,6 +25,25 @@ def mean_reduce(input: Array, axes: Integers) -> Array:
 
 
 @operation("4.4")
+def l2_reduce(input: Array, axes: Integers) -> Array:
+    """The root of the sum of squares along the axes."""
+    return np.sqrt(sum_reduce(input * input, axes))
+
+
+@operation("4.4")
+def log_sum_reduce(input: Array, axes: Integers) -> Array:
+    """The natural logarithm of the sum along the axes."""
+    return np.log(sum_reduce(input, axes))
+
+
+@operation("4.4")
+def log_sum_exp_reduce(input: Array, axes: Integers) -> Array:
+    """``ln(sum(e^x))`` along the axes."""
+    greatest = max_reduce(input, axes)
+    return greatest + np.log(sum_reduce(np.exp(input - greatest), axes))
+
+
+@operation("4.4")
 def max_reduce(input: Array, axes: Integers) -> Array:
     """The maximum along the axes."""
     result: Array = np.max(input, axis=tuple(axes), keepdims=True)

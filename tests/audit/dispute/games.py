@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -25,11 +24,9 @@ from cvm.vectors import decode as decode_vectors
 from cvm.vectors.format import OpCase
 from tests.audit.dispute.folding import cases
 from tests.audit.dispute.liars import LIARS
+from tools.vector_cases.steps import op_evidence
 
 ROOT = Path(__file__).parents[3]
-sys.path.append(str(ROOT / "tools"))
-from vector_cases.steps import op_evidence  # noqa: E402 - after the path is set
-
 SHARED = ROOT.parent / "shared" / "models"
 MODELS = {
     "demo": MODEL,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 
 from cvm.executors import Capture, RunResult, initial_state
 from cvm.executors.native import NativeExecutor
@@ -15,28 +14,10 @@ from cvm.executors.native.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
-
-Feed = Mapping[str, npt.NDArray[np.int32]]
+from tools.feeds import Feed, feeds
 
 MACHINES = available()
 NAMES = [machine.name for machine in MACHINES]
-
-
-def feeds(program: Program, count: int, seed: int = 0) -> list[Feed]:
-    """Inputs: all at one end of the interval, all at the other, the ends in any order, then anything."""
-    random = np.random.default_rng(seed)
-
-    def values(lo: int, hi: int, shape: tuple[int, ...], kind: int) -> npt.NDArray[np.int32]:
-        if kind < 2:
-            return np.full(shape, (hi, lo)[kind], np.int32)
-        if kind == 2:
-            return random.choice(np.array([lo, hi], np.int32), shape)
-        return random.integers(lo, hi, shape, np.int32, endpoint=True)
-
-    return [
-        {one.value.name: values(one.value.lo, one.value.hi, one.value.shape, kind) for one in program.inputs}
-        for kind in range(count)
-    ]
 
 
 def expected(verified: VerifiedProgram, runs: Sequence[Feed]) -> list[RunResult]:

@@ -27,7 +27,7 @@ from cvm.executors.native.executor import SLACK
 from cvm.executors.native.select import named
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
-from tests.executors.native.comparison import Feed, feeds
+from tools.feeds import Feed, feeds
 from tools.planted.networks import network
 
 PAGE = mmap.PAGESIZE

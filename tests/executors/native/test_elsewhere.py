@@ -17,8 +17,8 @@ from cvm.executors.native.trial import programs
 from cvm.program import ProgramBuilder, verify
 from cvm.program.build import Output
 from cvm.program.verifier import VerifiedProgram
-from tests.executors.native.comparison import feeds
 from tools import run_elsewhere
+from tools.feeds import feeds
 from tools.planted.networks import AIMS, network
 from tools.run_elsewhere import CPUS, Elsewhere, differences, missing
 

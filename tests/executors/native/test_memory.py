@@ -13,7 +13,8 @@ import pytest
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.executor import SLACK
 from cvm.program import verify
-from tests.executors.native.comparison import MACHINES, NAMES, expected, feeds
+from tests.executors.native.comparison import MACHINES, NAMES, expected
+from tools.feeds import feeds
 from tools.planted.networks import AIMS, network
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cvm.program import verify
-from tests.executors.native.comparison import MACHINES, compare, compare_some, feeds
+from tests.executors.native.comparison import MACHINES, compare, compare_some
+from tools.feeds import feeds
 from tools.planted.networks import AIMS, network
 
 QUICK, FULL = 1, 800

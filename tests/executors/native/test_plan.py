@@ -9,7 +9,8 @@ from cvm.errors import Invalid
 from cvm.executors.native import NativeExecutor
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, Program, ProgramBuilder, verify
-from tests.executors.native.comparison import MACHINES, compare, feeds
+from tests.executors.native.comparison import MACHINES, compare
+from tools.feeds import feeds
 
 
 def program(builder: ProgramBuilder, *values: str) -> Program:

@@ -34,7 +34,7 @@ from cvm.executors.native.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
-from tests.executors.native.comparison import feeds
+from tools.feeds import feeds
 
 MACHINES = (available()[0], available()[-1])
 

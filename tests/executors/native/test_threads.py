@@ -22,7 +22,8 @@ from cvm.executors.native import NativeExecutor, executor, runtime, threads
 from cvm.executors.native.threads import Workers
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
-from tests.executors.native.comparison import MACHINES, Feed, compare, expected, feeds, require_equal
+from tests.executors.native.comparison import MACHINES, compare, expected, require_equal
+from tools.feeds import Feed, feeds
 from tools.planted.networks import network
 
 ROOT = Path(__file__).parents[3]
@@ -325,7 +326,8 @@ from cvm.executors import initial_state
 from cvm.executors.native import NativeExecutor, executor as one, runtime
 from cvm.executors.native.select import available
 from cvm.program import verify
-from tests.executors.native.comparison import expected, feeds
+from tests.executors.native.comparison import expected
+from tools.feeds import feeds
 from tests.executors.native.test_threads import small
 one.WORTH = 0
 RUNS, THREADS = int(sys.argv[1]), 8

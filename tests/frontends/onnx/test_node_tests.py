@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from cvm.frontends.onnx.page import MEASURED
-from tests.frontends.onnx.node_cases import cases, examine
+from tools.generated_pages.onnx import MEASURED
+from tools.onnx_networks.node_cases import cases, examine
 
 INTEGER_REFUSALS = {
     "test_bitcast_uint32_to_int32": "onnx.range",

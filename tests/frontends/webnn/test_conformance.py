@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cvm import webnn
-from cvm.frontends.webnn.page import markdown
 from tools import webnn_conformance as conformance
+from tools.generated_pages.webnn import markdown
 
 pytestmark = pytest.mark.skipif(not conformance.files("conformance"), reason="../shared/webnn is not there")
 

@@ -1,27 +1,21 @@
-"""Write docs/cli.md from the declarations of the commands; with --check, fail when the page is stale instead."""
+"""The page ``docs/cli.md``, from the declarations of the commands."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from cvm.cli.application import COMMANDS, EXIT_CODES
 from cvm.cli.declaration import Command, Group
-from tools.pages import write_or_check
-
-PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+from tools.generated_pages.page import Page
 
 INTRODUCTION = """\
 # The command line
 
-Generated from the declarations in `cvm/cli` by `tools/generate_cli_page.py`; do not edit.
+Generated from the declarations in `cvm/cli` by `tools/generate_pages.py`; do not edit.
 
 Results go to stdout, everything else to stderr. With `--json` the result is one JSON document on one line, with the
 key `version` (now 1); a command that fails prints `{"version": 1, "error": {"class", "code", "message", "location"}}`,
@@ -75,5 +69,4 @@ def parameters(command: Command) -> Iterator[tuple[str, str, str]]:
         yield " ".join(words), shown, str(info.help)
 
 
-if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, page, __file__, __doc__))
+PAGE = Page("cli.md", page)

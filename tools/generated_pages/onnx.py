@@ -1,21 +1,22 @@
 """The page ``docs/onnx.md``: what models of ONNX mean, what is refused, and a table per operator from the declarations.
 
-What was measured stands at the end of the page; `tools.onnx_networks.report` writes it there, and `markdown` keeps it.
+What was measured stands at the end of the page; `tools.onnx_networks.report` measures it.
 """
 
 from __future__ import annotations
 
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES, Operator
+from tools.generated_pages.page import Page
 
-__all__ = ["MEASURED", "markdown"]
+__all__ = ["MEASURED", "PAGE", "markdown"]
 
 MEASURED = "## Measured\n"
-"""The heading of what `markdown` keeps."""
+"""The heading of what was measured."""
 
 _INTRODUCTION = """\
 # Models of ONNX
 
-Generated from the declarations in `cvm/frontends/onnx` by `tools/generate_onnx_page.py`, but for the last section; do
+Generated from the declarations in `cvm/frontends/onnx` by `tools/generate_pages.py`, but for the last section; do
 not edit.
 
 `cvm compile model.onnx -o model.cvm` reads quantised models, with QuantizeLinear and DequantizeLinear around
@@ -30,6 +31,10 @@ cvm run model.onnx -i image=photo.npy -o result.npz
 ```
 
 From Python: `cvm.compile("model.onnx", input_shapes={"image": (1, 3, 224, 224)})`.
+
+`cvm report model.onnx -i images.npy -o report.html` measures, tensor by tensor, what the rounding costs. The other side
+of the comparison is the same model in float64 without the rounding. It keeps the clipping of every QuantizeLinear:
+quantisation tools leave a Relu out where the range of the next QuantizeLinear begins at 0.
 
 ## Meaning
 
@@ -75,12 +80,12 @@ constant operands. *refused*: the remark says what to do instead. The data types
 """
 
 
-def markdown(measured: str = "") -> str:
-    """The page, with the text of its last section."""
+def markdown() -> str:
+    """The page, without its last section."""
     types = "; ".join(f"*{name}* {', '.join(items)}" for name, items in TYPES.items())
     head = _INTRODUCTION.replace("{types}", types).replace("{last}", str(LAST))
     rows = (_row(domain, name, operator) for (domain, name), operator in sorted(OPERATORS.items()))
-    return head + "".join(rows) + "\n" + MEASURED + measured
+    return head + "".join(rows) + "\n"
 
 
 def _row(domain: str, name: str, operator: Operator) -> str:
@@ -88,3 +93,12 @@ def _row(domain: str, name: str, operator: Operator) -> str:
     opset = "1" if domain else str(min(operator.since, FIRST) if operator.kind == "refused" else operator.since)
     cells = (spelled, opset, operator.kind, operator.types if operator.kind != "refused" else "", operator.note)
     return f"| {' | '.join(cells)} |\n"
+
+
+def _measured() -> str:
+    from tools.onnx_networks.report import section
+
+    return section()
+
+
+PAGE = Page("onnx.md", markdown, MEASURED, _measured)

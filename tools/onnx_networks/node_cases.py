@@ -17,14 +17,24 @@ from onnx import TensorProto, numpy_helper
 
 from cvm.errors import CvmError
 from cvm.frontends import onnx as front
+from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
-from cvm.session import Session
+from cvm.session import Result, Session
 
 QUANTISED = ("QuantizeLinear", "QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger")
 INTEGERS = {
     TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64, TensorProto.UINT8, TensorProto.UINT16,
     TensorProto.UINT32, TensorProto.UINT64, TensorProto.BOOL,
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """The graph of a test, its inputs, and the codes of its outputs."""
+
+    graph: QuantizedGraph
+    feeds: dict[str, Any]
+    results: Result
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Outcome:
     verdict: str
     constant: tuple[str, ...]
     message: str = ""
+    run: Run | None = None
+    """What was run, of a test that compiles."""
 
 
 def _types(values: Any) -> list[int | None]:
@@ -83,7 +95,7 @@ def examine(case: Any) -> Outcome:
     constant = {name for name in names if op in QUANTISED and ("scale" in name or "zero" in name or name == "w")}
     while True:
         try:
-            results = _run(case.model, data, constant)
+            run = _run(case.model, data, constant)
             break
         except CvmError as error:
             more = {name for name in data if f"({name!r})" in error.message} - constant
@@ -93,13 +105,13 @@ def examine(case: Any) -> Outcome:
                 return Outcome(case.name, op, error.code, tuple(sorted(constant)), error.message)
             constant |= more
     same = all(
-        np.array_equal(results[value.name].reshape(_array(expected).shape), _array(expected).astype(np.int64))
+        np.array_equal(run.results[value.name].reshape(_array(expected).shape), _array(expected).astype(np.int64))
         for value, expected in zip(graph.output, outputs, strict=True)
     )
-    return Outcome(case.name, op, "equal" if same else "different", tuple(sorted(constant)))
+    return Outcome(case.name, op, "equal" if same else "different", tuple(sorted(constant)), run=run)
 
 
-def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Any:
+def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Run:
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     changed.graph.initializer.extend(_stored(data[name], name) for name in sorted(constant))
@@ -120,4 +132,4 @@ def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> An
         for name, array in arrays.items()
         if name in wanted
     }
-    return Session(program, "numpy").run(feeds)
+    return Run(loaded.graph, feeds, Session(program, "numpy").run(feeds))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from cvm.frontends.webnn.declarations import DATA_TYPES, OPERATORS, Operator, Tensor
+from tools.generated_pages.page import DOCS, Page
 
-__all__ = ["markdown"]
+__all__ = ["PAGE", "markdown"]
 
 _INTRODUCTION = """\
 # WebNN graphs
 
-Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_webnn_page.py`; do not edit.
+Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_pages.py`; do not edit.
 
 `cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
 integers and for quantised graphs. It is no WebNN implementation: that must also run graphs of floats, which an integer
@@ -33,6 +35,9 @@ context.compute(graph, {"x": np.array([[-3, 5, 100, -128]], np.int8)})["y"]  # [
 graph.program.save("graph.cvm")  # an ordinary program
 print(graph.explain())  # what each call became
 ```
+
+`graph.quantized_graph` is the graph of real numbers that the program computes: `cvm.reference.Reference` evaluates it
+in float64, and `cvm.report.compare` says, tensor by tensor, what the rounding costs (`clip=True` keeps the clipping).
 
 Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
 specification throws as TypeError is `MLTypeError`, a TypeError and a ValueError, whose message names label, operand,
@@ -141,3 +146,11 @@ def _tensor(tensor: Tensor) -> str:
     types = "ANY" if tensor.data_types == DATA_TYPES else ", ".join(tensor.data_types)
     ranks = str(tensor.least) if tensor.least == tensor.most else f"{tensor.least}..{tensor.most}"
     return f"{types}, rank {ranks}"
+
+
+def _with_the_record() -> str:
+    """The page, with the record that tools/webnn_conformance.py keeps."""
+    return markdown(json.loads((DOCS / "webnn-conformance.json").read_text(encoding="utf-8")))
+
+
+PAGE = Page("webnn.md", _with_the_record)

@@ -7,13 +7,14 @@ import inspect
 from cvm.frontends.openvx import errors
 from cvm.frontends.openvx.declarations import KERNELS, KernelDeclaration, Parameter
 from cvm.frontends.openvx.formats import FORMATS
+from tools.generated_pages.page import Page
 
-__all__ = ["markdown"]
+__all__ = ["PAGE", "markdown"]
 
 _INTRODUCTION = """\
 # The OpenVX neural-network extension
 
-Generated from the declarations in `cvm/frontends/openvx` by `tools/generate_openvx_page.py`; do not edit.
+Generated from the declarations in `cvm/frontends/openvx` by `tools/generate_pages.py`; do not edit.
 
 `cvm.openvx` is the neural-network extension of [OpenVX](https://www.khronos.org/openvx/), `KHR_NN_8` and `KHR_NN_16`:
 convolutional networks in fixed point, each kernel exactly as the specification writes it, compiled to a program like
@@ -132,3 +133,6 @@ def _row(item: KernelDeclaration) -> str:
 def _parameter(parameter: Parameter) -> str:
     marks = ("s" if parameter.static else "") + ("?" if parameter.optional else "")
     return f"{'→ ' if parameter.output else ''}`{parameter.name}`{f' ({marks})' if marks else ''}"
+
+
+PAGE = Page("openvx.md", markdown)
