@@ -52,10 +52,12 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 	$(BIN)/python tools/generate_cli_page.py --check
 	$(BIN)/python tools/generate_legalize_page.py --check
 	$(BIN)/python tools/generate_optimize_page.py --check
+	$(BIN)/python tools/generate_graph_page.py --check
 
 .PHONY: docs
 docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
 	$(BIN)/python tools/generate_ops_page.py
+	$(BIN)/python tools/generate_graph_page.py
 	$(BIN)/python tools/generate_nnef_operations_page.py
 	$(BIN)/python tools/generate_webnn_page.py
 	$(BIN)/python tools/generate_onnx_page.py

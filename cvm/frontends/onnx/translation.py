@@ -25,7 +25,7 @@ from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
 from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
 from cvm.frontends.onnx.model import Model, Node, Shape, Value, refusal
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.graph import Operand as Argument
 from cvm.limits import Limits, elements
 from cvm.quantization import LinearQuantizer
@@ -76,7 +76,7 @@ class Translation(Emission):
             self._model.name, tuple(inputs), tuple(outputs), dict(self._tensors), tuple(self._operations),
             self._model.digest,
         )  # fmt: skip
-        return Translated(graph, self._served)
+        return Translated(verify(graph, "the reader of ONNX"), self._served)
 
     def _translate(self, node: Node) -> None:
         call = Call(node, [self._read(name) for name in node.inputs], self._version(node))

@@ -18,7 +18,7 @@ from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["MACHINE", "Boundary", "Step", "Translated", "Translation", "refusal", "unit"]
@@ -129,6 +129,7 @@ class Translation(Emission):
             dict(self._tensors),
             tuple(self._operations),
         )
+        verify(graph, "the reader of WebNN")
         return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:

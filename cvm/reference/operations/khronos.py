@@ -6,6 +6,7 @@ those operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 
@@ -50,9 +51,18 @@ for _name, _function in _TRIGONOMETRIC.items():
 
 
 @operation("4.9.1")
-def gelu(x: Array) -> Array:
-    """``y = x * sigmoid(1.702 * x)``, the definition in the standard library."""
-    return x * sigmoid(1.702 * x)
+def gelu(x: Array, approximate: str = "sigmoid") -> Array:
+    """``y = x * sigmoid(1.702 * x)``, the definition in the standard library; others have further attributes.
+
+    "none": ``x * (1 + erf(x / sqrt(2))) / 2``. "tanh": that with a polynomial in a hyperbolic tangent for erf.
+    """
+    if approximate == "sigmoid":
+        return x * sigmoid(1.702 * x)
+    if approximate == "tanh":
+        return x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x))) / 2.0
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    found: Array = x * (1.0 + erf(x / math.sqrt(2.0))) / 2.0
+    return found
 
 
 @operation("4.9.1")

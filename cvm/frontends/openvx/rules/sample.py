@@ -61,7 +61,7 @@ def _windows(
     )  # fmt: skip
     extents = [batch, channels, height + 1, width + 1]
     for axis, (places, extent) in enumerate(((rows, height), (columns, width)), start=2):
-        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,), None)
+        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,))
         extents[axis] = places.size
         name = translation.emit("gather", {"input": name, "indices": indices}, extents, quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
@@ -106,7 +106,7 @@ def _accumulated(
             "slice", {"input": windows}, (batch, 1, taps, *places), translation.quantizer_of(windows), axes=(1,),
             begin=(channel,), end=(channel + 1,), stride=(1,),
         )  # fmt: skip
-        factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format)
+        factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
         products = _rounded_products(translation, part, factors, (batch, maps, taps, *places), format, policies)
         name = translation.emit("sum_reduce", {"input": products}, (batch, maps, 1, *places), axes=(2,))
         name = translation.reshaped(name, result)
@@ -184,7 +184,7 @@ def pooling(translation: Translation, node: Node) -> str:
         if not format.lo:
             return pooled(translation, node, "constant")
         translation.read(node["inputs"])
-        least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format)
+        least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format.quantizer())
         return translation.emit("copy", {"x": least}, outputs.shape, format.quantizer())
     name, shape = images(translation, node)
     found = []

@@ -50,16 +50,21 @@ def convolution(translation: Translation, node: Node) -> str:
     skips = (node.derived["skip_y"], node.derived["skip_x"])
     dilations = (params.dilation_y + 1, params.dilation_x + 1)
     paddings = (params.padding_y, params.padding_x)
+    shape, filters, bias = (batch, *outputs.shape[-3:]), translation.static(weights), _bias(translation, node)
+    # A bias for each position is no bias of a convolution in graphs: it is added.
+    apart = node["biases"] is not None and len(node["biases"].shape) > 1
     name = translation.emit(
         "conv",
-        {"input": name, "filter": translation.static(weights), "bias": _bias(translation, node)},
-        (batch, *outputs.shape[-3:]),
+        {"input": name, "filter": filters, "bias": Fraction(0) if apart else bias},
+        shape,
         border="constant",
         padding=sides(extents, outputs.shape[-2:], weights.shape[-2:], skips, paddings, dilations),
         stride=skips,
         dilation=dilations,
         groups=1,
     )
+    if apart:
+        name = translation.emit("add", {"x": name, "y": bias}, shape)
     name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
     return translation.reshaped(name, outputs.shape)
 
@@ -73,7 +78,7 @@ def deconvolution(translation: Translation, node: Node) -> str:
     name, (batch, *_) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["deconvolution_params"]
     turned = np.flip(translation.raw(weights), (2, 3)).swapaxes(0, 1)
-    filters = translation.constant(turned, turned.shape, weights.format)
+    filters = translation.constant(turned, turned.shape, weights.format.quantizer())
     paddings = ((params.padding_y, params.padding_y - params.a_y), (params.padding_x, params.padding_x - params.a_x))
     shape = (batch, *outputs.shape[-3:])
     name = translation.emit(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cvm.frontends.nnef.shapes.call import Call, Results, Shape, rule
-from cvm.frontends.nnef.shapes.window import FILTER_BORDERS, Window
+from cvm.graph.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.window import FILTER_BORDERS, Window
 
 __all__: list[str] = []
 
