@@ -67,7 +67,7 @@ def compile(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
     from cvm.lowering import lower
-    from cvm.program.optimize import optimize as optimized
+    from cvm.passes.optimize import optimize as optimized
 
     graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
@@ -86,7 +86,7 @@ def _of_onnx(
 ) -> Program:
     from cvm.frontends import onnx
     from cvm.lowering import lower
-    from cvm.program.optimize import optimize as optimized
+    from cvm.passes.optimize import optimize as optimized
 
     loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
     try:

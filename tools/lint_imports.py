@@ -1,52 +1,26 @@
-"""Check that imports point one way: the arrows of the project's layout, as a table.
+"""Check that imports point one way: the arrows of docs/architecture.md, and no cycle of modules or folders.
 
     python tools/lint_imports.py [ROOT]         (default: the repository)
 
-All imports count: at the top, inside functions, for type checking only, relative, and by name through importlib.
-Prints FILE:LINE: what, and exits 1 on a finding.
+The page has a table of rooms: folders and modules of cvm, with the rooms that each may import. An import of a room that
+its row does not name is a finding, and so are an entry that no import needs, a module without a room, and a drawing on
+the page that shows other arrows. All imports count: at the top, inside functions, for type checking only, relative, and
+by name through importlib. Prints FILE:LINE: what, and exits 1 on a finding.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGE = Path("docs", "architecture.md")
 PACKAGES = ("cvm", "formal")
 """The packages that the table speaks about."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Modules under ``importer`` import nothing under ``forbidden``, but for what is under ``except_for``.
-
-    It does not hold for importers under ``exempt``.
-    """
-
-    importer: str
-    forbidden: tuple[str, ...]
-    except_for: tuple[str, ...] = ()
-    exempt: tuple[str, ...] = ()
-
-
-RULES = (
-    Rule("formal", ("cvm",), except_for=("cvm.program.model",)),
-    Rule("cvm.ops", ("cvm.executors", "cvm.frontends", "cvm.lowering", "cvm.program")),
-    Rule("cvm.graph", ("cvm.frontends",)),
-    Rule("cvm.reference", ("cvm.executors", "cvm.frontends", "cvm.lowering", "cvm.program")),
-    Rule("cvm.calibration", ("cvm.executors", "cvm.lowering", "cvm.program")),
-    Rule("cvm.export", ("cvm.executors", "cvm.lowering", "cvm.reference", "cvm.calibration")),
-    Rule("cvm.frontends", ("cvm.executors", "cvm.lowering", "cvm.reference", "cvm.calibration", "cvm.export")),
-    # Models of cvm-runtime are programs of the same ops: there is nothing to lower, in either direction.
-    Rule("cvm.frontends", ("cvm.program",), exempt=("cvm.frontends.cvm_runtime",)),
-    Rule("cvm.lowering", ("cvm.executors",)),
-    Rule("cvm.executors", ("cvm.frontends", "cvm.lowering")),
-    Rule("cvm.report", ("cvm.cli",)),
-    Rule("cvm.audit", ("cvm.cli", "cvm.frontends", "cvm.lowering")),
-)
-"""Who must not know whom."""
 
 CONFINED = {
     "cryptography": "cvm.audit",
@@ -60,6 +34,55 @@ CONFINED = {
     "typer": "cvm.cli",
 }
 """Third-party packages that one part alone may import."""
+
+ONLY = {("formal", "program"): "cvm.program.model"}
+"""Rooms of which one module alone is imported."""
+
+CYCLES: tuple[tuple[str, ...], ...] = (
+    ("cvm.executors.native", "claims", "steps"),
+    (
+        "cvm.executors.native", "contractions", "depthwise", "movement", "plan", "pointwise", "reductions", "vision",
+        "windows",
+    ),
+    ("cvm.executors.native", "executor", "select", "trial"),
+    ("cvm.export.cvm_runtime", "arithmetic", "contractions"),
+    ("cvm.frontends.onnx", "folding", "rules", "translation"),
+    ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),
+    ("cvm.frontends.openvx", "rules", "translation"),
+    (
+        "cvm.frontends.webnn", "builder", "elementwise", "movement", "operand", "recorder", "recurrent", "sums",
+        "windows",
+    ),
+    ("cvm.frontends.webnn", "rules", "translation"),
+    ("cvm.lowering", "context", "table"),
+    ("cvm.program", "checks", "codec", "commitments", "model", "preimage"),
+    ("cvm.webnn", "context", "graph", "tensor"),
+)  # fmt: skip
+"""Cycles that are left: a package, and which of its modules and folders import each other. None may be added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What the page says: the rooms that each room may import, those that all may, and the arrows of the drawing."""
+
+    rooms: Mapping[str, Collection[str]]
+    common: Collection[str]
+    drawing: Collection[tuple[str, str]]
+
+    def room(self, module: str) -> str | None:
+        """The room of a module: the longest name that it is or is inside of."""
+        name = module.removeprefix("cvm.")
+        found = [room for room in self.rooms if under(name, room)]
+        return max(found, key=len, default=None)
+
+
+def architecture(text: str) -> Architecture:
+    """Read the page. A row is ``| `room` | what it is | `room`, `room` |``; ``everything`` imports are common."""
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", text, re.MULTILINE)
+    rooms = {room: re.findall(r"`([\w.]+)`", imports) for room, imports in rows}
+    common = [room for room, imports in rows if "by all" in imports]
+    drawing = re.findall(r"^ +([\w.]+) --> ([\w.]+)$", text, re.MULTILINE)
+    return Architecture(rooms, common, drawing)
 
 
 def under(module: str, *parts: str) -> bool:
@@ -84,34 +107,121 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def findings(tree: ast.AST, module: str, package: str) -> Iterator[tuple[int, str]]:
-    """The violations in the module called ``module``: line and what is wrong."""
-    for line, name in imports(tree, package):
-        for rule in RULES:
-            if not under(module, rule.importer) or under(module, *rule.exempt):
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the project: its file, and what it imports with the line."""
+
+    file: Path
+    imports: tuple[tuple[int, str], ...]
+
+
+def modules(root: Path) -> dict[str, Module]:
+    """All modules below ``root`` by dotted name."""
+    found = {}
+    for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
+        parts = file.relative_to(root).with_suffix("").parts
+        package = ".".join(parts[:-1])
+        name = package if parts[-1] == "__init__" else ".".join(parts)
+        found[name] = Module(file, tuple(sorted(imports(ast.parse(file.read_text("utf-8")), package))))
+    return found
+
+
+def violations(found: Mapping[str, Module], page: Architecture, used: set[tuple[str, str]]) -> Iterator[str]:
+    """Imports against the table and modules without a room. ``used`` gets the pairs of rooms that imports need."""
+    for name, module in found.items():
+        room = page.room(name)
+        if room is None:
+            yield f"{module.file}:1: {name} is in no room of {PAGE}"
+            continue
+        for line, imported in module.imports:
+            home = CONFINED.get(imported.split(".")[0])
+            if home is not None and not under(name, home):
+                yield f"{module.file}:{line}: {name} imports {imported}: only {home} may"
+            if not under(imported, *PACKAGES):
                 continue
-            if under(name, *rule.forbidden) and not under(name, *rule.except_for):
-                yield line, f"{module} imports {name}: {rule.importer} must not"
-        home = CONFINED.get(name.split(".")[0])
-        if home is not None and not under(module, home):
-            yield line, f"{module} imports {name}: only {home} may"
+            other = page.room(imported)
+            if other is None:
+                yield f"{module.file}:{line}: {name} imports {imported}, which is in no room of {PAGE}"
+                continue
+            used.add((room, other))
+            common = page.common if room != "formal" else ()
+            if other != room and other not in (*common, *page.rooms[room]):
+                yield f"{module.file}:{line}: {name} imports {imported}: {room} must not import {other}"
+            alone = ONLY.get((room, other))
+            if alone is not None and not under(imported, alone):
+                yield f"{module.file}:{line}: {name} imports {imported}: {room} imports {alone} alone"
+
+
+def stale(page: Architecture, used: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Entries of the table that no import needs, and arrows of the drawing that are not its shape."""
+    arrows = {(room, other) for room, others in page.rooms.items() for other in others if room not in page.common}
+    for room, other in sorted(arrows - set(used)):
+        yield f"{PAGE}: {room} imports nothing of {other}: take it out of the row"
+    for room, other in sorted(set(page.drawing) - arrows):
+        yield f"{PAGE}: the drawing has an arrow from {room} to {other}, which the table has not"
+    drawn = {room for arrow in page.drawing for room in arrow}
+    for room, other in sorted(arrows):
+        if room in drawn and other in drawn and other not in _reached(room, page.drawing):
+            yield f"{PAGE}: the drawing has no way from {room} to {other}, which it imports"
+
+
+def _reached(room: str, arrows: Collection[tuple[str, str]]) -> set[str]:
+    """The rooms to which arrows lead from a room."""
+    found, left = set(), [room]
+    while left:
+        here = left.pop()
+        new = {end for start, end in arrows if start == here} - found
+        found |= new
+        left += new
+    return found
+
+
+def cycles(found: Mapping[str, Module]) -> list[tuple[str, ...]]:
+    """Modules and folders of one package that import each other, directly or around: (package, name, ...)."""
+    edges = {(name, _known(imported, found)) for name, module in found.items() for _, imported in module.imports}
+    packages = sorted({name[: dot.start()] for name in found for dot in re.finditer(r"\.", name)})
+    return [(package, *cycle) for package in packages for cycle in _components(package, edges)]
+
+
+def _known(name: str, found: Mapping[str, Module]) -> str:
+    """The module that an imported name is, or is inside of."""
+    while name not in found and "." in name:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _components(package: str, edges: Collection[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """The cycles among what lies directly in a package."""
+    prefix = f"{package}."
+    inside = [(a, b) for a, b in edges if a.startswith(prefix) and b.startswith(prefix)]
+    arrows = {tuple(name[len(prefix) :].split(".")[0] for name in edge) for edge in inside}
+    pairs = [(a, b) for a, b in arrows if a != b]
+    reached = {name: _reached(name, pairs) for name in {a for a, _ in pairs}}
+    groups = {
+        tuple(sorted(other for other in others if name in reached.get(other, ())))
+        for name, others in reached.items()
+        if name in others
+    }
+    return sorted(groups)
 
 
 def main(arguments: list[str]) -> int:
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    files = sorted(file for package in PACKAGES for file in (root / package).rglob("*.py"))
-    if not files:
+    """The command line."""
+    root = Path(arguments[0]) if arguments else REPOSITORY
+    found = modules(root)
+    if not found:
         print(f"{root}: no Python files under {' or '.join(PACKAGES)}", file=sys.stderr)
         return 1
-    found = []
-    for file in files:
-        parts = file.relative_to(root).with_suffix("").parts
-        package = ".".join(parts[:-1])
-        module = package if parts[-1] == "__init__" else ".".join(parts)
-        found += [(file, *finding) for finding in sorted(findings(ast.parse(file.read_text("utf-8")), module, package))]
-    for file, line, what in found:
-        print(f"{file}:{line}: {what}")
-    return 1 if found else 0
+    page = architecture((REPOSITORY / PAGE).read_text("utf-8"))
+    used: set[tuple[str, str]] = set()
+    lines = list(violations(found, page, used))
+    known = set(CYCLES) if root == REPOSITORY else set()
+    lines += [f"{cycle[0]}: {', '.join(cycle[1:])} import each other" for cycle in cycles(found) if cycle not in known]
+    if root == REPOSITORY:
+        lines += stale(page, used)
+        lines += [f"{__file__}: {cycle} is no cycle any more" for cycle in sorted(known - set(cycles(found)))]
+    print("\n".join(lines), end="\n" if lines else "")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

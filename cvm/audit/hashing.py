@@ -11,18 +11,15 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors import cores
 from cvm.program.commitments import TensorClaim, tensor_root
-from cvm.program.leaves import Subtrees, fast_hasher
+from cvm.program.leaves import Hasher, Subtrees, fast_hasher
 from cvm.program.merkle import joined
-
-if TYPE_CHECKING:
-    from cvm.executors.native.sha256 import Hasher
 
 __all__ = ["tensor_roots"]
 

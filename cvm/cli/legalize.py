@@ -35,7 +35,7 @@ def command(
     do. It is another program, with another digest.
     """
     from cvm.cli.models import open_program
-    from cvm.program.legalize import legalize
+    from cvm.passes.legalize import legalize
     from cvm.program.verifier import verify
 
     before = open_program(program, no_optimize, bit_order)
@@ -51,7 +51,7 @@ def command(
 
 def _report(before: VerifiedProgram, after: VerifiedProgram) -> dict[str, Any]:
     from cvm.ops.extension import terms
-    from cvm.program.legalize import expansions
+    from cvm.passes.legalize import expansions
 
     return {
         "expansions": [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
 from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, Watch, cores, initial_state
+from cvm.program import leaves
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -34,6 +35,17 @@ def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
 
     return NativeExecutor(verified, threads)
 
+
+def _hasher() -> leaves.Hasher | None:
+    try:
+        from cvm.executors.native.sha256 import hasher
+
+        return hasher()
+    except (ImportError, OSError):  # llvmlite does not load here
+        return None
+
+
+leaves.offer(_hasher)
 
 EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
 """All executors by name, imported when first made."""

@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
 from cvm.program.codec import ValueNumbers, value_numbers
-from cvm.program.leaves import data_root, fast_hasher
+from cvm.program.leaves import Hasher, data_root, fast_hasher
 from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
-
-if TYPE_CHECKING:
-    from cvm.executors.native.sha256 import Hasher
 
 __all__ = [
     "ProgramClaim",

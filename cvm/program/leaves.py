@@ -1,38 +1,57 @@
 """Merkle roots over many leaves, as fast as the machine hashes.
 
-Where the processor has instructions for SHA-256 (`cvm.executors.native.sha256`), leaves and nodes are hashed by them,
-outside of Python's lock; elsewhere by `hashlib`. The roots are those of `cvm.program.merkle.Tree`.
+A program is hashed by `hashlib`, or by a faster `Hasher` that whoever stands above this package offers (`offer`): the
+native executor has one for processors with instructions for SHA-256, which works outside of Python's lock. The roots
+are those of `cvm.program.merkle.Tree`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, Tree, chunks, joined
 
-if TYPE_CHECKING:
-    from cvm.executors.native.sha256 import Hasher
-
-__all__ = ["Bytes", "Subtrees", "data_root", "fast_hasher"]
+__all__ = ["Bytes", "Hasher", "Subtrees", "data_root", "fast_hasher", "offer"]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
+@dataclass(frozen=True, slots=True)
+class Hasher:
+    """SHA-256 of many messages of one size at a time. Both functions take addresses.
+
+    ``messages(prefix, data, size, count, digests)`` hashes ``count`` messages of ``size`` bytes, one behind the other,
+    into 32 bytes each; ``size`` is a positive multiple of 64.
+
+    ``tree(data, size, count, more, nodes)`` hashes ``count`` leaves of ``size`` bytes with the prefix 0 into ``nodes``,
+    behind which stand the hashes of ``more`` leaves (0 or 1) already, then level by level pairs of nodes with the
+    prefix 1, a last one without a partner moving up unchanged. The root is the first of the nodes in the end.
+    """
+
+    messages: Callable[[int, int, int, int, int], None]
+    tree: Callable[[int, int, int, int, int], None]
+
+
+_OFFERED: list[Callable[[], Hasher | None]] = []
+
+
+def offer(make: Callable[[], Hasher | None]) -> None:
+    """Let `fast_hasher` make its hasher by ``make``, which gives None on a processor that has none."""
+    _OFFERED[:] = [make]
+    fast_hasher.cache_clear()
+
+
 @cache
 def fast_hasher() -> Hasher | None:
-    """The hasher of this processor, where it has one. To make it the first time takes as long as hashing 50 MB."""
-    try:
-        from cvm.executors.native.sha256 import hasher
-
-        return hasher()
-    except (ImportError, OSError):  # llvmlite does not load here
-        return None
+    """The hasher of this processor, if one is offered. To make it the first time takes as long as hashing 50 MB."""
+    return _OFFERED[0]() if _OFFERED else None
 
 
 class Subtrees:

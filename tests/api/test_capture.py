@@ -7,8 +7,8 @@ import pytest
 
 import cvm
 from cvm.errors import Invalid
-from cvm.program.optimize import optimize
-from tests.program.optimize.chains import add, built
+from cvm.passes.optimize import optimize
+from tests.passes.optimize.chains import add, built
 
 
 def grow(b, x):

@@ -7,7 +7,7 @@ import pytest
 
 import cvm as package
 from cvm.arrays import npz_bytes
-from cvm.program.optimize import optimize
+from cvm.passes.optimize import optimize
 
 DOCUMENT = """version 1.0;
 graph net( x ) -> ( y )

@@ -15,9 +15,9 @@ from cvm.executors import create
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
+from cvm.passes.optimize import optimize
 from cvm.program import Program, verify
 from cvm.program.model import Exactness
-from cvm.program.optimize import optimize
 from tests.lowering.styles import Drawn, Style, current
 from tests.oracle.exact import Model, model
 from tests.oracle.reader import parse_quantisation

@@ -15,9 +15,9 @@ import cvm
 from cvm.executors import create, initial_state
 from cvm.inputs import arrange
 from cvm.ops import REGISTRY
+from cvm.passes.legalize import legalize
+from cvm.passes.optimize import optimize
 from cvm.program import Program, verify
-from cvm.program.legalize import legalize
-from cvm.program.optimize import optimize
 
 SHARED = Path(__file__).parents[3] / "shared" / "models"
 

@@ -6,8 +6,8 @@ import pytest
 from cvm.errors import Mismatch
 from cvm.frontends import nnef
 from cvm.lowering import lower
+from cvm.passes.legalize import legalize
 from cvm.program import verify
-from cvm.program.legalize import legalize
 from cvm.program.model import Provenance
 from cvm.report import check_source
 from cvm.report.pairing import Source, pairs

@@ -13,32 +13,15 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from cvm.executors.native import cache as store
 from cvm.executors.native.jit import compiled, loaded
 from cvm.executors.native.select import available
+from cvm.program.leaves import Hasher
 from cvm.program.merkle import Tree
 
-__all__ = ["Hasher", "hasher"]
-
-
-@dataclass(frozen=True, slots=True)
-class Hasher:
-    """The functions; both take addresses.
-
-    ``messages(prefix, data, size, count, digests)`` hashes ``count`` messages of ``size`` bytes, one behind the other,
-    into 32 bytes each; ``size`` is a positive multiple of 64.
-
-    ``tree(data, size, count, more, nodes)`` hashes ``count`` leaves of ``size`` bytes with the prefix 0 into ``nodes``,
-    behind which stand the hashes of ``more`` leaves (0 or 1) already, then level by level pairs of nodes with the
-    prefix 1, a last one without a partner moving up unchanged. The root is the first of the nodes in the end.
-    """
-
-    messages: Callable[[int, int, int, int, int], None]
-    tree: Callable[[int, int, int, int, int], None]
+__all__ = ["hasher"]
 
 
 LANES = 3

@@ -27,9 +27,9 @@ from cvm.frontends.cvm_runtime.precisions import LARGEST, magnitude
 from cvm.ops import Call, precision
 from cvm.ops import get as declaration_of
 from cvm.ops.ranges import INT32_MAX
+from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
+from cvm.passes.legalize.tensors import Tensors
 from cvm.program import AttributeValue
-from cvm.program.legalize.expressions import Expression, Expressions, Unprovable
-from cvm.program.legalize.tensors import Tensors
 
 __all__ = ["LibraryExpressions", "bits_of", "shifts_alike"]
 

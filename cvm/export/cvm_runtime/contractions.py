@@ -15,8 +15,8 @@ import numpy as np
 
 from cvm.bounds import holding, magnitude
 from cvm.ops import precision
-from cvm.program.legalize.expressions import Expression, Unprovable
-from cvm.program.legalize.integers import balanced
+from cvm.passes.legalize.expressions import Expression, Unprovable
+from cvm.passes.legalize.integers import balanced
 
 if TYPE_CHECKING:
     from cvm.export.cvm_runtime.arithmetic import LibraryExpressions

@@ -16,9 +16,9 @@ from cvm.export.cvm_runtime.draft import Draft, Written
 from cvm.export.cvm_runtime.suppression import suppressed
 from cvm.ops import Call, Range, precision
 from cvm.ops.extension import terms
+from cvm.passes.legalize.expressions import Expression, Unprovable, missing
+from cvm.passes.legalize.requantize import requantize
 from cvm.program import Constant, Node, Program, VerifiedProgram, verify
-from cvm.program.legalize.expressions import Expression, Unprovable, missing
-from cvm.program.legalize.requantize import requantize
 
 __all__ = ["Exported", "exported"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.export.cvm_runtime.arithmetic import LibraryExpressions, bits_of
-from cvm.program.legalize.expressions import Expression
+from cvm.passes.legalize.expressions import Expression
 
 __all__ = ["suppressed"]
 

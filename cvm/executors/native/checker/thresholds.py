@@ -1,15 +1,14 @@
 """Two ways to round a linear form, proven to agree on a whole interval.
 
-A requantization of one varying operand is floor((m x + c) / 2^s), cut to an interval. Machine code computes it with
+A requantization of one varying operand is floor((m x + c) / 2^s), clipped to an interval. Machine code computes it with
 other numbers, M, C and S, and in one form with up to ``slack`` more in the numerator. Both rise with x. Where they
-differ by D(x) before they are rounded, they agree as long as D carries no value over an integer: with
-N(x) = (m x + c) mod 2^s,
+differ by D(x) before they are rounded, they agree if D carries no value over an integer: with N(x) = (m x + c) mod 2^s,
 
     0 <= N(x) + 2^s D(x)   and   N(x) + 2^s D(x) + slack < 2^s   for every x.
 
-D is linear, so its bounds on a stretch are those at its ends. Whether N(x) stays within bounds on a stretch is decided
-in a few steps of Euclid's algorithm. A stretch on which the bounds of D are too coarse is halved. Everything is a
-Python integer.
+D is linear, so its bounds on a stretch are those at its ends, and whether N(x) stays within bounds is decided in a few
+steps of Euclid's algorithm. That suffices nearly always. Where these bounds are too coarse, sums decide: where one form
+is never below the other, all floors are equal if and only if their sums are. Everything is a Python integer.
 """
 
 from __future__ import annotations
@@ -17,11 +16,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = ["Line", "agree"]
-
-SHORT = 8
-"""A stretch of so many integers is tried one by one."""
-STRETCHES = 2000
-"""A proof that needs more stretches is given up."""
 
 
 class Line(NamedTuple):
@@ -61,32 +55,32 @@ def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], cut: tuple[in
         return False
     if end <= hi and C + M * end >> shift < most:
         return False
-    return _carries_nothing(m, c, 1 << shift, M - m, C - c, slack, begin, end - 1)
+    return _same_floors(1 << shift, (m, c), (M, C), slack, begin, end - 1)
 
 
-def _carries_nothing(m: int, c: int, n: int, dm: int, dc: int, slack: int, lo: int, hi: int) -> bool:
-    """Whether 0 <= N(x) + dm x + dc, and with ``slack`` < n, for lo <= x <= hi, where N(x) = (m x + c) mod n."""
+def _same_floors(n: int, a: tuple[int, int], b: tuple[int, int], slack: int, lo: int, hi: int) -> bool:
+    """Whether floor((m x + c) / n) is the same for both (m, c) if lo <= x <= hi, with up to ``slack`` in the second."""
+    (m, c), (M, C) = a, b
+    if lo > hi:
+        return True
+    first, last = (M - m) * lo + C - c, (M - m) * hi + C - c
+    least, end = max(-min(first, last), 0), min(n - max(first, last) - slack, n)
+    # Bad remainders are those from end up to n and those from 0 up to least: less than a width above end, modulo n.
+    if least < end and _stays_above(m, m * lo + c - end, n, hi - lo + 1, n - end + least):
+        return True
+    return all(_same_sums(n, a, (M, C + more), lo, hi) for more in {0, slack})
 
-    def holds(x: int) -> bool:
-        moved = (m * x + c) % n + dm * x + dc
-        return moved >= 0 and moved + slack < n
 
-    stretches = [(lo, hi)] if lo <= hi else []
-    for _ in range(STRETCHES):
-        if not stretches:
-            return True
-        lo, hi = stretches.pop()
-        first, last = dm * lo + dc, dm * hi + dc
-        least, end = max(-min(first, last), 0), min(n - max(first, last) - slack, n)
-        # Bad remainders are those from end up to n and those from 0 up to least: less than a width above end, modulo n.
-        if least < end and _stays_above(m, m * lo + c - end, n, hi - lo + 1, n - end + least):
-            continue
-        if not (holds(lo) and holds(hi)) or (hi - lo < SHORT and not all(map(holds, range(lo, hi + 1)))):
-            return False
-        if hi - lo >= SHORT:
-            middle = (lo + hi) // 2
-            stretches += [(lo, middle), (middle + 1, hi)]
-    return False
+def _same_sums(n: int, a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> bool:
+    """Whether floor((m x + c) / n) is the same for both (m, c) if lo <= x <= hi: their sums are, on either side of
+    where the lines cross.
+    """
+    (m, c), (M, C) = a, b
+    crossing = min(max((c - C) // (M - m), lo - 1), hi) if m != M else hi
+    return all(
+        _floors(end - begin + 1, n, m, m * begin + c) == _floors(end - begin + 1, n, M, M * begin + C)
+        for begin, end in ((lo, crossing), (crossing + 1, hi))
+    )
 
 
 def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
@@ -107,3 +101,16 @@ def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
         step = -n % m
         m, c, n, count = step, (c + step) % m, m, rises
     return False
+
+
+def _floors(count: int, n: int, m: int, c: int) -> int:
+    """The sum of floor((m k + c) / n) for 0 <= k < count: whole parts first, then rows and columns change places."""
+    total = 0
+    while count > 0:
+        total += count * (count - 1) // 2 * (m // n) + count * (c // n)
+        m, c = m % n, c % n
+        top = m * count + c
+        if top < n:
+            break
+        count, n, m, c = top // n, m, n, top % n
+    return total

@@ -62,3 +62,10 @@ def test_the_least_of_large_remainders_is_found(n: int, m: int, c: int, count: i
     least = min((m * k + c) % n for k in range(count))
     assert _stays_above(m, c, n, count, least)
     assert not _stays_above(m, c, n, count, least + 1)
+
+
+def test_lines_that_run_beside_each_other_close_to_every_step_are_proven() -> None:
+    """Remainders of the first line pass 0 in each of some 400 periods, as near as the second line is away there."""
+    a, b = Line(-(2**46) + 2, 9223583143087702008, 55), Line(-4096, 536883200, 21)
+    assert agree(a, b, 0, (-65535, 131070), (0, 183))
+    assert not agree(a, b._replace(c=b.c + 4096), 0, (-65535, 131070), (0, 183))

@@ -1,0 +1,30 @@
+"""``broadcast_greater`` in the document's ops: [a > b], exactly, for all int32 numbers."""
+
+from __future__ import annotations
+
+from cvm.ops.ranges import INT32_MAX
+from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
+from cvm.passes.legalize.tensors import Tensors
+
+__all__ = ["greater"]
+
+
+def greater(made: Expressions, a: Expression, b: Expression) -> Expression:
+    """[a > b] = clip(a - b, 0, 1), where the difference is proven to be an int32.
+
+    Otherwise with p(z) = max(z, 0) and n(z) = min(z, 0), which do not decrease, and of which one increases wherever z
+    does: a > b if and only if p(a) > p(b) or n(a) > n(b), and both differences are within +-(2^31 - 1).
+    """
+    tensors = Tensors(made)
+
+    def exceeds(x: Expression, y: Expression) -> Expression:
+        return tensors.cut(tensors.minus(x, y, "difference"), 0, 1, "greater")
+
+    try:
+        return exceeds(a, b)
+    except Unprovable:
+        positive, negative = (
+            exceeds(tensors.cut(a, lo, hi, "half"), tensors.cut(b, lo, hi, "half"))
+            for lo, hi in ((0, INT32_MAX), (-INT32_MAX, 0))
+        )
+        return tensors.largest(positive, negative, "greater")

@@ -1,0 +1,157 @@
+"""Affine steps before and after a requantize are merged into it, and steps of steps into one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cvm.ops.extension import terms
+from cvm.ops.ranges import INT32_MAX
+from cvm.passes.optimize.draft import Declined, Draft, rewritten
+from cvm.passes.optimize.steps import Exact, Step, broadcast, step_of
+from cvm.program.model import Node, Program
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["merged_steps"]
+
+
+def merged_steps(verified: VerifiedProgram) -> Program:
+    """The program in which constant additions, factors and signs are part of the requantize beside them.
+
+    Before it: m * (k x + d) + c = (m k) x + (c + m d), the same sum, which is rounded once as ever. After it, with y
+    the rounded sum v / 2^s:
+
+    * y + d = round((v + d 2^s) / 2^s) where rounding commutes with adding an integer: half_up always, half_even for
+      even d, all of them for s = 0.
+    * -y: half_even and toward_zero are odd functions. -floor(v / 2^s + 1/2) = floor((-v - 1) / 2^s + 1/2) for s >= 1,
+      since -floor(a / b) = floor((-a + b - 1) / b).
+
+    The cut into [lo, hi] becomes one into [lo + d, hi + d] or [-hi, -lo]. Roundings are never merged: of a factor after
+    a requantize, or one requantize of another, nothing is said here. The verifier proves the new sum within 64 bits,
+    or the rewrite is not made.
+    """
+    return rewritten(verified, _rule)
+
+
+def _rule(draft: Draft, node: Node) -> bool:
+    if node.op == "requantize":
+        return _absorb(draft, node)
+    step = step_of(draft, node)
+    if step is None:
+        return False
+    (output,) = node.outputs
+    inner = draft.unchanged(step.x)
+    if inner is None or not draft.facts.dies_with(step.x, frozenset({draft.facts.places[output.name]})):
+        return False
+    return _after(draft, node, step, inner) if inner.op == "requantize" else _composed(draft, node, step, inner)
+
+
+def _absorb(draft: Draft, node: Node) -> bool:
+    """Steps that nothing else reads, constants, and factors of zero leave the terms of a requantize."""
+    (output,) = node.outputs
+    count = terms(len(node.inputs))
+    here = frozenset({draft.facts.places[output.name]})
+    parameters = [draft.array(draft.now(name)) for name in node.inputs[count:]]
+    *factors, offset, shift = (array.astype(object) for array in parameters if array is not None)
+    merged: dict[str, Exact] = {}
+    absorbed: set[str] = set()
+    for name, factor in zip(node.inputs[:count], factors, strict=True):
+        step = step_of(draft, draft.unchanged(name))
+        known = draft.array(draft.now(name))
+        if step is not None and draft.facts.dies_with(name, here):
+            absorbed.add(name)
+            offset = broadcast(offset + factor * step.offset, offset, factor, step.offset)
+            factor, x = broadcast(factor * step.factor, factor, step.factor), draft.now(step.x)
+        elif known is not None:
+            constant = known.astype(object)
+            offset = broadcast(np.asarray(offset + factor * constant, object), offset, factor, constant)
+            continue
+        else:
+            x = draft.now(name)
+        merged[x] = broadcast(merged[x] + factor, merged[x], factor) if x in merged else factor
+    found = [(x, factor) for x, factor in merged.items() if factor.any()]
+    names = [draft.now(name) for name in node.inputs[:count]]
+    found.sort(key=lambda term: draft.shape(term[0]) != output.shape)  # the first has the shape of the result
+    if [x for x, _ in found] == names or not found:
+        return False
+    budget = sum(map(draft.facts.gas, (output.name, *absorbed)))
+    _requantize(draft, node, [x for x, _ in found], [m for _, m in found], offset, shift, dict(node.attributes), budget)
+    return True
+
+
+def _after(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+    """A step after a requantize."""
+    (output,) = node.outputs
+    count = terms(len(inner.inputs))
+    arrays = [draft.array(draft.now(name)) for name in inner.inputs[count:]]
+    *factors, offset, shift = (array.astype(object) for array in arrays if array is not None)
+    attributes: Any = dict(inner.attributes)
+    rounding, lo, hi = attributes["rounding"], attributes["lo"], attributes["hi"]
+    if (step.factor == 1).all() and (step.offset == step.offset.flat[0]).all():
+        by = int(step.offset.flat[0])
+        exact = rounding == "half_up" or (rounding == "half_even" and by % 2 == 0) or not shift.any()
+        offset = broadcast(offset + (by << shift), offset, shift)
+        lo, hi = lo + by, hi + by
+    elif (step.factor == -1).all() and not step.offset.any():
+        exact = True
+        factors = [-factor for factor in factors]
+        offset = broadcast(-offset - (shift > 0).astype(object), offset, shift) if rounding == "half_up" else -offset
+        lo, hi = -hi, -lo
+    else:
+        return False
+    if not exact:
+        return False
+    # What the sum of both is proven to be fits 32 bits: a bound beyond them is never reached.
+    attributes["lo"], attributes["hi"] = max(lo, -INT32_MAX), min(hi, INT32_MAX)
+    names = [draft.now(name) for name in inner.inputs[:count]]
+    budget = draft.facts.gas(output.name) + draft.facts.gas(step.x)
+    _requantize(draft, node, names, factors, offset, shift, attributes, budget)
+    return True
+
+
+def _requantize(
+    draft: Draft, node: Node, names: list[str], factors: list[Exact], offset: Exact, shift: Exact, attributes: Any,
+    gas: int,
+) -> None:  # fmt: skip
+    """Compute the result of ``node`` by this requantize. Raises `Declined`."""
+    owner = node.outputs[0].name
+    rank = len(node.outputs[0].shape)
+    parameters = [draft.constant(_stored(array, rank), owner, "parameter") for array in (*factors, offset, shift)]
+    draft.become(owner, "requantize", [*names, *parameters], attributes, gas)
+
+
+def _stored(array: Exact, rank: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """A parameter as it is stored: with the rank of the tensor. Raises `Declined` beyond 64 bits."""
+    if max(abs(int(array.min())), abs(int(array.max()))) >= 2**63:
+        raise Declined("a parameter does not fit 64 bits")
+    return array.astype(np.int64).reshape((1,) * (rank - array.ndim) + array.shape)
+
+
+def _composed(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+    """A step of a step, where one op can say both: k (k' x + d') + d = (k k') x + (k d' + d)."""
+    (output,) = node.outputs
+    first = step_of(draft, inner)
+    if first is None:
+        return False
+    factor = broadcast(step.factor * first.factor, step.factor, first.factor)
+    offset = broadcast(step.factor * first.offset + step.offset, step.factor, first.offset, step.offset)
+    x = draft.now(first.x)
+    gas = draft.facts.gas(output.name) + draft.facts.gas(step.x)
+    if (factor == 1).all() and not offset.any():
+        draft.alias(output.name, x)
+    elif (factor == 1).all():
+        draft.become(output.name, "broadcast_add", [x, _tensor(draft, offset, node)], gas=gas)
+    elif (factor == -1).all():
+        draft.become(output.name, "broadcast_sub", [_tensor(draft, offset, node), x], gas=gas)
+    elif not offset.any():
+        draft.become(output.name, "broadcast_mul", [x, _tensor(draft, factor, node)], gas=gas)
+    else:
+        return False
+    return True
+
+
+def _tensor(draft: Draft, array: Exact, node: Node) -> str:
+    if max(abs(int(array.min())), abs(int(array.max()))) > INT32_MAX:
+        raise Declined("a constant does not fit 32 bits")
+    return draft.constant(array.astype(np.int64), node.outputs[0].name)

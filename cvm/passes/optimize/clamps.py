@@ -1,0 +1,68 @@
+"""Clamps: cuts of cuts are one cut, and the cut after a requantize is its bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cvm.passes.optimize.draft import Draft, rewritten
+from cvm.program.model import Node, Program
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["clamp_of", "merged_clamps"]
+
+LARGEST = 2**31 - 1
+
+
+def clamp_of(node: Node) -> tuple[int, int] | None:
+    """The interval [lo, hi] if the node cuts each element of its operand into it and does nothing else."""
+    attributes: Any = node.attributes
+    match node.op:
+        case "clip":
+            return attributes["a_min"], attributes["a_max"]
+        case "cvm_clip":
+            alpha = 2 ** (attributes["precision"] - 1) - 1
+            return -alpha, alpha
+        case "relu":
+            return 0, LARGEST
+    return None
+
+
+def merged_clamps(verified: VerifiedProgram) -> Program:
+    """The program in which a cut follows neither a cut nor a requantize that nothing else reads.
+
+    To cut v into [a, b] and then into [lo, hi] is to cut it into [a', b'], a' and b' being a and b cut into [lo, hi].
+    Both are monotone in v, with values from a' to b', which they reach. If the intervals meet, [a', b'] is what they
+    have in common, and both leave its v alone; else a' = b'. requantize ends with such a cut; the rounded sum that it
+    cuts stays as it is.
+    """
+    return rewritten(verified, _merge)
+
+
+def _merge(draft: Draft, node: Node) -> bool:
+    (output,) = node.outputs
+    outer = clamp_of(node)
+    inner = draft.unchanged(node.inputs[0])
+    if outer is None or inner is None:
+        return False
+    reads = frozenset({draft.facts.places[output.name]})
+    if not draft.facts.dies_with(node.inputs[0], reads):
+        return False
+    inputs = [draft.now(name) for name in inner.inputs]
+    gas = draft.facts.gas(output.name) + draft.facts.gas(node.inputs[0])
+    if inner.op == "requantize":
+        attributes: Any = inner.attributes
+        lo, hi = _both((attributes["lo"], attributes["hi"]), outer)
+        draft.become(output.name, "requantize", inputs, {**attributes, "lo": lo, "hi": hi}, gas)
+        return True
+    first = clamp_of(inner)
+    if first is None:
+        return False
+    lo, hi = _both(first, outer)
+    draft.become(output.name, "clip", inputs, {"a_min": lo, "a_max": hi}, gas)
+    return True
+
+
+def _both(inner: tuple[int, int], outer: tuple[int, int]) -> tuple[int, int]:
+    """The one interval that cuts as ``inner`` does and then ``outer``."""
+    lo, hi = (min(max(bound, outer[0]), outer[1]) for bound in inner)
+    return lo, hi

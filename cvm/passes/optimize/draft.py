@@ -1,0 +1,313 @@
+"""A program while a pass rewrites it: front to back, every value proven again before anything takes its place.
+
+A rewrite adds values; it never takes one away (what is no longer needed is removed later, by `dead`). What takes the
+place of a value has its shape, and a proven range within the one it had. So everything that was proven from the
+old value holds for the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.bounds import magnitude
+from cvm.errors import CvmError, Location
+from cvm.ops import Range
+from cvm.passes.optimize.facts import Facts
+from cvm.program.checks import check_constants_fit, check_int32
+from cvm.program.model import Constant, Exactness, Node, Output, Program, Shape, State, Value
+from cvm.program.scope import Scope
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Declined", "Draft", "Rule", "rewritten"]
+
+SUFFIX = 32
+"""Bytes that are added to the name of a value, at most, to make another."""
+
+COMPARED = 4096
+"""The most bounds of two ranges that are compared."""
+
+
+class Declined(Exception):
+    """A rewrite that is not made, because a range would be wider, a rule would be broken or nothing would be gained."""
+
+
+class Draft:
+    """The new program so far, and the one that it is made from.
+
+    Rules see the old program through ``facts``, under its names; `now` says what stands for an old value.
+    """
+
+    def __init__(self, verified: VerifiedProgram) -> None:
+        self.facts = Facts(verified)
+        self.changed = False
+        self._old = verified
+        self._scope = Scope(verified.limits)
+        self._nodes: list[Node] = []
+        self._constants: list[Constant] = []
+        self._by_content: dict[tuple[str, Shape, int, bytes], str] = {}
+        self._now: dict[str, str] = {}
+        self._calls: dict[str, str] = {}
+        self._rewritten: set[str] = set()
+        self._computed: set[str] = set()
+        self._rearranged: set[str] = set()
+        self._taken = set(verified.shapes)
+        program = verified.program
+        for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
+            self._adopt(value.name)
+        for constant in program.constants:
+            self._adopt(constant.name, constant.kind)
+            self._by_content.setdefault(_content(constant), constant.name)
+
+    # What rules read
+
+    def now(self, name: str) -> str:
+        """The value that stands for an old one."""
+        return self._now.get(name, name)
+
+    def shape(self, name: str) -> Shape:
+        """The shape of a value of the new program."""
+        return self._scope.shapes[name]
+
+    def range(self, name: str) -> Range:
+        """The proven range of a value of the new program."""
+        return self._scope.ranges[name]
+
+    def unchanged(self, name: str) -> Node | None:
+        """The node that computes an old value, if it stands in the new program as it did in the old one.
+
+        A rule that takes two nodes together asks for it; what was rewritten in this pass waits for the next.
+        """
+        return None if name in self._rewritten else self.facts.node(name)
+
+    def array(self, name: str) -> npt.NDArray[np.int64] | None:
+        """The elements of a constant as int64; None for any other value."""
+        constant = self._scope.constants.get(name) or self.facts.constants.get(name)
+        return None if constant is None else constant.array().astype(np.int64)
+
+    # What rules write
+
+    def constant(self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor") -> str:
+        """The constant with these elements, which is added if there is none. Raises `Declined` if it does not fit."""
+        if magnitude(values) >= 2**63:
+            raise Declined("an element does not fit 64 bits")
+        constant = Constant.of(self._fresh(owner, "constant"), values.astype(np.int64), kind)
+        known = self._by_content.get(_content(constant))
+        if known is not None:
+            return known
+        try:
+            check_constants_fit([constant], self._old.limits)
+            self._scope.constant(constant)
+        except CvmError as error:
+            raise Declined(str(error)) from None
+        self._taken.add(constant.name)
+        self._constants.append(constant)
+        self._by_content[_content(constant)] = constant.name
+        return constant.name
+
+    def emit(self, owner: str, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None) -> str:
+        """Add a node that serves the old value ``owner``; returns its value. Raises `Declined`."""
+        name = self._fresh(owner, op)
+        self._apply(name, op, inputs, attributes or {})
+        self._taken.add(name)
+        return name
+
+    def become(
+        self,
+        owner: str,
+        op: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, Any] | None = None,
+        gas: int | None = None,
+    ) -> None:
+        """Compute the old value ``owner`` by this node instead.
+
+        Raises `Declined` if the new range is wider somewhere, or the node costs more than ``gas``.
+        """
+        self._apply(owner, op, inputs, attributes or {}, self._old.ranges[owner], self._old.shapes[owner], gas)
+        self._rewritten.add(owner)
+        self.changed = True
+
+    def alias(self, owner: str, name: str) -> None:
+        """Let the value ``name``, which has the same elements, stand for the old value ``owner``.
+
+        Raises `Declined` if its proven range is wider somewhere. A tensor of the document keeps its name if the
+        other value has none of its own.
+        """
+        if self.shape(name) != self._old.shapes[owner] or not self._old.ranges[owner].contains(self.range(name)):
+            raise Declined("the range of the other value is wider")
+        self._now[owner] = name
+        self._rewritten.add(owner)
+        named = self.facts.named
+        if owner in named and name not in named and name not in self._calls and name in self._computed:
+            self._calls[name] = owner
+        self.changed = True
+
+    def rearranged(self, owner: str) -> None:
+        """Say that the elements of an old value are those of a new one in another order: unread, it need not stay."""
+        self._rearranged.add(owner)
+
+    def keep(self, node: Node) -> None:
+        """Take over a node of the old program, with what stands for its operands.
+
+        Raises `Declined` if its results are no longer proven as they were. That can only be where a range rule counts
+        bounds (`cvm.ops.ranges.BOUNDS`) and falls back to coarser ones.
+        """
+        inputs = tuple(map(self.now, node.inputs))
+        ranges, shapes = self._old.ranges, self._old.shapes
+        pairs = list(zip(inputs, node.inputs, strict=True))
+        if all(_same(self.range(new), ranges[old]) for new, old in pairs):
+            for value in node.outputs:
+                self._adopt(value.name)
+            self._append(node if inputs == node.inputs else replace(node, inputs=inputs))
+            return
+        location = Location(op=node.op, tensor=node.outputs[0].name)
+        names = [value.name for value in node.outputs]
+        try:
+            application = self._scope.apply(node.op, inputs, node.attributes, location)
+            proven = self._scope.define(application, names, node.op)
+        except CvmError as error:
+            raise Declined(str(error)) from None
+        if not all(ranges[name].contains(found) for name, found in zip(names, proven, strict=True)):
+            raise Declined("a range is wider")
+        values = tuple(Value(name, shapes[name], *found.hull()) for name, found in zip(names, proven, strict=True))
+        for name, found in zip(names, proven, strict=True):
+            self._scope.adopt(name, "tensor", shapes[name], ranges[name] if _same(found, ranges[name]) else found)
+        self._append(Node(node.op, inputs, values, node.attributes))
+
+    def program(self) -> Program:
+        """The rewritten program; the old one if nothing was rewritten."""
+        old = self._old.program
+        if not self.changed:
+            return old
+        names = _Names(self._now, self._calls)
+        program = Program(
+            inputs=old.inputs,
+            outputs=tuple(Output(item.name, names(item.value), item.quantizer) for item in old.outputs),
+            constants=(*old.constants, *self._constants),
+            state=tuple(State(item.value, names(item.initial), names(item.update)) for item in old.state),
+            nodes=tuple(_renamed(node, names) for node in self._nodes),
+            op_set=old.op_set,
+            limits=old.limits,
+            provenance=old.provenance,
+        )
+        unread = self._unread()
+        exactness = tuple(_report(item, names, unread) for item in old.provenance.exactness)
+        return replace(program, provenance=replace(old.provenance, exactness=exactness))
+
+    def _unread(self) -> set[str]:
+        """The values that need not stay and that no node reads, or only such as compute others of them."""
+        unread = set(self._rearranged)
+        for node in reversed(self._nodes):
+            if not any(value.name in unread for value in node.outputs):
+                unread.difference_update(node.inputs)
+        return unread
+
+    def _apply(
+        self,
+        name: str,
+        op: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, Any],
+        within: Range | None = None,
+        shape: Shape | None = None,
+        gas: int | None = None,
+    ) -> None:
+        try:
+            application = self._scope.apply(op, inputs, attributes, Location(op=op, tensor=name))
+            (found,) = application.ranges
+            check_int32(found, Location(op=op, tensor=name))
+        except CvmError as error:
+            raise Declined(str(error)) from None
+        if gas is not None and application.gas > gas:
+            raise Declined("it would cost more")
+        if shape is not None and application.shapes != (shape,):
+            raise Declined("the shape differs")
+        if within is not None and not within.contains(found.per_channel()):
+            raise Declined("the range is wider")
+        (proven,) = self._scope.define(application, [name], op)
+        if within is not None and _same(proven, within):
+            self._scope.adopt(name, "tensor", application.shapes[0], within)
+        value = Value(name, application.shapes[0], *proven.hull())
+        self._append(Node(op, tuple(inputs), (value,), application.attributes))
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        self._computed.update(value.name for value in node.outputs)
+
+    def _adopt(self, name: str, kind: Literal["tensor", "parameter"] = "tensor") -> None:
+        self._scope.adopt(name, kind, self._old.shapes[name], self._old.ranges[name])
+
+    def _fresh(self, owner: str, label: str) -> str:
+        room = self._old.limits.name_bytes - SUFFIX
+        wish = f"{owner.encode()[:room].decode(errors='ignore')}.{label}"
+        name, number = wish, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wish}_{number}"
+        return name
+
+
+Rule = Callable[[Draft, Node], bool]
+"""Rewrites one node of one result, or says that it does not. Raises `Declined`."""
+
+
+def rewritten(verified: VerifiedProgram, rule: Rule, before: Callable[[Draft], None] = lambda _: None) -> Program:
+    """The program with the rule applied to every node of one result, in order; the program itself if none changed.
+
+    ``before`` is called with the draft that has no node yet.
+    """
+    draft = Draft(verified)
+    try:
+        before(draft)
+        for node in verified.program.nodes:
+            try:
+                done = len(node.outputs) == 1 and rule(draft, node)
+            except Declined:
+                done = False
+            if not done:
+                draft.keep(node)
+    except Declined:
+        return verified.program
+    return draft.program()
+
+
+class _Names:
+    """The final name of every value."""
+
+    def __init__(self, now: Mapping[str, str], calls: Mapping[str, str]) -> None:
+        self._now = now
+        self._calls = calls
+
+    def __call__(self, name: str) -> str:
+        found = self._now.get(name, name)
+        return self._calls.get(found, found)
+
+
+def _renamed(node: Node, names: _Names) -> Node:
+    inputs = tuple(map(names, node.inputs))
+    outputs = tuple(replace(value, name=names(value.name)) for value in node.outputs)
+    return replace(node, inputs=inputs, outputs=outputs)
+
+
+def _report(item: Exactness, names: _Names, gone: set[str]) -> Exactness:
+    if not item.value:
+        return item
+    return replace(item, value="" if item.value in gone else names(item.value))
+
+
+def _same(one: Range, other: Range) -> bool:
+    """Whether two ranges are the same, told by little work: what was proven from one need not be proven again."""
+    if one is other:
+        return True
+    if one.shape != other.shape or one.size > COMPARED:
+        return False
+    return bool((one.lo == other.lo).all() and (one.hi == other.hi).all())
+
+
+def _content(constant: Constant) -> tuple[str, Shape, int, bytes]:
+    return constant.kind, constant.shape, constant.width, constant.data

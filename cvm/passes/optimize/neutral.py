@@ -1,0 +1,72 @@
+"""Ops that give back one of their operands: over the proven ranges they change no element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from cvm.ops import Range
+from cvm.passes.optimize.clamps import clamp_of
+from cvm.passes.optimize.draft import Draft, rewritten
+from cvm.program.model import Node, Program
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["neutral_ops"]
+
+Test: TypeAlias = "Callable[[Sequence[Range]], bool]"
+
+
+def neutral_ops(verified: VerifiedProgram) -> Program:
+    """The program without ops that are proven to give back an operand of the shape of the result.
+
+    The proof of each is a comparison of the proven ranges of its operands: see the table `NEUTRAL`.
+    """
+    return rewritten(verified, _rule)
+
+
+def _rule(draft: Draft, node: Node) -> bool:
+    (output,) = node.outputs
+    names = [draft.now(name) for name in node.inputs]
+    place = _operand(draft, node, names)
+    if place is None or draft.shape(names[place]) != output.shape:
+        return False
+    draft.alias(output.name, names[place])
+    return True
+
+
+def _operand(draft: Draft, node: Node, names: Sequence[str]) -> int | None:
+    """The place of an operand that is the result, if there is one."""
+    clamp = clamp_of(node)
+    ranges = [draft.range(name) for name in names]
+    if clamp is not None:
+        lo, hi = ranges[0].hull()
+        return 0 if clamp[0] <= lo and hi <= clamp[1] else None
+    return next((place for place, holds in NEUTRAL.get(node.op, {}).items() if holds(ranges)), None)
+
+
+def _always(bounds: Range, value: int) -> bool:
+    return bounds.hull() == (value, value)
+
+
+def _at_least(x: Range, other: Range) -> bool:
+    """Whether every element of x is proven to be no less than the one of ``other`` that it meets."""
+    return x.hull()[0] >= other.hull()[1]
+
+
+def _nonzero(bounds: Range) -> bool:
+    return bool(((bounds.lo > 0) | (bounds.hi < 0)).all())
+
+
+NEUTRAL: Mapping[str, Mapping[int, Test]] = {
+    # op: {the operand that is the result: if}
+    "abs": {0: lambda r: r[0].hull()[0] >= 0},
+    "elemwise_add": {0: lambda r: _always(r[1], 0), 1: lambda r: _always(r[0], 0)},
+    "elemwise_sub": {0: lambda r: _always(r[1], 0)},
+    "broadcast_add": {0: lambda r: _always(r[1], 0), 1: lambda r: _always(r[0], 0)},
+    "broadcast_sub": {0: lambda r: _always(r[1], 0)},
+    "broadcast_mul": {0: lambda r: _always(r[1], 1), 1: lambda r: _always(r[0], 1)},
+    "broadcast_div": {0: lambda r: _always(r[1], 1)},
+    "broadcast_max": {0: lambda r: _at_least(r[0], r[1]), 1: lambda r: _at_least(r[1], r[0])},
+    "where": {1: lambda r: _nonzero(r[0]), 2: lambda r: _always(r[0], 0)},
+}
+"""What proves that an operand is the result. Clips and relu are compared with their bounds (`clamp_of`)."""

@@ -1,0 +1,67 @@
+"""Affine steps: values that are k * x + d for constants k and d."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.passes.optimize.draft import Declined, Draft
+from cvm.program.model import Node
+
+__all__ = ["Exact", "Step", "broadcast", "step_of"]
+
+Exact = npt.NDArray[np.object_]
+"""Arrays of Python integers, which cannot overflow."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """factor * x + offset, both constant and broadcast to the shape of x."""
+
+    x: str
+    """An old value."""
+    factor: Exact
+    offset: Exact
+
+
+def step_of(draft: Draft, node: Node | None) -> Step | None:
+    """What an op of one tensor and constants is, if it is an affine step of the tensor's own shape."""
+    if node is None or node.op not in _STEPS:
+        return None
+    (output,) = node.outputs
+    arrays = [draft.array(draft.now(name)) for name in node.inputs]
+    tensors = [place for place, array in enumerate(arrays) if array is None]
+    if len(tensors) != 1 or draft.facts.verified.shapes[node.inputs[tensors[0]]] != output.shape:
+        return None
+    (place,) = tensors
+    x = node.inputs[place]
+    one = np.ones((1,), object)
+    known = [array.astype(object) for array in arrays if array is not None]
+    match node.op:
+        case "broadcast_add" | "elemwise_add":
+            return Step(x, one, known[0])
+        case "broadcast_sub" | "elemwise_sub":
+            return Step(x, one, -known[0]) if place == 0 else Step(x, -one, known[0])
+        case "broadcast_mul":
+            return Step(x, known[0], 0 * one)
+        case "negative":
+            return Step(x, -one, 0 * one)
+    attributes: Any = node.attributes
+    factor = 1 << attributes["shift_bit"]
+    uncut = draft.facts.verified.ranges[x].magnitude() * factor < 1 << (attributes["precision"] - 1)
+    return Step(x, factor * one, 0 * one) if uncut else None
+
+
+_STEPS = frozenset({
+    "broadcast_add", "elemwise_add", "broadcast_sub", "elemwise_sub", "broadcast_mul", "negative", "cvm_left_shift",
+})  # fmt: skip
+
+
+def broadcast(result: Exact, *operands: Exact) -> Exact:
+    """A result of constants, if it has no more elements than the largest of them. Raises `Declined`."""
+    if result.size > max(operand.size for operand in operands):
+        raise Declined("the constants would grow")
+    return result

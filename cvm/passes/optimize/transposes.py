@@ -1,0 +1,144 @@
+"""Transposes that cancel across the ops between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cvm.passes.optimize.draft import Declined, Draft, rewritten
+from cvm.passes.optimize.facts import Facts
+from cvm.passes.optimize.movement import axes_of
+from cvm.passes.optimize.pointwise import POINTWISE, Integers
+from cvm.program.model import AttributeValue, Node, Program
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["cancelled_transposes"]
+
+Axes: TypeAlias = "tuple[int, ...]"
+
+PASSED = POINTWISE | {"concatenate"}
+"""Ops that give, of transposed operands, the transposed result (`cvm_lut` of transposed indices)."""
+
+
+def cancelled_transposes(verified: VerifiedProgram) -> Program:
+    """The program in which ops between a transpose and its inverse work in the order of axes outside the two.
+
+    A pointwise op computes every element from those of the operands at its place, a concatenation lines up elements
+    along one axis: both commute with any order of the axes, if constants are transposed and the axis is renamed. An op
+    is moved if each operand is a constant, a transpose that cancels, or moved itself, and if all that reads its result
+    is a transpose that cancels, or moved itself. So no transpose is added, and no op is computed twice.
+    """
+    facts = Facts(verified)
+    orders = _orders(facts)
+    moved: dict[str, str] = {}
+
+    def cancel(draft: Draft, node: Node) -> bool:
+        (output,) = node.outputs
+        source = node.inputs[0]
+        if node.op == "transpose" and source in moved:
+            draft.alias(output.name, moved[source])
+            return True
+        axes = orders.get(output.name)
+        if axes is not None:
+            try:
+                operands = [_operand(draft, node, place, axes, moved) for place in range(len(node.inputs))]
+                moved[output.name] = draft.emit(output.name, node.op, operands, _attributes(node, axes))
+                draft.rearranged(output.name)
+            except Declined:
+                pass
+        return False  # the op stays as it is until nothing reads its result
+
+    return rewritten(verified, cancel)
+
+
+def _orders(facts: Facts) -> Mapping[str, Axes]:
+    """The values that are moved, and the order of axes that all their readers want."""
+    nodes = facts.verified.program.nodes
+    orders: dict[str, Axes] = {}
+    for node in reversed(nodes):
+        wanted = {_wanted(facts, orders, place, node) for place in facts.readers.get(node.outputs[0].name, ())}
+        if (
+            len(node.outputs) == 1
+            and node.op in PASSED
+            and len(wanted) == 1
+            and node.outputs[0].name not in facts.public
+        ):
+            (axes,) = wanted
+            if axes is not None:
+                orders[node.outputs[0].name] = axes
+    while True:
+        kept = {name: axes for name, axes in orders.items() if _stands(facts, orders, name, axes)}
+        if len(kept) == len(orders):
+            return kept
+        orders = kept
+
+
+def _wanted(facts: Facts, orders: Mapping[str, Axes], place: int, read: Node) -> Axes | None:
+    """The order in which the node at ``place`` would rather read the value of another."""
+    node = facts.verified.program.nodes[place]
+    if node.op == "transpose":
+        return axes_of(node, len(node.outputs[0].shape))
+    return orders.get(node.outputs[0].name)
+
+
+def _stands(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> bool:
+    """Whether a value can be moved: its operands and its readers are."""
+    node = facts.node(name)
+    assert node is not None
+    readers = (_wanted(facts, orders, place, node) for place in facts.readers[name])
+    return all(wanted == axes for wanted in readers) and all(
+        _available(facts, orders, node, place, axes) for place in range(len(node.inputs))
+    )
+
+
+def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, place: int, axes: Axes) -> bool:
+    name = node.inputs[place]
+    if node.op == "where" and facts.verified.shapes[name] != node.outputs[0].shape:
+        return False  # a vector of conditions stands for the first axis
+    if name in facts.constants:
+        return True
+    if len(facts.verified.shapes[name]) != len(axes) or (node.op == "cvm_lut" and place == 0):
+        return False
+    return orders.get(name) == axes or _cancelled(facts, name, axes) is not None
+
+
+def _cancelled(facts: Facts, name: str, axes: Axes) -> str | None:
+    """The operand of a transpose that the order ``axes`` undoes."""
+    node = facts.node(name)
+    if node is None or node.op != "transpose":
+        return None
+    first = axes_of(node, len(axes))
+    return node.inputs[0] if all(first[axis] == place for place, axis in enumerate(axes)) else None
+
+
+def _operand(draft: Draft, node: Node, place: int, axes: Axes, moved: Mapping[str, str]) -> str:
+    """An operand in the order of axes ``axes``. Raises `Declined`."""
+    name = node.inputs[place]
+    if name in moved:
+        return moved[name]
+    base = _cancelled(draft.facts, name, axes)
+    if base is not None:
+        return draft.now(base)
+    array = draft.array(draft.now(name))
+    if array is None:
+        raise Declined("an operand could not be moved")
+    if node.op == "cvm_lut" and place == 0:
+        return draft.now(name)
+    kind = draft.facts.constants[name].kind
+    return draft.constant(_ordered(array, axes), node.outputs[0].name, kind)
+
+
+def _ordered(array: Integers, axes: Axes) -> Integers:
+    """A constant, with leading axes of extent 1 up to the rank, in another order of axes."""
+    full = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
+    return np.ascontiguousarray(full.transpose(axes))
+
+
+def _attributes(node: Node, axes: Axes) -> dict[str, AttributeValue]:
+    attributes = dict(node.attributes)
+    if node.op == "concatenate":
+        axis: Any = attributes["axis"]
+        attributes["axis"] = axes.index(axis % len(axes))
+    return attributes
