@@ -26,7 +26,7 @@ from cvm.graph import GraphTensor, QuantizedGraph, verify
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
 
-__all__ = ["Boundary", "Translated", "Translation", "translate"]
+__all__ = ["Boundary", "OpenvxTranslation", "Translated", "translate"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,10 +59,10 @@ def translate(graph: RecordedGraph) -> Translated:
     order = ordered(graph, written)
     if all(tensor.virtual for tensor in written):
         raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
-    return Translation(graph, written).run(order)
+    return OpenvxTranslation(graph, written).run(order)
 
 
-class Translation(Emission):
+class OpenvxTranslation(Emission):
     """The graph while it is made. Rules of kernels read arguments and emit operations."""
 
     def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
