@@ -67,7 +67,7 @@ def _shapes(walk: Walk) -> bool:
     operation = walk.operation
     shapes = {name: walk.shape(operand) for name, operand in operation.inputs.items()}
     inferred: list[Any] = []
-    for shape in infer_shapes(Call(operation.name, shapes, operation.attributes)):
+    for shape in infer_shapes(Call(operation.name, shapes, operation.attributes, wide_bias=True)):
         inferred += shape if isinstance(shape, list) else [shape]
     found = [walk.graph.tensors[name].shape for name in operation.outputs]
     if len(found) != len(inferred):

@@ -52,21 +52,16 @@ def convolution(translation: OpenvxTranslation, node: Node) -> str:
     skips = (node.derived["skip_y"], node.derived["skip_x"])
     dilations = (params.dilation_y + 1, params.dilation_x + 1)
     paddings = (params.padding_y, params.padding_x)
-    shape, filters, bias = (batch, *outputs.shape[-3:]), translation.static(weights), _bias(translation, node)
-    # A bias for each position is no bias of a convolution in graphs: it is added.
-    apart = node["biases"] is not None and len(node["biases"].shape) > 1
     name = translation.emit(
         "conv",
-        {"input": name, "filter": filters, "bias": Fraction(0) if apart else bias},
-        shape,
+        {"input": name, "filter": translation.static(weights), "bias": _bias(translation, node)},
+        (batch, *outputs.shape[-3:]),
         border="constant",
         padding=sides(extents, outputs.shape[-2:], weights.shape[-2:], skips, paddings, dilations),
         stride=skips,
         dilation=dilations,
         groups=1,
     )
-    if apart:
-        name = translation.emit("add", {"x": name, "y": bias}, shape)
     name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
     return translation.reshaped(name, outputs.shape)
 
