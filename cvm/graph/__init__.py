@@ -1,5 +1,18 @@
 """The meeting point of all front ends."""
 
+from cvm.graph.declaration import Declaration, declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph.verifier import verify
 
-__all__ = ["Attribute", "GraphOperation", "GraphTensor", "Operand", "QuantizedGraph", "TensorData"]
+__all__ = [
+    "Attribute",
+    "Declaration",
+    "GraphOperation",
+    "GraphTensor",
+    "Operand",
+    "QuantizedGraph",
+    "TensorData",
+    "declaration",
+    "declarations",
+    "verify",
+]

@@ -3,7 +3,8 @@
 A graph is a list of operations on real-valued tensors in execution order; all shapes are known, all attributes are
 concrete, and a tensor may carry a quantiser. Its meaning: each operation is computed on reals of infinite precision,
 and a tensor that carries a quantiser is rounded and clamped once, right after it is computed. Operation and parameter
-names are those of NNEF 1.0.1 chapter 4.
+names are those that `cvm.graph.declaration` declares, those of NNEF 1.0.1 chapter 4 among them; `cvm.graph.verifier`
+checks what is promised here.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
-from cvm.frontends.webnn.translation import Boundary, Translated, Translation, refusal
+from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
 from cvm.program.model import Program
@@ -152,7 +152,7 @@ def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
     """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
-    translation = Translation(outputs, context.integer_overflow)
+    translation = WebnnTranslation(outputs, context.integer_overflow)
     translated = translation.run(inputs)
     try:
         program = lower(translated.graph)

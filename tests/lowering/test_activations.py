@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, declaration
 from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
@@ -67,7 +67,7 @@ def test_gelu_is_the_function_that_is_named(kind: str | None, half: str | None) 
         "x": GraphTensor("x", (2,), "external", quantizer=codes),
         "y": GraphTensor("y", (2,), "computed", quantizer=fine),
     }
-    attributes = {} if kind is None else {"approximate": kind}
+    _, attributes = declaration("gelu").complete({}, {} if kind is None else {"approximate": kind})
     graph = QuantizedGraph("g", ("x",), ("y",), tensors, (GraphOperation("gelu", {"x": "x"}, attributes, ("y",)),))
     found = Session(lower(graph), executor="numpy").run({"x": np.array([0, 1])})["y"]
     expected = round(float(half or 0.5 / (1 + math.exp(-0.851))) * 10**4)

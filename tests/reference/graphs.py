@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.nnef.declarations import standard_library
-from cvm.frontends.nnef.shapes import Call, infer_shapes
 from cvm.frontends.nnef.types import ArrayType, TensorType, has_tensor
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
+from cvm.graph.shapes import Call, infer_shapes
 from cvm.quantization import Quantizer
 from cvm.reference import OPERATIONS, Reference
 from cvm.reference.registry import Array

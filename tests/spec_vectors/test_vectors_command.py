@@ -15,7 +15,7 @@ from cvm.vectors import CommandRunner, check
 from tests.spec_vectors.shipped import FOLDER, ROOT, files, op_cases
 
 CONSUMER = ROOT / "tools" / "consume_vectors.py"
-ALLOWED = {"itertools", "math", "pathlib", "struct", "sys"}
+ALLOWED = {"contextlib", "itertools", "math", "pathlib", "signal", "struct", "sys"}
 
 FRAMES = """
 import sys, struct, time, os
@@ -72,7 +72,7 @@ def test_the_consumer_reads_the_files_itself_and_says_what_it_skips() -> None:
 
 def test_the_consumer_is_short_and_uses_the_standard_library_only() -> None:
     lines = CONSUMER.read_text("utf-8").splitlines()
-    assert len(lines) < 210
+    assert len(lines) < 240
     imports = [line for line in lines if line.startswith(("import ", "from "))]
     assert {line.split()[1] for line in imports} <= ALLOWED
 

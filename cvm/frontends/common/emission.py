@@ -11,7 +11,7 @@ import numpy.typing as npt
 from cvm.errors import Location
 from cvm.frontends.common.data_types import MACHINE, bounds, unit
 from cvm.frontends.common.grids import rational
-from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, TensorData
+from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, TensorData, declaration
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Emission"]
@@ -36,11 +36,15 @@ class Emission:
         """The name that results get where none is wished, and the operator that is translated; "" for none."""
         return "", ""
 
+    def name_of_constant(self) -> str:
+        """The name that a constant gets where it is free."""
+        return "constant"
+
     def made(self, name: str) -> None:
         """A result was entered."""
 
     def emit(
-        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], *, quantizer: LinearQuantizer | None = None,
+        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], quantizer: LinearQuantizer | None = None, *,
         dtype: _DType = "scalar", wish: str = "", **attributes: Attribute,
     ) -> str:  # fmt: skip
         """Add an operation with one result of ``shape``; returns its name."""
@@ -50,7 +54,10 @@ class Emission:
         self, op: str, inputs: Mapping[str, Operand], shapes: Sequence[Sequence[int]], *,
         quantizer: LinearQuantizer | None = None, dtype: _DType = "scalar", wish: str = "", **attributes: Attribute,
     ) -> list[str]:  # fmt: skip
-        """As `emit`, with several results."""
+        """As `emit`, with several results. Parameters that are not given get the default values of the declaration."""
+        if op == "reshape":
+            attributes.setdefault("shape", tuple(shapes[0]) or (1,))
+        operands, complete = declaration(op).complete(inputs, attributes)
         default, operator = self.place()
         names = []
         for shape in shapes:
@@ -59,12 +66,12 @@ class Emission:
             self.made(name)
             names.append(name)
         location = Location(op=operator or op)
-        self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), tuple(names), location))
+        self._operations.append(GraphOperation(op, operands, complete, tuple(names), location))
         return names
 
     def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None) -> str:
         """A constant tensor: numbers as they are, or codes."""
-        name = self._fresh("constant")
+        name = self._fresh(self.name_of_constant())
         shape = tuple(shape) or (1,)
         items = np.asarray(values).reshape(shape)
         if items.dtype == np.float16:
@@ -93,10 +100,14 @@ class Emission:
             lo, hi = -MACHINE if modular else max(lo, -MACHINE), min(hi, MACHINE)
         return self.emit("wrap", {"x": name}, shape, quantizer=unit(lo, hi), lo=lo, hi=hi, overflow=self._overflow)
 
+    def is_taken(self, name: str) -> bool:
+        """Whether a new tensor must not have this name."""
+        return name in self._tensors
+
     def _fresh(self, wish: str) -> str:
-        if wish not in self._tensors:
+        if not self.is_taken(wish):
             return wish
         number = 2
-        while f"{wish}.{number}" in self._tensors:
+        while self.is_taken(f"{wish}.{number}"):
             number += 1
         return f"{wish}.{number}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
 from types import MappingProxyType
 
 from cvm.frontends.nnef import syntax
@@ -28,6 +27,7 @@ from cvm.frontends.nnef.types import (
     is_generic,
     is_unbound,
 )
+from cvm.graph.declaration import text_of
 
 __all__ = [
     "check_declaration",
@@ -43,11 +43,7 @@ __all__ = [
 
 
 def _read(name: str) -> Mapping[str, syntax.Fragment]:
-    return {fragment.name: fragment for fragment in parse_library(_text(name))}
-
-
-def _text(name: str) -> str:
-    return resources.files("cvm.frontends.nnef").joinpath(name).read_text("utf-8")
+    return {fragment.name: fragment for fragment in parse_library(text_of(name))}
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +64,7 @@ def sections() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in ("stdlib.nnef", "khronos.nnef"):
         section = "4.1"
-        for line in _text(name).splitlines():
+        for line in text_of(name).splitlines():
             if heading := re.match(r"# (4(?:\.\d+)+) ", line):
                 section = heading[1]
             elif declared := re.match(r"fragment (\w+)", line):

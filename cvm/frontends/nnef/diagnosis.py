@@ -14,7 +14,7 @@ from typing import Any
 
 from cvm.errors import CvmError, LimitExceeded, Location, Unsupported
 from cvm.frontends.nnef.faults import KINDS, RULE_SECTIONS, SECTIONS, Kind, verdict_class
-from cvm.frontends.nnef.shapes import RULES
+from cvm.graph.shapes import RULES
 
 __all__ = ["PROVISIONAL_SECTIONS", "Diagnosis", "diagnose", "excerpt", "explained"]
 

@@ -14,8 +14,8 @@ from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.declarations import khronos_library, standard_library
 from cvm.frontends.nnef.faults import invalid
 from cvm.frontends.nnef.literals import PlainArray
-from cvm.frontends.nnef.shapes import Results
 from cvm.frontends.nnef.values import Array, Dialect, NeededDialect, Value
+from cvm.graph.shapes import Results
 
 __all__ = ["additions", "required_dialect", "standard_form"]
 

@@ -18,9 +18,9 @@ from cvm.frontends.nnef.dialects import standard_form
 from cvm.frontends.nnef.expressions import Environment, Evaluator
 from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
 from cvm.frontends.nnef.inference import bind_arguments
-from cvm.frontends.nnef.shapes import Call, Results, infer_shapes, label_path
 from cvm.frontends.nnef.types import ArrayType, DataType, TensorType, Type, has_tensor, is_generic, substitute
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value, concrete, data_type
+from cvm.graph.shapes import Call, Results, infer_shapes, label_path
 from cvm.limits import DEFAULT, Limits
 
 __all__ = ["concrete", "flatten_document"]

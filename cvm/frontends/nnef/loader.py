@@ -42,7 +42,7 @@ from cvm.frontends.nnef.tensor_file import BitOrder, ItemType, StoredTensor, rea
 from cvm.frontends.nnef.types import has_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatOperation, FlatTensor, NeededDialect, Value, concrete
 from cvm.frontends.nnef.weights import TensorFile, find_tensor_files, label_of
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, declaration, verify
 from cvm.limits import Limits
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
@@ -184,14 +184,11 @@ class _Builder:
                 tensors[result.name] = self._tensor(operation, result)
             if operation.name not in _INTRODUCING:
                 operations.append(_operation(operation))
-        return QuantizedGraph(
-            self._flat.name,
-            self._flat.inputs,
-            self._flat.outputs,
-            MappingProxyType(tensors),
-            tuple(operations),
-            digest,
+        flat = self._flat
+        graph = QuantizedGraph(
+            flat.name, flat.inputs, flat.outputs, MappingProxyType(tensors), tuple(operations), digest
         )
+        return verify(graph, "the reader of NNEF")
 
     def _tensor(self, operation: FlatOperation, tensor: FlatTensor) -> GraphTensor:
         assert tensor.shape is not None
@@ -288,6 +285,7 @@ def _operation(operation: FlatOperation) -> GraphOperation:
         else:
             attributes[parameter.name] = concrete(value)
     outputs = tuple(tensor.name for tensor in _flat_tensors(operation.results))
+    inputs, attributes = declaration(operation.name).complete(inputs, attributes)
     return GraphOperation(
         operation.name, MappingProxyType(inputs), MappingProxyType(attributes), outputs, operation.location
     )

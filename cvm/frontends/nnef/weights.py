@@ -13,9 +13,9 @@ from types import MappingProxyType
 from cvm.errors import CvmError
 from cvm.frontends.nnef.container import DOCUMENT, Container, Member
 from cvm.frontends.nnef.faults import MAX_ERRORS, collected, exhaustion, invalid
-from cvm.frontends.nnef.shapes import label_path
 from cvm.frontends.nnef.tensor_file import TensorHeader, read_header
 from cvm.frontends.nnef.values import FlatGraph, FlatOperation, FlatTensor
+from cvm.graph.shapes import label_path
 from cvm.limits import DEFAULT, Limits
 
 __all__ = ["TensorFile", "find_tensor_files", "label_of"]

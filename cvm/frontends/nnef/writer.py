@@ -20,9 +20,9 @@ from cvm.frontends.nnef.document_text import document_text
 from cvm.frontends.nnef.faults import invalid, unsupported
 from cvm.frontends.nnef.loader import read_flat, read_quantizers
 from cvm.frontends.nnef.quantizer_text import quantization_text
-from cvm.frontends.nnef.shapes import label_path
 from cvm.frontends.nnef.tensor_data import tensor_bytes
 from cvm.graph import QuantizedGraph
+from cvm.graph.shapes import label_path
 from cvm.limits import LARGE
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.writing import write_file

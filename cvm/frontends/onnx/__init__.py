@@ -12,10 +12,10 @@ from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.onnx.inputs import Settings
-from cvm.frontends.onnx.model import Node, Shape, refusal
+from cvm.frontends.onnx.model import OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
 from cvm.frontends.onnx.tensors import read_regular
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
 
@@ -27,7 +27,7 @@ class Loaded:
     """The graph of a model, and the node that each of its tensors serves."""
 
     graph: QuantizedGraph
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, OnnxNode]
 
     def explained(self, error: CvmError) -> CvmError:
         """An error of lowering in the words of the model: the node, and what to do."""
@@ -64,7 +64,7 @@ def loads(
     Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
     the integer machine does not run, and `LimitExceeded`.
     """
-    translated = Translation(read_model(data, folder, limits), settings, limits).run()
+    translated = OnnxTranslation(read_model(data, folder, limits), settings, limits).run()
     return Loaded(translated.graph, translated.nodes)
 
 

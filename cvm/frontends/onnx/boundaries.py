@@ -9,7 +9,7 @@ import numpy as np
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.call import Call, Operand
 from cvm.frontends.onnx.grids import grid_of
-from cvm.frontends.onnx.model import Node, Value
+from cvm.frontends.onnx.model import OnnxNode, Value
 
 __all__ = ["MOVES", "grid_of_output", "live"]
 
@@ -51,7 +51,7 @@ def grid_of_output(calls: Mapping[str, Call], operand: Operand) -> Grid | None:
     return first if not through or all(grid.same(first) for grid in seen) else None
 
 
-def live(nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Node]:
+def live(nodes: Sequence[OnnxNode], outputs: Sequence[Value]) -> list[OnnxNode]:
     """The nodes that the outputs need, in order."""
     wanted = {value.name for value in outputs}
     found = []

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
-from cvm.frontends.onnx.model import Node, Refused, Shape, Tensor, exact, invalid, refusal
+from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 
 __all__ = ["Call", "Made", "Operand", "broadcast"]
 
@@ -24,7 +24,7 @@ class Operand:
     data_type: str
     shape: Shape
     values: npt.NDArray[Any] | None = None
-    node: Node | None = None
+    node: OnnxNode | None = None
 
     @property
     def rank(self) -> int:
@@ -49,7 +49,7 @@ class Made(NamedTuple):
 class Call:
     """A node, its operands (None for those left out), and the version of its operator."""
 
-    node: Node
+    node: OnnxNode
     operands: Sequence[Operand | None]
     version: int
     _read: set[str] = field(default_factory=set)

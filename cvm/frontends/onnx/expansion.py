@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cvm.frontends.onnx.grids import BIAS
-from cvm.frontends.onnx.model import MICROSOFT, Attribute, Model, Node, invalid, refusal
+from cvm.frontends.onnx.model import MICROSOFT, Attribute, Model, OnnxNode, invalid, refusal
 
 __all__ = ["EXPANDED", "expanded"]
 
@@ -16,9 +16,9 @@ __all__ = ["EXPANDED", "expanded"]
 class _Writer:
     """The nodes that one node becomes; their intermediate names are of their own."""
 
-    def __init__(self, node: Node, taken: set[str]) -> None:
+    def __init__(self, node: OnnxNode, taken: set[str]) -> None:
         self.node = node
-        self.nodes: list[Node] = []
+        self.nodes: list[OnnxNode] = []
         self._taken = taken
 
     def input(self, index: int) -> str:
@@ -51,7 +51,7 @@ class _Writer:
         if axis is not None:
             attributes["axis"] = axis
         node = self.node
-        self.nodes.append(Node(op, "", node.name, tuple(inputs), (name,), attributes, node.number))
+        self.nodes.append(OnnxNode(op, "", node.name, tuple(inputs), (name,), attributes, node.number))
         return name
 
     def real(self, *indices: int, axis: int | None = None) -> str:
@@ -154,11 +154,11 @@ EXPANDED: dict[tuple[str, str], Callable[[_Writer], None]] = {
 """How each operator is written out."""
 
 
-def expanded(model: Model) -> list[Node]:
+def expanded(model: Model) -> list[OnnxNode]:
     """The nodes of a model, those on quantised tensors written out."""
     taken = {value.name for value in model.inputs} | set(model.constants)
     taken.update(name for node in model.nodes for name in node.outputs)
-    found: list[Node] = []
+    found: list[OnnxNode] = []
     for node in model.nodes:
         if node.op == BIAS:
             raise refusal(node, "this operator is not read", code="onnx.operator")

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location, Unsupported
 
 __all__ = [
-    "MICROSOFT", "STANDARD", "Attribute", "Dimension", "Model", "Node", "Refused", "Shape", "Tensor", "Value", "exact",
+    "MICROSOFT", "STANDARD", "Attribute", "Dimension", "Model", "OnnxNode", "Refused", "Shape", "Tensor", "Value",
+    "exact",
     "invalid", "refusal",
 ]  # fmt: skip
 
@@ -52,7 +53,7 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Node:
+class OnnxNode:
     """One node. An input that is left out is ""."""
 
     op: str
@@ -78,7 +79,7 @@ class Model:
     opsets: Mapping[str, int]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Callable[[], Tensor]]
     functions: frozenset[tuple[str, str]]
     """Domain and name of the functions that the model defines."""
@@ -86,21 +87,21 @@ class Model:
     """SHA-256 of the file, in hexadecimal."""
 
 
-def _located(node: Node) -> Location:
+def _located(node: OnnxNode) -> Location:
     return Location(tensor=next(filter(None, node.outputs), None), op=node.op)
 
 
-def invalid(node: Node, rule: str, message: str) -> Invalid:
+def invalid(node: OnnxNode, rule: str, message: str) -> Invalid:
     """The breach of a rule of ONNX by a node; ``rule`` ends the code."""
     return Invalid(f"onnx.node.{rule}", f"{node.label}: {message}", _located(node))
 
 
-def refusal(node: Node, message: str, advice: str = "", code: str = "onnx.unsupported") -> Unsupported:
+def refusal(node: OnnxNode, message: str, advice: str = "", code: str = "onnx.unsupported") -> Unsupported:
     """The refusal of a valid node: which it is, why, and what to do instead."""
     return Unsupported(code, f"{node.label}: {message}" + (f"; {advice}" if advice else ""), _located(node))
 
 
-def exact(number: float, node: Node, name: str) -> Fraction:
+def exact(number: float, node: OnnxNode, name: str) -> Fraction:
     """An attribute as the rational that it is. Raises `Invalid` for NaN and infinities."""
     if not np.isfinite(number):
         raise invalid(node, "attribute", f"{name} must be finite, found {number}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
-from cvm.frontends.onnx.model import STANDARD, Attribute, Dimension, Model, Node, Refused, Tensor, Value
+from cvm.frontends.onnx.model import STANDARD, Attribute, Dimension, Model, OnnxNode, Refused, Tensor, Value
 from cvm.frontends.onnx.tensors import data_type_of, tensor_of
 from cvm.frontends.onnx.wire import require_few_messages
 from cvm.limits import DEFAULT, Limits, require
@@ -143,10 +143,10 @@ def _dimension(extent: Any) -> Dimension:
     return _text(extent.dim_param) if kind == "dim_param" and extent.dim_param else None
 
 
-def _node(item: NodeProto, number: int, folder: str | None, limits: Limits) -> Node:
+def _node(item: NodeProto, number: int, folder: str | None, limits: Limits) -> OnnxNode:
     domain = STANDARD if item.domain == "ai.onnx" else _text(item.domain)
     inputs, outputs = (tuple(_name(name, limits) for name in names) for names in (item.input, item.output))
-    node = Node(_text(item.op_type), domain, _name(item.name, limits), inputs, outputs, {}, number)
+    node = OnnxNode(_text(item.op_type), domain, _name(item.name, limits), inputs, outputs, {}, number)
     attributes: dict[str, Attribute] = {}
     for attribute in item.attribute:
         if not _text(attribute.name) or attribute.name in attributes:
@@ -156,7 +156,7 @@ def _node(item: NodeProto, number: int, folder: str | None, limits: Limits) -> N
         except CvmError as error:
             error.message = f"{node.label}: {error.message}"
             raise
-    return Node(node.op, domain, node.name, inputs, outputs, attributes, number)
+    return OnnxNode(node.op, domain, node.name, inputs, outputs, attributes, number)
 
 
 _SIMPLE: dict[int, Callable[[Any], Attribute]] = {
@@ -184,7 +184,7 @@ def _attribute(item: AttributeProto, folder: str | None, limits: Limits) -> Attr
 
 
 def _require_defined(
-    inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[Node], outputs: Iterable[Value]
+    inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[OnnxNode], outputs: Iterable[Value]
 ) -> None:
     """Every name is given once, and before it is read: so there is no cycle."""
     known: set[str] = set()

@@ -24,13 +24,13 @@ from cvm.frontends.onnx.expansion import expanded
 from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
 from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
-from cvm.frontends.onnx.model import Model, Node, Shape, Value, refusal
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.frontends.onnx.model import Model, OnnxNode, Shape, Value, refusal
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.graph import Operand as Argument
 from cvm.limits import Limits, elements
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["Translated", "Translation"]
+__all__ = ["OnnxTranslation", "Translated"]
 
 
 @dataclass(slots=True)
@@ -38,10 +38,10 @@ class Translated:
     """The graph, and the node that each of its tensors serves."""
 
     graph: QuantizedGraph
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, OnnxNode] = field(default_factory=dict)
 
 
-class Translation(Emission):
+class OnnxTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
@@ -52,14 +52,14 @@ class Translation(Emission):
         self._names: dict[str, str] = {}
         self._calls: dict[str, Call] = {}
         """The call that computes each tensor of the model."""
-        self._readers: dict[str, list[tuple[Node, int]]] = {}
+        self._readers: dict[str, list[tuple[OnnxNode, int]]] = {}
         for node in self._nodes:
             for index, name in enumerate(node.inputs):
                 self._readers.setdefault(name, []).append((node, index))
         self._results = {value.name for value in model.outputs}
         self._quantised: set[str] = set()
-        self._served: dict[str, Node] = {}
-        self._node: Node | None = None
+        self._served: dict[str, OnnxNode] = {}
+        self._node: OnnxNode | None = None
         self._output = ""
 
     # Running
@@ -76,9 +76,9 @@ class Translation(Emission):
             self._model.name, tuple(inputs), tuple(outputs), dict(self._tensors), tuple(self._operations),
             self._model.digest,
         )  # fmt: skip
-        return Translated(graph, self._served)
+        return Translated(verify(graph, "the reader of ONNX"), self._served)
 
-    def _translate(self, node: Node) -> None:
+    def _translate(self, node: OnnxNode) -> None:
         call = Call(node, [self._read(name) for name in node.inputs], self._version(node))
         folded = fold(call)
         if folded is not None:
@@ -101,7 +101,7 @@ class Translation(Emission):
             if name:
                 self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
 
-    def _version(self, node: Node) -> int:
+    def _version(self, node: OnnxNode) -> int:
         """The version of the operators of the node's domain."""
         if (node.domain, node.op) in self._model.functions:
             advice = "write it out with onnx.inliner.inline_local_functions"
@@ -203,7 +203,7 @@ class Translation(Emission):
         self._tensors[target] = replace(self._tensors[target], quantizer=quantizer)
         self._quantised.add(name)
 
-    def _grid_of_reader(self, node: Node, index: int, name: str) -> Grid | None:
+    def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
         if node.op != "QuantizeLinear" or index != 0:
             return None
@@ -245,7 +245,7 @@ class Translation(Emission):
 
     def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
         """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
-        found: list[tuple[Node, Grid]] = []
+        found: list[tuple[OnnxNode, Grid]] = []
         pending, seen = [value.name], {value.name}
         source = Operand(value.name, value.data_type, shape)
         while pending:
@@ -277,14 +277,14 @@ class Translation(Emission):
             raise refusal(first, message, "quantise inputs per tensor")
         return quantizer
 
-    def _grid_beyond(self, node: Node, source: Operand) -> Grid:
+    def _grid_beyond(self, node: OnnxNode, source: Operand) -> Grid:
         call = Call(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
         if node.inputs[0] != source.name and call.constant(1, "the scale").size != 1:
             message = f"it quantises the input {source.name!r}, moved before, with several scales"
             raise refusal(node, message, "quantise inputs per tensor")
         return grid_of(call, source, data_type_of_codes(call))
 
-    def _constant(self, node: Node, name: str) -> Operand | None:
+    def _constant(self, node: OnnxNode, name: str) -> Operand | None:
         """A constant of the model, also one that a Constant node gives."""
         if not name:
             return None

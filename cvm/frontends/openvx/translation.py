@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location
+from cvm.frontends.common.emission import Emission
 from cvm.frontends.openvx.checks import check_node
 from cvm.frontends.openvx.constants import ConvertPolicy, RoundPolicy
 from cvm.frontends.openvx.dataflow import Piece, Write, assembled, ordered, require_static, writes
@@ -22,11 +22,11 @@ from cvm.frontends.openvx.errors import InvalidGraph
 from cvm.frontends.openvx.formats import Format
 from cvm.frontends.openvx.graph import Node, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
-from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph import GraphTensor, QuantizedGraph, verify
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
 
-__all__ = ["Boundary", "Translated", "Translation", "translate"]
+__all__ = ["Boundary", "OpenvxTranslation", "Translated", "translate"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,17 +59,16 @@ def translate(graph: RecordedGraph) -> Translated:
     order = ordered(graph, written)
     if all(tensor.virtual for tensor in written):
         raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
-    return Translation(graph, written).run(order)
+    return OpenvxTranslation(graph, written).run(order)
 
 
-class Translation:
+class OpenvxTranslation(Emission):
     """The graph while it is made. Rules of kernels read arguments and emit operations."""
 
     def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
+        super().__init__("error")
         self.compat = recorded.compat
         self._written = written
-        self._tensors: dict[str, GraphTensor] = {}
-        self._operations: list[GraphOperation] = []
         self._results: dict[Node, str] = {}
         self._inputs: dict[Tensor, str] = {}
         self._static: dict[Tensor, int] = {}
@@ -100,6 +99,7 @@ class Translation:
             self._digest(nodes),
         )  # fmt: skip
         inputs = tuple(Boundary(tensor, name) for tensor, name in self._inputs.items())
+        verify(graph, "the reader of OpenVX")
         return Translated(graph, inputs, tuple(outputs), self._static, self._serves)
 
     def _given(self) -> list[Tensor]:
@@ -108,9 +108,8 @@ class Translation:
     def _output(self, tensor: Tensor, place: int) -> Boundary:
         whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
         format = _format_of(tensor)
-        name = self._fresh(tensor.name or f"output_{place}", public=True)
-        self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), name=name)
-        return Boundary(tensor, name)
+        name = self._public(tensor.name or f"output_{place}")
+        return Boundary(tensor, self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), wish=name))
 
     def _digest(self, nodes: Sequence[Node]) -> str:
         """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
@@ -142,7 +141,7 @@ class Translation:
 
     def static(self, tensor: Tensor, shape: Sequence[int] | None = None) -> str:
         """A [static] tensor as a constant of ``shape``."""
-        return self.constant(self.raw(tensor), shape or tensor.shape, _format_of(tensor))
+        return self.constant(self.raw(tensor), shape or tensor.shape, _format_of(tensor).quantizer())
 
     def _assembled(self, root: Tensor, piece: Piece) -> str:
         shape = tuple(end - start for start, end in piece.box)[::-1]
@@ -160,7 +159,7 @@ class Translation:
             wish = root.name or f"input_{len(self._inputs)}"
             if root in self._written:
                 wish += ".before"  # what it holds before the nodes write their part
-            name = self._fresh(wish, public=True)
+            name = self._public(wish)
             self._tensors[name] = GraphTensor(name, root.shape, "external", quantizer=_format_of(root).quantizer())
             self._inputs[root] = name
         return self._inputs[root]
@@ -182,27 +181,18 @@ class Translation:
 
     # What rules write
 
-    def emit(
-        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], quantizer: LinearQuantizer | None = None,
-        *, name: str = "", **attributes: Attribute,
-    ) -> str:  # fmt: skip
-        """Add an operation with one result of ``shape``; returns its name."""
-        node = self._node
-        name = name or self._fresh(node.label if node else op)
-        self._tensors[name] = GraphTensor(name, tuple(shape), "computed", quantizer=quantizer)
-        if node:
-            self._serves[name] = node
-        location = Location(op=node.label if node else op)
-        self._operations.append(GraphOperation(op, dict(inputs), dict(attributes), (name,), location))
-        return name
+    def place(self) -> tuple[str, str]:
+        """The node that is translated, for the name and for the operator."""
+        return (self._node.label, self._node.label) if self._node else ("", "")
 
-    def constant(self, raw: npt.NDArray[Any], shape: Sequence[int], format: Format | None) -> str:
-        """A constant tensor: raw integers of a format, or integers that stand for themselves."""
-        name = self._fresh(f"{self._node.label}.constant" if self._node else "constant")
-        items = np.asarray(raw).astype(np.int64).reshape(tuple(shape))
-        quantizer = format.quantizer() if format else None
-        self._tensors[name] = GraphTensor(name, items.shape, "constant", data=TensorData(items, quantizer))
-        return name
+    def name_of_constant(self) -> str:
+        """The node that reads it stands in the name."""
+        return f"{self._node.label}.constant" if self._node else "constant"
+
+    def made(self, name: str) -> None:
+        """Note the node that a result serves."""
+        if self._node:
+            self._serves[name] = self._node
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
         """The tensor in another shape, under the same quantiser."""
@@ -235,17 +225,14 @@ class Translation:
         assert found is None or isinstance(found, LinearQuantizer)
         return found
 
-    def _fresh(self, wish: str, public: bool = False) -> str:
-        """A name that is not taken; names of tensors at the border are kept for these."""
+    def _public(self, wish: str) -> str:
+        """A free name for a tensor at the border."""
+        self._reserved.discard(wish)
+        return self._fresh(wish)
 
-        def taken(name: str) -> bool:
-            return name in self._tensors or (not public and name in self._reserved)
-
-        number, name = 1, wish
-        while taken(name):
-            number += 1
-            name = f"{wish}.{number}"
-        return name
+    def is_taken(self, name: str) -> bool:
+        """Names of tensors at the border are kept for these."""
+        return name in self._reserved or super().is_taken(name)
 
 
 def _format_of(tensor: Tensor) -> Format:

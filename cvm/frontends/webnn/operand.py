@@ -22,8 +22,8 @@ __all__ = [
     "Descriptor",
     "MLOperand",
     "MLOperandDescriptor",
-    "Node",
     "Shape",
+    "WebnnNode",
     "bounds",
     "data_type_of",
     "describe",
@@ -110,7 +110,7 @@ def bounds(data_type: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Node:
+class WebnnNode:
     """One call of an operator: operands by their names (a list's are numbered), attributes, results."""
 
     op: str
@@ -154,7 +154,7 @@ class MLOperand(Described):
         builder: MLGraphBuilder,
         name: str,
         descriptor: MLOperandDescriptor,
-        node: Node | None = None,
+        node: WebnnNode | None = None,
         values: npt.NDArray[Any] | None = None,
         interval: tuple[int, int] | None = None,
     ) -> None:
@@ -176,7 +176,7 @@ class MLOperand(Described):
         return len(self.shape)
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> WebnnNode | None:
         """The call that computes it; None for inputs and constants."""
         return self._node
 

@@ -11,7 +11,7 @@ import numpy as np
 from cvm.errors import Location
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.errors import InvalidStateError, MLTypeError, type_error
-from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, Node, Shape, valid_shape
+from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, Shape, WebnnNode, valid_shape
 
 __all__ = ["Call", "Recorder", "broadcast"]
 
@@ -128,7 +128,7 @@ class Call:
     def results(self, outputs: Sequence[tuple[str, Sequence[int]]], **attributes: Any) -> list[MLOperand]:
         """Record the call; its results."""
         checked = [(data_type, valid_shape(tuple(shape), self.op, self.label)) for data_type, shape in outputs]
-        node = Node(self.op, self.operands, attributes, self.label, self._recorder.count())
+        node = WebnnNode(self.op, self.operands, attributes, self.label, self._recorder.count())
         for data_type, shape in checked:
             name = self._recorder.fresh(self.label or self.op)
             node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))  # type: ignore[arg-type]

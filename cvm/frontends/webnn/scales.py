@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location
 from cvm.frontends.common.grids import Grid as CommonGrid
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import Node, Shape, bounds
+from cvm.frontends.webnn.operand import Shape, WebnnNode, bounds
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize
 
@@ -81,7 +81,7 @@ def nearest(number: Fraction, data_type: str) -> Any:
     return min(finite, key=rank)
 
 
-def grid_of(node: Node) -> Grid:
+def grid_of(node: WebnnNode) -> Grid:
     """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` where it is not constant."""
     integers = node.outputs[0] if node.op == "quantizeLinear" else node.operands["input"]
     parts: list[npt.NDArray[Any]] = []

@@ -16,12 +16,12 @@ from cvm.frontends.common.data_types import MACHINE, unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import MLOperand, Node, Shape, bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["MACHINE", "Boundary", "Step", "Translated", "Translation", "refusal", "unit"]
+__all__ = ["MACHINE", "Boundary", "Step", "Translated", "WebnnTranslation", "refusal", "unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
     return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
 
 
-class Translation(Emission):
+class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
@@ -82,14 +82,14 @@ class Translation(Emission):
         self._steps: list[Step] = []
         self._serves: dict[str, MLOperand] = {}
         self._nodes = _reachable(outputs.values())
-        self._readers: dict[MLOperand, list[Node]] = {}
+        self._readers: dict[MLOperand, list[WebnnNode]] = {}
         for node in self._nodes:
             for operand in node.operands.values():
                 self._readers.setdefault(operand, []).append(node)
         self._quantised: set[MLOperand] = set()
         self._modular: set[MLOperand] = set()
         self._saturated: dict[str, MLOperand] = {}
-        self._node: Node | None = None
+        self._node: WebnnNode | None = None
         self._graph_inputs: list[str] = []
 
     # Running
@@ -129,6 +129,7 @@ class Translation(Emission):
             dict(self._tensors),
             tuple(self._operations),
         )
+        verify(graph, "the reader of WebNN")
         return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
@@ -256,7 +257,7 @@ class Translation(Emission):
         if self._node:
             self._serves[name] = self._node.outputs[0]
 
-    def integers(self, name: str, node: Node, output: MLOperand | None = None) -> str:
+    def integers(self, name: str, node: WebnnNode, output: MLOperand | None = None) -> str:
         """The integers of a result wrapped to its data type, as a tensor of integers."""
         result = output or node.outputs[0]
         _, largest = bounds(result.data_type)
@@ -292,7 +293,7 @@ def output_grid(operand: MLOperand) -> Grid | None:
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
 
 
-def _cuts(node: Node, side: int) -> bool:
+def _cuts(node: WebnnNode, side: int) -> bool:
     """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]
@@ -300,7 +301,7 @@ def _cuts(node: Node, side: int) -> bool:
     return node.op == "sign" or (node.op == "relu" and side < 0)
 
 
-def _require_in_machine(node: Node, operand: MLOperand) -> None:
+def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     """Raise `NotSupportedError` for an integer constant that the machine has not; quantised ones are real numbers."""
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
@@ -310,9 +311,9 @@ def _require_in_machine(node: Node, operand: MLOperand) -> None:
         raise refusal(node.outputs[0], message, "use smaller integers")
 
 
-def _reachable(outputs: Any) -> list[Node]:
+def _reachable(outputs: Any) -> list[WebnnNode]:
     """The calls that the outputs need, each after those that it reads, in the order in which they were made."""
-    found: dict[int, Node] = {}
+    found: dict[int, WebnnNode] = {}
     pending = [operand.node for operand in outputs]
     while pending:
         node = pending.pop()

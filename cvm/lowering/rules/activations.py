@@ -18,8 +18,8 @@ from cvm.quantization.reals import gelu as gelu_by_erf
 __all__: list[str] = []
 
 
-def _attribute(operation: GraphOperation, name: str, default: str) -> Real:
-    return rational(Fraction(operation.attributes.get(name, Fraction(default))))  # type: ignore[arg-type]
+def _attribute(operation: GraphOperation, name: str) -> Real:
+    return rational(Fraction(operation.attributes[name]))  # type: ignore[arg-type]
 
 
 _GELU: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
@@ -33,12 +33,12 @@ def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
 
 @rule("gelu", claim=exact("a table over the codes, correctly rounded"))
 def gelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """The function that the attribute ``approximate`` names; without it "sigmoid", which is NNEF's.
+    """The function that the attribute ``approximate`` names.
 
     "none": x * (1 + erf(x / sqrt(2))) / 2. "tanh": x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2. "sigmoid":
     x * sigmoid(1.702 * x), as the Khronos tools define it. The operand is ``x``.
     """
-    kind = operation.attributes.get("approximate", "sigmoid")
+    kind = operation.attributes["approximate"]
     if not isinstance(kind, str) or kind not in _GELU:
         raise lowering.unsupported(operation, f"approximate is {kind!r}, not one of {', '.join(_GELU)}")
     return [function(lowering, operation, ["x"], _GELU[kind])]
@@ -47,19 +47,19 @@ def gelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 @rule("elu", claim=exact("a table over the codes, correctly rounded"))
 def elu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Alpha * (e^x - 1) where x < 0, else x."""
-    return [function(lowering, operation, ["x"], _exponential_unit(_attribute(operation, "alpha", "1")))]
+    return [function(lowering, operation, ["x"], _exponential_unit(_attribute(operation, "alpha")))]
 
 
 @rule("selu", claim=exact("a table over the codes, correctly rounded"))
 def selu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """Lambda * elu(x, alpha)."""
-    inner = _exponential_unit(_attribute(operation, "alpha", "1.67326319"))
-    factor = _attribute(operation, "lambda", "1.05070102")
+    inner = _exponential_unit(_attribute(operation, "alpha"))
+    factor = _attribute(operation, "lambda")
     return [function(lowering, operation, ["x"], lambda x: factor * inner(x))]
 
 
 @rule("softabs", claim=exact("a table over the codes, correctly rounded"))
 def softabs(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """sqrt(x^2 + epsilon)."""
-    epsilon = _attribute(operation, "epsilon", "0")
+    epsilon = _attribute(operation, "epsilon")
     return [function(lowering, operation, ["x"], lambda x: power(x * x + epsilon, Fraction(1, 2)))]

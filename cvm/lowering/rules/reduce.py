@@ -35,7 +35,7 @@ __all__ = ["axes_of_reduction", "total"]
 def sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """The sum or the mean over some axes, which keep extent 1."""
     form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
-    mean = operation.name == "mean_reduce" or bool(operation.attributes.get("normalize", False))
+    mean = operation.name == "mean_reduce" or bool(operation.attributes["normalize"])
     return [total(lowering, operation, form, axes, math.prod(form.shape[axis] for axis in axes) if mean else 1)]
 
 

@@ -124,7 +124,7 @@ def slice_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     """A section along some axes. A negative end counts from the end of the axis, and 0 is the end of the axis."""
     operand = lowering.operand(operation, "input")
     axes, begin, end = (_integers(operation, name) for name in ("axes", "begin", "end"))
-    stride = _integers(operation, "stride") if operation.attributes.get("stride") else (1,) * len(axes)
+    stride = _integers(operation, "stride") or (1,) * len(axes)
     cuts = [slice(None)] * len(operand.shape)
     for axis, first, last, step in zip(axes, begin, end, stride, strict=True):
         if step < 1:

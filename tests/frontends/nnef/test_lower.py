@@ -98,7 +98,7 @@ def test_definitions_are_valid_fragments() -> None:
     """As fragments of a document they pass all static checks, under names that are not those of the standard."""
     text = ""
     for file in ("stdlib.nnef", "khronos.nnef"):
-        library = resources.files("cvm.frontends.nnef").joinpath(file).read_text("utf-8")
+        library = resources.files("cvm.graph").joinpath(file).read_text("utf-8")
         for definition in re.findall(r"^fragment [^;{]*\n?\{.*?^\}", library, re.MULTILINE | re.DOTALL):
             head, _, rest = definition.partition("(")
             name = head.removeprefix("fragment ").partition("<")[0]

@@ -11,7 +11,7 @@ from cvm.frontends.onnx.call import Call, Made, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__ = ["EVERYTHING", "pair", "result", "truth_of"]
 
@@ -20,7 +20,7 @@ _UNBOUNDED = Fraction(2) ** 200
 """Beyond every number that 32-bit integers times float scales give."""
 
 
-def pair(translation: Translation, call: Call) -> tuple[dict[str, str], Shape, str]:
+def pair(translation: OnnxTranslation, call: Call) -> tuple[dict[str, str], Shape, str]:
     """Two operands in the rank of the result, its shape, and the data type that they have."""
     first, second = call.operand(0), call.operand(1)
     data_type, shape = call.same_type(first, second), call.broadcast(first, second)
@@ -28,7 +28,7 @@ def pair(translation: Translation, call: Call) -> tuple[dict[str, str], Shape, s
     return {"x": translation.aligned(first, rank), "y": translation.aligned(second, rank)}, shape, data_type
 
 
-def result(translation: Translation, name: str, shape: Shape, data_type: str) -> Made:
+def result(translation: OnnxTranslation, name: str, shape: Shape, data_type: str) -> Made:
     """Real numbers as they are, integers wrapped to their data type."""
     if not is_float(data_type):
         name = translation.wrapped(name, data_type, shape)
@@ -36,14 +36,14 @@ def result(translation: Translation, name: str, shape: Shape, data_type: str) ->
 
 
 @rule("Add", "Sub", "Mul")
-def arithmetic(translation: Translation, call: Call) -> Made:
+def arithmetic(translation: OnnxTranslation, call: Call) -> Made:
     """Exact; integers are wrapped."""
     inputs, shape, data_type = pair(translation, call)
     return result(translation, translation.emit(call.node.op.lower(), inputs, shape), shape, data_type)
 
 
 @rule("Div")
-def div(translation: Translation, call: Call) -> Made:
+def div(translation: OnnxTranslation, call: Call) -> Made:
     """Exact; integers truncated toward zero."""
     inputs, shape, data_type = pair(translation, call)
     op = "div" if is_float(data_type) else "truncated_div"
@@ -51,7 +51,7 @@ def div(translation: Translation, call: Call) -> Made:
 
 
 @rule("Mod")
-def mod(translation: Translation, call: Call) -> Made:
+def mod(translation: OnnxTranslation, call: Call) -> Made:
     """What a division leaves: truncated for ``fmod``, else of a floor."""
     inputs, shape, data_type = pair(translation, call)
     truncated = call.flag("fmod", False)
@@ -72,7 +72,7 @@ def mod(translation: Translation, call: Call) -> Made:
 
 
 @rule("Sum", "Mean", "Max", "Min")
-def several(translation: Translation, call: Call) -> Made:
+def several(translation: OnnxTranslation, call: Call) -> Made:
     """Of any number of operands, one after the other."""
     operands = call.every()
     data_type, shape = call.same_type(*operands), call.broadcast(*operands)
@@ -90,7 +90,7 @@ def several(translation: Translation, call: Call) -> Made:
 
 
 @rule("Pow")
-def pow_(translation: Translation, call: Call) -> Made:
+def pow_(translation: OnnxTranslation, call: Call) -> Made:
     """By a table of both operands; with one small constant exponent a product."""
     base, exponent = call.operand(0), call.operand(1)
     shape, data_type = call.broadcast(base, exponent), base.data_type
@@ -120,7 +120,7 @@ def _small(exponent: Operand) -> int | None:
 
 
 @rule("Neg")
-def neg(translation: Translation, call: Call) -> Made:
+def neg(translation: OnnxTranslation, call: Call) -> Made:
     """-x."""
     source = call.operand()
     name = translation.emit("neg", {"x": translation.name(source)}, source.shape)
@@ -128,7 +128,7 @@ def neg(translation: Translation, call: Call) -> Made:
 
 
 @rule("Abs")
-def abs_(translation: Translation, call: Call) -> Made:
+def abs_(translation: OnnxTranslation, call: Call) -> Made:
     """|x|, of integers max(x, -x)."""
     source = call.operand()
     name, shape = translation.name(source), source.shape
@@ -140,7 +140,7 @@ def abs_(translation: Translation, call: Call) -> Made:
 
 
 @rule("Sign")
-def sign(translation: Translation, call: Call) -> Made:
+def sign(translation: OnnxTranslation, call: Call) -> Made:
     """-1, 0 or 1."""
     source = call.operand()
     name, shape = translation.name(source), source.shape
@@ -150,7 +150,7 @@ def sign(translation: Translation, call: Call) -> Made:
 
 
 @rule("Relu")
-def relu(translation: Translation, call: Call) -> Made:
+def relu(translation: OnnxTranslation, call: Call) -> Made:
     """max(x, 0)."""
     source = call.operand()
     quantizer = None if source.real else EVERYTHING
@@ -159,7 +159,7 @@ def relu(translation: Translation, call: Call) -> Made:
 
 
 @rule("Clip")
-def clip(translation: Translation, call: Call) -> Made:
+def clip(translation: OnnxTranslation, call: Call) -> Made:
     """min(max(x, least), most), where each bound is one constant or left out."""
     source = call.operand()
     least, most = (_bound(call, index, default) for index, default in ((1, -_UNBOUNDED), (2, _UNBOUNDED)))
@@ -183,7 +183,7 @@ def _bound(call: Call, index: int, default: Fraction) -> Fraction:
 
 
 @rule("PRelu")
-def prelu(translation: Translation, call: Call) -> Made:
+def prelu(translation: OnnxTranslation, call: Call) -> Made:
     """X where it is not negative, else slope * x: max(x, 0) + slope * min(x, 0) for integers."""
     inputs, shape, data_type = pair(translation, call)
     if is_float(data_type):
@@ -203,14 +203,14 @@ _COMPARISONS = {"Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Less": 
 
 
 @rule(*_COMPARISONS)
-def comparison(translation: Translation, call: Call) -> Made:
+def comparison(translation: OnnxTranslation, call: Call) -> Made:
     """Whether it holds."""
     inputs, shape, _ = pair(translation, call)
     return Made(translation.emit(_COMPARISONS[call.node.op], inputs, shape, dtype="logical"), shape, "bool")
 
 
 @rule("And", "Or", "Xor")
-def logic(translation: Translation, call: Call) -> Made:
+def logic(translation: OnnxTranslation, call: Call) -> Made:
     """Of truth values."""
     inputs, shape, data_type = pair(translation, call)
     op = {"And": "and", "Or": "or", "Xor": "ne"}[call.node.op]
@@ -218,7 +218,7 @@ def logic(translation: Translation, call: Call) -> Made:
 
 
 @rule("Not")
-def not_(translation: Translation, call: Call) -> Made:
+def not_(translation: OnnxTranslation, call: Call) -> Made:
     """1 - x."""
     source = call.operand()
     return Made(
@@ -226,13 +226,13 @@ def not_(translation: Translation, call: Call) -> Made:
     )
 
 
-def truth_of(translation: Translation, name: str, shape: Shape) -> str:
+def truth_of(translation: OnnxTranslation, name: str, shape: Shape) -> str:
     """Whether integers are not 0."""
     return translation.emit("ne", {"x": name, "y": Fraction(0)}, shape, dtype="logical")
 
 
 @rule("Where")
-def where(translation: Translation, call: Call) -> Made:
+def where(translation: OnnxTranslation, call: Call) -> Made:
     """A choice."""
     condition, first, second = (call.operand(index) for index in range(3))
     data_type, shape = call.same_type(first, second), call.broadcast(condition, first, second)
@@ -245,7 +245,7 @@ def where(translation: Translation, call: Call) -> Made:
 
 
 @rule("Cast", "CastLike")
-def cast(translation: Translation, call: Call) -> Made:
+def cast(translation: OnnxTranslation, call: Call) -> Made:
     """To integers the low bits, of floats what is before the point; to floats and truth values without rounding."""
     source = call.operand()
     if call.node.op == "CastLike":
@@ -264,7 +264,7 @@ def cast(translation: Translation, call: Call) -> Made:
 
 
 @rule("BitCast")
-def bit_cast(translation: Translation, call: Call) -> Made:
+def bit_cast(translation: OnnxTranslation, call: Call) -> Made:
     """The bits of integers as those of others of the same width."""
     source, data_type = call.operand(), data_type_of(call.integer("to", 0), "the result")
     if is_float(data_type):

@@ -9,7 +9,7 @@ from cvm.frontends.onnx.call import Call, Made
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import pair, result
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__: list[str] = []
 
@@ -18,7 +18,7 @@ _MOST = 30
 
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor")
-def bitwise(translation: Translation, call: Call) -> Made:
+def bitwise(translation: OnnxTranslation, call: Call) -> Made:
     """Bit by bit."""
     inputs, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
@@ -27,7 +27,7 @@ def bitwise(translation: Translation, call: Call) -> Made:
 
 
 @rule("BitwiseNot")
-def bitwise_not(translation: Translation, call: Call) -> Made:
+def bitwise_not(translation: OnnxTranslation, call: Call) -> Made:
     """All bits turned: the greatest less x, which is -1 - x of signed integers."""
     source = call.operand()
     lo, hi = bounds(source.data_type)
@@ -38,7 +38,7 @@ def bitwise_not(translation: Translation, call: Call) -> Made:
 
 
 @rule("BitShift")
-def bit_shift(translation: Translation, call: Call) -> Made:
+def bit_shift(translation: OnnxTranslation, call: Call) -> Made:
     """Times a power of two, or divided by one, rounded down. Beyond the width nothing is left but the sign."""
     inputs, shape, data_type = pair(translation, call)
     left = call.text("direction", "", "LEFT", "RIGHT") == "LEFT"
@@ -62,7 +62,7 @@ def bit_shift(translation: Translation, call: Call) -> Made:
     return result(translation, name, shape, data_type)
 
 
-def _within(translation: Translation, name: str, shape: Shape, width: int, signed: bool) -> str:
+def _within(translation: OnnxTranslation, name: str, shape: Shape, width: int, signed: bool) -> str:
     """A shift from 0 to the width; a negative one counts as the width (ONNX 28)."""
     most = min(width, 32)
     if signed:
@@ -71,12 +71,12 @@ def _within(translation: Translation, name: str, shape: Shape, width: int, signe
     return translation.clamped(name, 0, most, shape)
 
 
-def _power(translation: Translation, by: str, shape: Shape) -> str:
+def _power(translation: OnnxTranslation, by: str, shape: Shape) -> str:
     """2^by as a tensor; by is at most 32."""
     return translation.emit("integer_pow", {"x": Fraction(2), "y": by}, shape, lo=0, hi=2**40)
 
 
-def _steps(translation: Translation, by: str, shape: Shape, width: int) -> list[str]:
+def _steps(translation: OnnxTranslation, by: str, shape: Shape, width: int) -> list[str]:
     """Shifts of at most 30 bits that are the whole one together."""
     if width <= _MOST:
         return [by]

@@ -10,7 +10,7 @@ from cvm.frontends.onnx.declarations import functions
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import EVERYTHING
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import Operand as Argument
 
 __all__: list[str] = []
@@ -29,7 +29,7 @@ _SELU = {"alpha": _float32(14036349, -23), "gamma": _float32(8813919, -23)}
 _HARD = {"alpha": _float32(13421773, -26), "beta": Fraction(1, 2)}
 
 
-def _made(translation: Translation, call: Call, op: str, **attributes: Any) -> Made:
+def _made(translation: OnnxTranslation, call: Call, op: str, **attributes: Any) -> Made:
     source = call.operand()
     name = translation.emit(op, {"x": translation.name(source)}, source.shape, **attributes)
     return Made(name, source.shape, source.data_type)
@@ -38,7 +38,7 @@ def _made(translation: Translation, call: Call, op: str, **attributes: Any) -> M
 class _Arithmetic:
     """Sums, products and cuts of tensors of one shape."""
 
-    def __init__(self, translation: Translation, shape: Shape) -> None:
+    def __init__(self, translation: OnnxTranslation, shape: Shape) -> None:
         self._translation, self._shape = translation, shape
 
     def __call__(self, op: str, x: Argument, y: Argument) -> str:
@@ -50,13 +50,13 @@ class _Arithmetic:
 
 
 @rule(*functions())
-def function(translation: Translation, call: Call) -> Made:
+def function(translation: OnnxTranslation, call: Call) -> Made:
     """By a table over the codes."""
     return _made(translation, call, functions()[call.node.op])
 
 
 @rule("Round")
-def round_(translation: Translation, call: Call) -> Made:
+def round_(translation: OnnxTranslation, call: Call) -> Made:
     """Half to even: the integers of a quantiser of scale 1."""
     source = call.operand()
     name = translation.emit("copy", {"x": translation.name(source)}, source.shape, quantizer=EVERYTHING)
@@ -64,20 +64,20 @@ def round_(translation: Translation, call: Call) -> Made:
 
 
 @rule("Elu", "LeakyRelu")
-def with_alpha(translation: Translation, call: Call) -> Made:
+def with_alpha(translation: OnnxTranslation, call: Call) -> Made:
     """By a table over the codes."""
     alpha = call.number("alpha", _DEFAULTS[call.node.op])
     return _made(translation, call, {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op], alpha=alpha)
 
 
 @rule("Gelu")
-def gelu(translation: Translation, call: Call) -> Made:
+def gelu(translation: OnnxTranslation, call: Call) -> Made:
     """By a table over the codes: x times the normal distribution of x, or its approximation by tanh."""
     return _made(translation, call, "gelu", approximate=call.text("approximate", "none", "none", "tanh"))
 
 
 @rule("Celu")
-def celu(translation: Translation, call: Call) -> Made:
+def celu(translation: OnnxTranslation, call: Call) -> Made:
     """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""
     alpha, source = call.number("alpha", _DEFAULTS["Celu"]), call.operand()
     if alpha == 0:
@@ -91,7 +91,7 @@ def celu(translation: Translation, call: Call) -> Made:
 
 
 @rule("Selu")
-def selu(translation: Translation, call: Call) -> Made:
+def selu(translation: OnnxTranslation, call: Call) -> Made:
     """Gamma times elu with alpha."""
     alpha, gamma = (call.number(name, default) for name, default in _SELU.items())
     made = _made(translation, call, "elu", alpha=alpha)
@@ -99,7 +99,7 @@ def selu(translation: Translation, call: Call) -> Made:
 
 
 @rule("ThresholdedRelu", "Shrink")
-def thresholds(translation: Translation, call: Call) -> Made:
+def thresholds(translation: OnnxTranslation, call: Call) -> Made:
     """X where it is beyond a threshold, moved by a bias for Shrink, else 0."""
     source = call.operand()
     x, shape = translation.name(source), source.shape
@@ -118,7 +118,7 @@ def thresholds(translation: Translation, call: Call) -> Made:
 
 
 @rule("HardSigmoid", "HardSwish")
-def hard(translation: Translation, call: Call) -> Made:
+def hard(translation: OnnxTranslation, call: Call) -> Made:
     """Alpha * x + beta cut to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
     source = call.operand()
     x, shape = translation.name(source), source.shape
@@ -131,7 +131,7 @@ def hard(translation: Translation, call: Call) -> Made:
 
 
 @rule("Softsign", "Mish", "Swish")
-def composed(translation: Translation, call: Call) -> Made:
+def composed(translation: OnnxTranslation, call: Call) -> Made:
     """X / (1 + |x|), x * tanh(softplus(x)), or x * sigmoid(alpha * x)."""
     source = call.operand()
     x, shape = translation.name(source), source.shape

@@ -14,7 +14,7 @@ from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import EVERYTHING
 from cvm.frontends.onnx.rules.movement import gathered
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import Operand as Argument
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ def _inside(at: npt.NDArray[np.generic], extent: int) -> Places:
     return np.where(cut < 0, cut + extent, cut)
 
 
-def _computed(translation: Translation, name: str, shape: Shape, extent: int) -> str:
+def _computed(translation: OnnxTranslation, name: str, shape: Shape, extent: int) -> str:
     """As `_inside`, of computed indices."""
     cut = translation.clamped(name, -extent, extent - 1, shape)
     negative = translation.emit("lt", {"x": cut, "y": Fraction(0)}, shape, dtype="logical")
@@ -48,7 +48,7 @@ def _computed(translation: Translation, name: str, shape: Shape, extent: int) ->
 
 
 @rule("Gather")
-def gather(translation: Translation, call: Call) -> Made:
+def gather(translation: OnnxTranslation, call: Call) -> Made:
     """The slices at indices along an axis."""
     source, indices = call.operand(), _indices(call, 1)
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -71,7 +71,7 @@ def gather(translation: Translation, call: Call) -> Made:
 
 
 @rule("GatherElements", "GatherND")
-def gather_places(translation: Translation, call: Call) -> Made:
+def gather_places(translation: OnnxTranslation, call: Call) -> Made:
     """Elements or slices: their places in the flattened tensor are a sum over axes of index times stride."""
     source, indices = call.operand(), _indices(call, 1)
     shape = (
@@ -126,7 +126,7 @@ def _slices(call: Call, at: Places, shape: Shape) -> Places:
     return np.asarray(_numbered(shape)[(*before, *columns)])
 
 
-def _computed_places(translation: Translation, call: Call, source: Operand, indices: Operand, shape: Shape) -> str:
+def _computed_places(translation: OnnxTranslation, call: Call, source: Operand, indices: Operand, shape: Shape) -> str:
     """The places where indices are computed: those for indices 0, and what each index adds."""
     name = translation.name(indices)
     if call.node.op == "GatherElements":
@@ -156,7 +156,7 @@ def _computed_places(translation: Translation, call: Call, source: Operand, indi
 
 
 @rule("ScatterElements", "ScatterND")
-def scatter(translation: Translation, call: Call) -> Made:
+def scatter(translation: OnnxTranslation, call: Call) -> Made:
     """Input and updates side by side, and of each place the last that was written, in row-major order."""
     source, indices, updates = call.operand(), _indices(call, 1), call.operand(2)
     data_type = call.same_type(source, updates)
@@ -192,7 +192,7 @@ def scatter(translation: Translation, call: Call) -> Made:
 
 
 @rule("OneHot")
-def one_hot(translation: Translation, call: Call) -> Made:
+def one_hot(translation: OnnxTranslation, call: Call) -> Made:
     """One value where the index is the place along a new axis, another value elsewhere."""
     indices, values = call.operand(), call.operand(2)
     depth = int(call.constant(1, "the depth").ravel()[0])

@@ -13,14 +13,14 @@ from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
 from cvm.frontends.onnx.folding import parts_of_split, slice_bounds
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__ = ["gathered", "shape_of_reshape", "transposed"]
 
 Places = npt.NDArray[np.int64]
 
 
-def gathered(translation: Translation, name: str, at: Places, axis: int, shape: Sequence[int]) -> str:
+def gathered(translation: OnnxTranslation, name: str, at: Places, axis: int, shape: Sequence[int]) -> str:
     """The elements at constant places along an axis."""
     extent = translation.shape(name)[axis]
     if at.ndim == 1 and at.size == extent and (at == np.arange(extent)).all():
@@ -29,7 +29,7 @@ def gathered(translation: Translation, name: str, at: Places, axis: int, shape: 
     return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
 
 
-def transposed(translation: Translation, name: str, axes: Sequence[int]) -> str:
+def transposed(translation: OnnxTranslation, name: str, axes: Sequence[int]) -> str:
     """The axes in another order."""
     if tuple(axes) == tuple(range(len(axes))):
         return name
@@ -37,7 +37,7 @@ def transposed(translation: Translation, name: str, axes: Sequence[int]) -> str:
     return translation.emit("transpose", {"input": name}, shape, axes=tuple(axes))
 
 
-def _reshaped(translation: Translation, source: Operand, shape: Shape) -> Made:
+def _reshaped(translation: OnnxTranslation, source: Operand, shape: Shape) -> Made:
     name = translation.emit("reshape", {"input": translation.name(source)}, shape)
     return Made(name, shape, source.data_type)
 
@@ -46,7 +46,7 @@ def _reshaped(translation: Translation, source: Operand, shape: Shape) -> Made:
 
 
 @rule("Identity", "Dropout")
-def identity(translation: Translation, call: Call) -> Made:
+def identity(translation: OnnxTranslation, call: Call) -> Made:
     """The same tensor. A Dropout drops nothing when it infers."""
     source = call.operand()
     call.ignore("seed")
@@ -107,13 +107,13 @@ def _flatten(call: Call) -> Shape:
 
 
 @rule("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-def reshape(translation: Translation, call: Call) -> Made:
+def reshape(translation: OnnxTranslation, call: Call) -> Made:
     """The same elements in row-major order."""
     return _reshaped(translation, call.operand(), shape_of_reshape(call))
 
 
 @rule("Transpose")
-def transpose(translation: Translation, call: Call) -> Made:
+def transpose(translation: OnnxTranslation, call: Call) -> Made:
     """The axes in another order; the opposite one by default."""
     source = call.operand()
     axes = call.integers("perm") or tuple(range(source.rank))[::-1]
@@ -126,7 +126,7 @@ def transpose(translation: Translation, call: Call) -> Made:
 
 
 @rule("DepthToSpace", "SpaceToDepth")
-def depth_and_space(translation: Translation, call: Call) -> Made:
+def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
     """Blocks of a plane as channels, or the reverse."""
     source, size = call.operand(), call.integer("blocksize", 0)
     if source.rank != 4 or size < 1:
@@ -156,7 +156,7 @@ def depth_and_space(translation: Translation, call: Call) -> Made:
 
 
 @rule("Concat")
-def concat(translation: Translation, call: Call) -> Made:
+def concat(translation: OnnxTranslation, call: Call) -> Made:
     """Side by side; parts without items are left out."""
     parts = call.every()
     data_type, rank = call.same_type(*parts), parts[0].rank
@@ -174,7 +174,7 @@ def concat(translation: Translation, call: Call) -> Made:
 
 
 @rule("Split")
-def split(translation: Translation, call: Call) -> list[Made]:
+def split(translation: OnnxTranslation, call: Call) -> list[Made]:
     """Parts along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -185,7 +185,7 @@ def split(translation: Translation, call: Call) -> list[Made]:
 
 
 @rule("Slice")
-def slice_(translation: Translation, call: Call) -> Made:
+def slice_(translation: OnnxTranslation, call: Call) -> Made:
     """A window along each axis; steps below 0 go backwards."""
     source = call.operand()
     starts, ends = (call.constant_integers(i, what) or () for i, what in ((1, "starts"), (2, "ends")))
@@ -207,7 +207,7 @@ def slice_(translation: Translation, call: Call) -> Made:
 
 
 @rule("Expand")
-def expand(translation: Translation, call: Call) -> Made:
+def expand(translation: OnnxTranslation, call: Call) -> Made:
     """Repeated along axes of extent 1."""
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     shape = broadcast(source.shape, wish)
@@ -217,7 +217,7 @@ def expand(translation: Translation, call: Call) -> Made:
 
 
 @rule("Tile")
-def tile(translation: Translation, call: Call) -> Made:
+def tile(translation: OnnxTranslation, call: Call) -> Made:
     """The whole repeated."""
     source, repeats = call.operand(), call.constant_integers(1, "repeats") or ()
     if len(repeats) != source.rank or any(item < 1 for item in repeats):
@@ -226,7 +226,7 @@ def tile(translation: Translation, call: Call) -> Made:
     return _tiled(translation, source, source.shape, shape)
 
 
-def _tiled(translation: Translation, source: Operand, before: Shape, shape: Shape) -> Made:
+def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: Shape) -> Made:
     name = translation.aligned(source, len(shape))
     if before == shape:
         return Made(name, shape, source.data_type)
@@ -238,7 +238,7 @@ def _tiled(translation: Translation, source: Operand, before: Shape, shape: Shap
 
 
 @rule("Pad")
-def pad(translation: Translation, call: Call) -> Made:
+def pad(translation: OnnxTranslation, call: Call) -> Made:
     """A value, the edge, the reflection or the other end around; negative widths cut."""
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
@@ -288,7 +288,7 @@ def _padding_value(call: Call, source: Operand) -> Fraction:
 
 
 @rule("Trilu")
-def trilu(translation: Translation, call: Call) -> Made:
+def trilu(translation: OnnxTranslation, call: Call) -> Made:
     """Times one inside of the triangle, times zero outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:

@@ -11,7 +11,7 @@ from cvm.frontends.onnx.call import Call, Made
 from cvm.frontends.onnx.rules.arithmetic import EVERYTHING
 from cvm.frontends.onnx.rules.movement import gathered, transposed
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__: list[str] = []
 
@@ -20,7 +20,7 @@ _MOST_RANKED = 256
 
 
 @rule("ArgMax", "ArgMin")
-def position(translation: Translation, call: Call) -> Made:
+def position(translation: OnnxTranslation, call: Call) -> Made:
     """The first place of the greatest or the least, or the last one."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -38,7 +38,7 @@ def position(translation: Translation, call: Call) -> Made:
 
 
 @rule("TopK")
-def top_k(translation: Translation, call: Call) -> list[Made]:
+def top_k(translation: OnnxTranslation, call: Call) -> list[Made]:
     """Each item is compared with each: its rank is how many are greater, or equal and before it."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)

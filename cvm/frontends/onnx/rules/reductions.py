@@ -14,7 +14,7 @@ from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import EVERYTHING, result
 from cvm.frontends.onnx.rules.movement import transposed
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__ = ["centred"]
 
@@ -25,7 +25,7 @@ _MOST_FACTORS = 64
 
 
 @rule("MatMul")
-def matmul(translation: Translation, call: Call) -> Made:
+def matmul(translation: OnnxTranslation, call: Call) -> Made:
     """The product of matrices, in batches; a vector is a row at the left, a column at the right."""
     first, second = call.operand(0), call.operand(1)
     data_type = call.same_type(first, second)
@@ -34,7 +34,7 @@ def matmul(translation: Translation, call: Call) -> Made:
 
 
 def _product(
-    translation: Translation, call: Call, first: Operand, a: str, second: Operand, b: str
+    translation: OnnxTranslation, call: Call, first: Operand, a: str, second: Operand, b: str
 ) -> tuple[str, Shape]:
     """The product of the tensors ``a`` and ``b``, which have the shapes of the operands."""
     if not first.rank or not second.rank:
@@ -64,7 +64,7 @@ def _product(
 
 
 @rule("Gemm")
-def gemm(translation: Translation, call: Call) -> Made:
+def gemm(translation: OnnxTranslation, call: Call) -> Made:
     """Alpha * A * B + beta * C."""
     a, b, c = call.operand(0), call.operand(1), call.optional(2)
     data_type = call.same_type(a, b, *([] if c is None else [c]))
@@ -88,7 +88,7 @@ def gemm(translation: Translation, call: Call) -> Made:
     return result(translation, name, shape, data_type)
 
 
-def _scaled(translation: Translation, call: Call, name: str, shape: Shape, factor: Fraction, data_type: str) -> str:
+def _scaled(translation: OnnxTranslation, call: Call, name: str, shape: Shape, factor: Fraction, data_type: str) -> str:
     if factor == 1:
         return name
     if not is_float(data_type) and factor.denominator != 1:
@@ -97,7 +97,7 @@ def _scaled(translation: Translation, call: Call, name: str, shape: Shape, facto
 
 
 @rule("MatMulInteger")
-def matmul_integer(translation: Translation, call: Call) -> Made:
+def matmul_integer(translation: OnnxTranslation, call: Call) -> Made:
     """The product of integers less their zero points, which are one, or one per row of A or column of B."""
     sides = []
     for index, axis in ((0, -2), (1, -1)):
@@ -112,7 +112,7 @@ def matmul_integer(translation: Translation, call: Call) -> Made:
     return result(translation, name, shape, "int32")
 
 
-def centred(translation: Translation, call: Call, operand: Operand, zero: Operand, axis: int) -> str:
+def centred(translation: OnnxTranslation, call: Call, operand: Operand, zero: Operand, axis: int) -> str:
     """An operand less its zero point, which is a number, a vector along an axis, or of the operand's rank."""
     along = list(zero.shape)
     if math.prod(along) == 1:
@@ -139,7 +139,7 @@ def _axes(call: Call, source: Operand) -> tuple[int, ...]:
     return call.axes(given, source.rank)
 
 
-def _reduced(translation: Translation, call: Call, op: str, name: str, source: Operand) -> tuple[str, Shape]:
+def _reduced(translation: OnnxTranslation, call: Call, op: str, name: str, source: Operand) -> tuple[str, Shape]:
     """One reduction, with the extents that are asked for."""
     axes, keep = _axes(call, source), call.flag("keepdims", True)
     kept = tuple(1 if i in axes else n for i, n in enumerate(source.shape))
@@ -152,7 +152,7 @@ def _reduced(translation: Translation, call: Call, op: str, name: str, source: O
 
 
 @rule("ReduceMax", "ReduceMin", "ReduceMean", "ReduceSum")
-def reduction(translation: Translation, call: Call) -> Made:
+def reduction(translation: OnnxTranslation, call: Call) -> Made:
     """Of real numbers exact; sums of integers must be proven to fit."""
     op = {"ReduceMax": "max_reduce", "ReduceMin": "min_reduce", "ReduceMean": "mean_reduce", "ReduceSum": "sum_reduce"}
     source = call.operand()
@@ -163,7 +163,7 @@ def reduction(translation: Translation, call: Call) -> Made:
 
 
 @rule("ReduceL1", "ReduceSumSquare")
-def sums_of(translation: Translation, call: Call) -> Made:
+def sums_of(translation: OnnxTranslation, call: Call) -> Made:
     """The sum of magnitudes or squares."""
     source = call.operand()
     name, shape = translation.name(source), source.shape
@@ -179,7 +179,7 @@ def sums_of(translation: Translation, call: Call) -> Made:
 
 
 @rule("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
-def functions_of_sums(translation: Translation, call: Call) -> Made:
+def functions_of_sums(translation: OnnxTranslation, call: Call) -> Made:
     """The root of a sum of squares, the logarithm of a sum, or that of a sum of exponentials."""
     op = {"ReduceL2": "l2_reduce", "ReduceLogSum": "log_sum_reduce", "ReduceLogSumExp": "log_sum_exp_reduce"}
     source = call.operand()
@@ -189,7 +189,7 @@ def functions_of_sums(translation: Translation, call: Call) -> Made:
     return Made(name, shape, source.data_type)
 
 
-def _rows(translation: Translation, call: Call, source: Operand, axes: Sequence[int]) -> tuple[str, int, int]:
+def _rows(translation: OnnxTranslation, call: Call, source: Operand, axes: Sequence[int]) -> tuple[str, int, int]:
     """A tensor with the axes at the end and flattened: its name, its rows and their length."""
     count = math.prod(source.shape[axis] for axis in axes)
     if count > _MOST_FACTORS:
@@ -200,12 +200,12 @@ def _rows(translation: Translation, call: Call, source: Operand, axes: Sequence[
     return translation.emit("reshape", {"input": name}, (rows, count)), rows, count
 
 
-def _columns(translation: Translation, name: str, rows: int, count: int) -> list[str]:
+def _columns(translation: OnnxTranslation, name: str, rows: int, count: int) -> list[str]:
     return translation.emit_many("split", {"value": name}, [(rows, 1)] * count, axis=1, ratios=(1,) * count)
 
 
 @rule("ReduceProd")
-def reduce_product(translation: Translation, call: Call) -> Made:
+def reduce_product(translation: OnnxTranslation, call: Call) -> Made:
     """One factor after the other."""
     source = call.operand()
     axes, keep = _axes(call, source), call.flag("keepdims", True)
@@ -219,7 +219,7 @@ def reduce_product(translation: Translation, call: Call) -> Made:
 
 
 @rule("CumProd")
-def cumulative_product(translation: Translation, call: Call) -> Made:
+def cumulative_product(translation: OnnxTranslation, call: Call) -> Made:
     """One factor after the other, each product kept."""
     source = call.operand()
     axis = _constant_axis(call, source)
@@ -239,7 +239,7 @@ def cumulative_product(translation: Translation, call: Call) -> Made:
     return Made(_restored(translation, name, source, axis), source.shape, source.data_type)
 
 
-def _restored(translation: Translation, name: str, source: Operand, axis: int) -> str:
+def _restored(translation: OnnxTranslation, name: str, source: Operand, axis: int) -> str:
     """Rows along an axis back in the shape of the tensor that they were taken from."""
     order = (*(i for i in range(source.rank) if i != axis), axis)
     name = translation.emit("reshape", {"input": name}, tuple(source.shape[i] for i in order))
@@ -254,7 +254,7 @@ def _constant_axis(call: Call, source: Operand) -> int:
 
 
 @rule("CumSum")
-def cumulative_sum(translation: Translation, call: Call) -> Made:
+def cumulative_sum(translation: OnnxTranslation, call: Call) -> Made:
     """The product with a triangle of ones."""
     source = call.operand()
     axis = _constant_axis(call, source)
@@ -276,7 +276,7 @@ def cumulative_sum(translation: Translation, call: Call) -> Made:
 
 
 @rule("Softmax")
-def softmax(translation: Translation, call: Call) -> Made:
+def softmax(translation: OnnxTranslation, call: Call) -> Made:
     """E^x over the sum of such along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)

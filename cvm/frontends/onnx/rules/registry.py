@@ -9,11 +9,11 @@ from cvm.frontends.common.registry import entering
 
 if TYPE_CHECKING:
     from cvm.frontends.onnx.call import Call, Made
-    from cvm.frontends.onnx.translation import Translation
+    from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__ = ["RULES", "Rule", "rule"]
 
-Rule: TypeAlias = "Callable[[Translation, Call], Made | list[Made]]"
+Rule: TypeAlias = "Callable[[OnnxTranslation, Call], Made | list[Made]]"
 """Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
 RULES: dict[str, Rule] = {}

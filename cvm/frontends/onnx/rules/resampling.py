@@ -12,7 +12,7 @@ from cvm.frontends.onnx.call import Call, Made, Operand
 from cvm.frontends.onnx.model import Shape, exact
 from cvm.frontends.onnx.rules.movement import gathered
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__: list[str] = []
 
@@ -38,7 +38,7 @@ _NEAREST: dict[str, Callable[[Fraction], int]] = {
 
 
 @rule("Resize")
-def resize(translation: Translation, call: Call) -> Made:
+def resize(translation: OnnxTranslation, call: Call) -> Made:
     """Axis by axis; coordinates are exact, also where scales are floats."""
     source = call.operand()
     mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
@@ -124,7 +124,7 @@ def _cubic(t: Fraction, a: Fraction) -> tuple[Fraction, ...]:
     return far(1 + t), near(t), near(1 - t), far(2 - t)
 
 
-def _resampled(translation: Translation, name: str, taps: _Taps, axis: int, shape: Shape) -> str:
+def _resampled(translation: OnnxTranslation, name: str, taps: _Taps, axis: int, shape: Shape) -> str:
     """The sum over taps of gathered items times weights, which are integers over a common denominator."""
     total: str | None = None
     for tap in zip(*taps, strict=True):
@@ -137,7 +137,7 @@ def _resampled(translation: Translation, name: str, taps: _Taps, axis: int, shap
     return total
 
 
-def _weighted(translation: Translation, name: str, weights: Sequence[Fraction], axis: int, shape: Shape) -> str:
+def _weighted(translation: OnnxTranslation, name: str, weights: Sequence[Fraction], axis: int, shape: Shape) -> str:
     denominator = math.lcm(*(weight.denominator for weight in weights))
     along = [len(weights) if i == axis else 1 for i in range(len(shape))]
     items = np.array([int(weight * denominator) for weight in weights], dtype=object)

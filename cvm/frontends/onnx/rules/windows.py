@@ -12,7 +12,7 @@ from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import EVERYTHING, result
 from cvm.frontends.onnx.rules.reductions import centred
 from cvm.frontends.onnx.rules.registry import rule
-from cvm.frontends.onnx.translation import Translation
+from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import Operand as Argument
 
 __all__: list[str] = []
@@ -93,7 +93,7 @@ def _require_filter(call: Call, source: Operand, weights: Operand, group: int) -
         raise call.refuse(f"a convolution over {source.rank - 2} axes", "use at most 3")
 
 
-def _bias(translation: Translation, call: Call, channels: int) -> Argument:
+def _bias(translation: OnnxTranslation, call: Call, channels: int) -> Argument:
     bias = call.optional(2)
     if bias is None:
         return Fraction(0)
@@ -103,7 +103,7 @@ def _bias(translation: Translation, call: Call, channels: int) -> Argument:
 
 
 def _convolved(
-    translation: Translation, call: Call, source: Operand, name: str, weights: Operand, filter_name: str,
+    translation: OnnxTranslation, call: Call, source: Operand, name: str, weights: Operand, filter_name: str,
     bias: Argument, group: int,
 ) -> tuple[str, Shape]:  # fmt: skip
     found = _geometry(call, source, weights.shape[2:])
@@ -117,7 +117,7 @@ def _convolved(
 
 
 @rule("Conv")
-def conv(translation: Translation, call: Call) -> Made:
+def conv(translation: OnnxTranslation, call: Call) -> Made:
     """A convolution with zero padding."""
     source, weights = call.operand(0), call.operand(1)
     data_type, group = call.same_type(source, weights), call.integer("group", 1)
@@ -129,7 +129,7 @@ def conv(translation: Translation, call: Call) -> Made:
 
 
 @rule("ConvInteger")
-def conv_integer(translation: Translation, call: Call) -> Made:
+def conv_integer(translation: OnnxTranslation, call: Call) -> Made:
     """Of integers less their zero points; padding is the zero point."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     _require_filter(call, source, weights, group)
@@ -144,7 +144,7 @@ def conv_integer(translation: Translation, call: Call) -> Made:
 
 
 @rule("ConvTranspose")
-def conv_transpose(translation: Translation, call: Call) -> Made:
+def conv_transpose(translation: OnnxTranslation, call: Call) -> Made:
     """The transpose of a convolution; the filter is (channels, results per group, ..)."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     data_type = call.same_type(source, weights)
@@ -209,7 +209,7 @@ def _transposed_geometry(
 
 
 @rule("MaxPool", "AveragePool")
-def pooling(translation: Translation, call: Call) -> Made:
+def pooling(translation: OnnxTranslation, call: Call) -> Made:
     """The greatest, or the mean, of each window; what reaches beyond padding at the end does not count."""
     source = call.operand()
     _require_plane(call, source)
@@ -240,7 +240,7 @@ def pooling(translation: Translation, call: Call) -> Made:
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool")
-def global_pooling(translation: Translation, call: Call) -> Made:
+def global_pooling(translation: OnnxTranslation, call: Call) -> Made:
     """The mean, or the greatest, of each channel."""
     source = call.operand()
     _require_plane(call, source)

@@ -6,13 +6,13 @@ from cvm.frontends.openvx.constants import Kernels
 from cvm.frontends.openvx.functions import activation_codes
 from cvm.frontends.openvx.graph import Node
 from cvm.frontends.openvx.rules.registry import rule
-from cvm.frontends.openvx.translation import Translation
+from cvm.frontends.openvx.translation import OpenvxTranslation
 
 __all__: list[str] = []
 
 
 @rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
-def activation(translation: Translation, node: Node) -> str:
+def activation(translation: OpenvxTranslation, node: Node) -> str:
     """The code that a table has for every raw integer."""
     outputs = node["outputs"]
     codes = activation_codes(node["function"], node["a"], node["b"], outputs.format)

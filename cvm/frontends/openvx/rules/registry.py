@@ -9,11 +9,11 @@ from cvm.frontends.common.registry import entering
 from cvm.frontends.openvx.constants import Kernels
 from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.graph import Node
-from cvm.frontends.openvx.translation import Translation
+from cvm.frontends.openvx.translation import OpenvxTranslation
 
 __all__ = ["RULES", "SAMPLE_RULES", "refused", "rule", "sample_rule"]
 
-Rule: TypeAlias = "Callable[[Translation, Node], str]"
+Rule: TypeAlias = "Callable[[OpenvxTranslation, Node], str]"
 
 RULES: dict[Kernels, Rule] = {}
 """By the specification: the tensor of the graph that holds the output, in its NumPy shape."""

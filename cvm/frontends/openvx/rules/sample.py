@@ -34,7 +34,7 @@ from cvm.frontends.openvx.rules.regions import pooled_regions
 from cvm.frontends.openvx.rules.registry import refused, sample_rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.rules.windows import pooled
-from cvm.frontends.openvx.translation import Translation
+from cvm.frontends.openvx.translation import OpenvxTranslation
 from cvm.quantization import LinearQuantizer
 
 __all__: list[str] = []
@@ -50,7 +50,7 @@ def _read(places: Places, extent: int) -> Places:
 
 
 def _windows(
-    translation: Translation, name: str, shape: Sequence[int], rows: Places, columns: Places, fill: Fraction
+    translation: OpenvxTranslation, name: str, shape: Sequence[int], rows: Places, columns: Places, fill: Fraction
 ) -> str:
     """The items of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where there is none."""
     batch, channels, height, width = shape
@@ -61,7 +61,7 @@ def _windows(
     )  # fmt: skip
     extents = [batch, channels, height + 1, width + 1]
     for axis, (places, extent) in enumerate(((rows, height), (columns, width)), start=2):
-        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,), None)
+        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,))
         extents[axis] = places.size
         name = translation.emit("gather", {"input": name, "indices": indices}, extents, quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
@@ -77,7 +77,7 @@ def _product_quantizer(format: Format, overflow: ConvertPolicy) -> LinearQuantiz
 
 
 def _rounded_products(
-    translation: Translation, name: str, weights: str, shape: Sequence[int], format: Format,
+    translation: OpenvxTranslation, name: str, weights: str, shape: Sequence[int], format: Format,
     policies: tuple[ConvertPolicy, RoundPolicy],
 ) -> str:  # fmt: skip
     """Products of two tensors, each rounded and converted."""
@@ -91,7 +91,7 @@ def _rounded_products(
 
 
 def _accumulated(
-    translation: Translation, node: Node, windows: str, shape: Sequence[int],
+    translation: OpenvxTranslation, node: Node, windows: str, shape: Sequence[int],
     policies: tuple[ConvertPolicy, RoundPolicy],
 ) -> str:  # fmt: skip
     """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
@@ -106,7 +106,7 @@ def _accumulated(
             "slice", {"input": windows}, (batch, 1, taps, *places), translation.quantizer_of(windows), axes=(1,),
             begin=(channel,), end=(channel + 1,), stride=(1,),
         )  # fmt: skip
-        factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format)
+        factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
         products = _rounded_products(translation, part, factors, (batch, maps, taps, *places), format, policies)
         name = translation.emit("sum_reduce", {"input": products}, (batch, maps, 1, *places), axes=(2,))
         name = translation.reshaped(name, result)
@@ -122,7 +122,7 @@ def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> tuple[Conv
 
 
 @sample_rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: Translation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: Node) -> str:
     """Taps that are shifted by the dilation."""
     name, shape = images(translation, node)
     params, outputs = node["convolution_params"], node["outputs"]
@@ -140,7 +140,7 @@ def convolution(translation: Translation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: Translation, node: Node) -> str:
+def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
     """Inputs whose place among the zeros is within the input's own size."""
     name, shape = images(translation, node)
     params, outputs = node["deconvolution_params"], node["outputs"]
@@ -158,7 +158,7 @@ def deconvolution(translation: Translation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: Translation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
     """One sum of all products, converted at the end."""
     inputs, weights, outputs, biases = node["inputs"], node["weights"], node["outputs"], node["biases"]
     core = node.derived["core"]
@@ -176,7 +176,7 @@ def fully_connected(translation: Translation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: Translation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: Node) -> str:
     """Maxima of what is inside; means of unsigned integers, and the least integer for others."""
     outputs = node["outputs"]
     format = outputs.format
@@ -184,7 +184,7 @@ def pooling(translation: Translation, node: Node) -> str:
         if not format.lo:
             return pooled(translation, node, "constant")
         translation.read(node["inputs"])
-        least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format)
+        least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format.quantizer())
         return translation.emit("copy", {"x": least}, outputs.shape, format.quantizer())
     name, shape = images(translation, node)
     found = []
@@ -199,13 +199,13 @@ def pooling(translation: Translation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
-def roi_pooling(translation: Translation, node: Node) -> str:
+def roi_pooling(translation: OpenvxTranslation, node: Node) -> str:
     """A cell that begins before the image is empty."""
     return pooled_regions(translation, node, before="empty")
 
 
 @sample_rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
-def relu(translation: Translation, node: Node) -> str:
+def relu(translation: OpenvxTranslation, node: Node) -> str:
     """The one function that is computed in integers."""
     function = node["function"]
     if function == Activation.VX_NN_ACTIVATION_RELU:

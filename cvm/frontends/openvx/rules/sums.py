@@ -11,12 +11,14 @@ import numpy as np
 from cvm.frontends.openvx.constants import Kernels
 from cvm.frontends.openvx.graph import Node
 from cvm.frontends.openvx.rules.registry import rule
-from cvm.frontends.openvx.translation import Translation
+from cvm.frontends.openvx.translation import OpenvxTranslation
 
 __all__ = ["images", "sides"]
 
 
-def images(translation: Translation, node: Node, parameter: str = "inputs") -> tuple[str, tuple[int, int, int, int]]:
+def images(
+    translation: OpenvxTranslation, node: Node, parameter: str = "inputs"
+) -> tuple[str, tuple[int, int, int, int]]:
     """An input (batches.., C, H, W) as a tensor (B, C, H, W), and that shape."""
     tensor = node[parameter]
     shape = (math.prod(tensor.shape[:-3]), *tensor.shape[-3:])
@@ -35,7 +37,7 @@ def sides(extents: Sequence[int], outputs: Sequence[int], sizes: Sequence[int], 
     return tuple(found)
 
 
-def _bias(translation: Translation, node: Node) -> str | Fraction:
+def _bias(translation: OpenvxTranslation, node: Node) -> str | Fraction:
     biases = node["biases"]
     if biases is None:
         return Fraction(0)
@@ -43,7 +45,7 @@ def _bias(translation: Translation, node: Node) -> str | Fraction:
 
 
 @rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: Translation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: Node) -> str:
     """A convolution with the skips that follow from the sizes."""
     name, (batch, _, *extents) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["convolution_params"]
@@ -65,7 +67,7 @@ def convolution(translation: Translation, node: Node) -> str:
 
 
 @rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: Translation, node: Node) -> str:
+def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
     """A convolution of what has upscale - 1 zeros between its items, with the weights as they are.
 
     The machine's deconvolution correlates with the weights turned around; they are turned before.
@@ -73,7 +75,7 @@ def deconvolution(translation: Translation, node: Node) -> str:
     name, (batch, *_) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["deconvolution_params"]
     turned = np.flip(translation.raw(weights), (2, 3)).swapaxes(0, 1)
-    filters = translation.constant(turned, turned.shape, weights.format)
+    filters = translation.constant(turned, turned.shape, weights.format.quantizer())
     paddings = ((params.padding_y, params.padding_y - params.a_y), (params.padding_x, params.padding_x - params.a_x))
     shape = (batch, *outputs.shape[-3:])
     name = translation.emit(
@@ -92,7 +94,7 @@ def deconvolution(translation: Translation, node: Node) -> str:
 
 
 @rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: Translation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
     """A product of matrices: the core of the input, x fastest, is one row."""
     inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
     core = node.derived["core"]

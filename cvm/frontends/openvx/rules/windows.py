@@ -6,18 +6,18 @@ from cvm.frontends.openvx.constants import Kernels, Pooling
 from cvm.frontends.openvx.graph import Node
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.rules.sums import images, sides
-from cvm.frontends.openvx.translation import Translation
+from cvm.frontends.openvx.translation import OpenvxTranslation
 
 __all__ = ["pooled"]
 
 
 @rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: Translation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: Node) -> str:
     """The greatest, or the mean, of every window."""
     return pooled(translation, node, "constant")
 
 
-def pooled(translation: Translation, node: Node, border: str) -> str:
+def pooled(translation: OpenvxTranslation, node: Node, border: str) -> str:
     """Pooling with what the border says beyond the data."""
     name, (batch, channels, *extents) = images(translation, node)
     outputs = node["outputs"]

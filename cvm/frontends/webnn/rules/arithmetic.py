@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from cvm.frontends.webnn.operand import Node, bounds, is_float
+from cvm.frontends.webnn.operand import WebnnNode, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import MACHINE, Translation, refusal, unit
+from cvm.frontends.webnn.translation import MACHINE, WebnnTranslation, refusal, unit
 from cvm.graph import Operand
 
 __all__: list[str] = []
@@ -17,25 +17,25 @@ _UNBOUNDED = Fraction(2) ** 200
 """Beyond every number that 32-bit integers times float scales give."""
 
 
-def _real(node: Node) -> bool:
+def _real(node: WebnnNode) -> bool:
     return is_float(node.outputs[0].data_type)
 
 
-def _pair(translation: Translation, node: Node) -> dict[str, str]:
+def _pair(translation: WebnnTranslation, node: WebnnNode) -> dict[str, str]:
     rank = node.outputs[0].rank
     first, second = node.operands.values()
     return {"x": translation.aligned(first, rank), "y": translation.aligned(second, rank)}
 
 
 @rule("add", "sub", "mul")
-def arithmetic(translation: Translation, node: Node) -> str:
+def arithmetic(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Exact; integers are wrapped."""
     name = translation.emit(node.op, _pair(translation, node), node.outputs[0].shape)
     return name if _real(node) else translation.integers(name, node)
 
 
 @rule("div")
-def div(translation: Translation, node: Node) -> str:
+def div(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Exact; integers truncated toward zero."""
     pair, shape = _pair(translation, node), node.outputs[0].shape
     if _real(node):
@@ -44,14 +44,14 @@ def div(translation: Translation, node: Node) -> str:
 
 
 @rule("max", "min")
-def extremum(translation: Translation, node: Node) -> str:
+def extremum(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The greater or lesser."""
     quantizer = None if _real(node) else _EVERYTHING
     return translation.emit(node.op, _pair(translation, node), node.outputs[0].shape, quantizer=quantizer)
 
 
 @rule("pow")
-def pow_(translation: Translation, node: Node) -> str:
+def pow_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """By a table of both operands; with one small constant exponent a product."""
     pair, shape = _pair(translation, node), node.outputs[0].shape
     if _real(node):
@@ -68,7 +68,7 @@ def pow_(translation: Translation, node: Node) -> str:
     return translation.integers(power, node)
 
 
-def _constant_exponent(node: Node) -> int | None:
+def _constant_exponent(node: WebnnNode) -> int | None:
     """The exponent, if it is one constant from 1 to 8 and the base has the shape of the result."""
     values = node.operands["b"].values
     if values is None or not (values == values.flat[0]).all() or node.operands["a"].shape != node.outputs[0].shape:
@@ -82,21 +82,21 @@ _COMPARISONS = {
 
 
 @rule(*_COMPARISONS)
-def comparison(translation: Translation, node: Node) -> str:
+def comparison(translation: WebnnTranslation, node: WebnnNode) -> str:
     """0 or 1."""
     return _truth(translation, _COMPARISONS[node.op], _pair(translation, node), node)
 
 
-def _truth(translation: Translation, op: str, inputs: Mapping[str, Operand], node: Node) -> str:
+def _truth(translation: WebnnTranslation, op: str, inputs: Mapping[str, Operand], node: WebnnNode) -> str:
     return translation.emit(op, inputs, node.outputs[0].shape, dtype="logical")
 
 
-def _nonzero(translation: Translation, name: str, shape: tuple[int, ...]) -> str:
+def _nonzero(translation: WebnnTranslation, name: str, shape: tuple[int, ...]) -> str:
     return translation.emit("ne", {"x": name, "y": Fraction(0)}, shape, dtype="logical")
 
 
 @rule("logicalAnd", "logicalOr", "logicalXor")
-def logic(translation: Translation, node: Node) -> str:
+def logic(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Of whether the operands are not 0."""
     rank = max(node.outputs[0].rank, 1)
     pair = {}
@@ -107,13 +107,13 @@ def logic(translation: Translation, node: Node) -> str:
 
 
 @rule("logicalNot")
-def logical_not(translation: Translation, node: Node) -> str:
+def logical_not(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Whether the operand is 0."""
     return _truth(translation, "eq", {"x": translation.name(node.operands["a"]), "y": Fraction(0)}, node)
 
 
 @rule("where")
-def where(translation: Translation, node: Node) -> str:
+def where(translation: WebnnTranslation, node: WebnnNode) -> str:
     """A choice."""
     output = node.outputs[0]
     rank = max(output.rank, 1)
@@ -129,20 +129,20 @@ def where(translation: Translation, node: Node) -> str:
 
 
 @rule("identity")
-def identity(translation: Translation, node: Node) -> str:
+def identity(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The same tensor."""
     return translation.name(node.operands["input"])
 
 
 @rule("neg")
-def neg(translation: Translation, node: Node) -> str:
+def neg(translation: WebnnTranslation, node: WebnnNode) -> str:
     """-x."""
     name = translation.emit("neg", {"x": translation.name(node.operands["input"])}, node.outputs[0].shape)
     return name if _real(node) else translation.integers(name, node)
 
 
 @rule("abs")
-def abs_(translation: Translation, node: Node) -> str:
+def abs_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """|x|, of integers max(x, -x)."""
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
     if _real(node):
@@ -153,7 +153,7 @@ def abs_(translation: Translation, node: Node) -> str:
 
 
 @rule("sign")
-def sign(translation: Translation, node: Node) -> str:
+def sign(translation: WebnnTranslation, node: WebnnNode) -> str:
     """-1, 0 or 1."""
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
     if _real(node):
@@ -163,14 +163,14 @@ def sign(translation: Translation, node: Node) -> str:
 
 
 @rule("relu")
-def relu(translation: Translation, node: Node) -> str:
+def relu(translation: WebnnTranslation, node: WebnnNode) -> str:
     """max(x, 0)."""
     source, quantizer = translation.name(node.operands["input"]), None if _real(node) else _EVERYTHING
     return translation.emit("relu", {"x": source}, node.outputs[0].shape, quantizer=quantizer)
 
 
 @rule("clamp")
-def clamp(translation: Translation, node: Node) -> str:
+def clamp(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Cut to constant bounds."""
     lo, hi = node.attributes["min_value"], node.attributes["max_value"]
     source = translation.name(node.operands["input"])
@@ -190,7 +190,7 @@ def _bound(value: float | None, default: Fraction) -> Fraction:
 
 
 @rule("prelu")
-def prelu(translation: Translation, node: Node) -> str:
+def prelu(translation: WebnnTranslation, node: WebnnNode) -> str:
     """X where it is not negative, else slope * x: max(x, 0) + slope * min(x, 0) for integers."""
     pair, output = _pair(translation, node), node.outputs[0]
     if _real(node):
@@ -212,14 +212,14 @@ _FUNCTIONS = {
 
 
 @rule(*_FUNCTIONS)
-def function(translation: Translation, node: Node) -> str:
+def function(translation: WebnnTranslation, node: WebnnNode) -> str:
     """By a table over the codes."""
     source = translation.name(node.operands["input"])
     return translation.emit(_FUNCTIONS[node.op], {"x": source}, node.outputs[0].shape)
 
 
 @rule("elu", "leakyRelu")
-def with_alpha(translation: Translation, node: Node) -> str:
+def with_alpha(translation: WebnnTranslation, node: WebnnNode) -> str:
     """By a table over the codes."""
     op = {"elu": "elu", "leakyRelu": "leaky_relu"}[node.op]
     source = translation.name(node.operands["input"])
@@ -227,21 +227,21 @@ def with_alpha(translation: Translation, node: Node) -> str:
 
 
 @rule("gelu")
-def gelu(translation: Translation, node: Node) -> str:
+def gelu(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The function of the error function, by a table over the codes."""
     source = translation.name(node.operands["input"])
     return translation.emit("gelu", {"x": source}, node.outputs[0].shape, approximate="none")
 
 
 @rule("roundEven")
-def round_even(translation: Translation, node: Node) -> str:
+def round_even(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The integers of a quantiser of scale 1, which rounds half to even."""
     source = translation.name(node.operands["input"])
     return translation.emit("copy", {"x": source}, node.outputs[0].shape, quantizer=_EVERYTHING)
 
 
 @rule("linear", "hardSigmoid")
-def linear(translation: Translation, node: Node) -> str:
+def linear(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Alpha * x + beta; for hardSigmoid cut to [0, 1]."""
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
     scaled = translation.emit("mul", {"x": source, "y": node.attributes["alpha"]}, shape)
@@ -252,7 +252,7 @@ def linear(translation: Translation, node: Node) -> str:
 
 
 @rule("hardSwish")
-def hard_swish(translation: Translation, node: Node) -> str:
+def hard_swish(translation: WebnnTranslation, node: WebnnNode) -> str:
     """X * clamp(x + 3, 0, 6) / 6."""
     source, shape = translation.name(node.operands["input"]), node.outputs[0].shape
     moved = translation.emit("add", {"x": source, "y": Fraction(3)}, shape)

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from cvm.frontends.webnn.operand import Node
+from cvm.frontends.webnn.operand import WebnnNode
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import Translation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
 from cvm.graph import Operand
 
 __all__: list[str] = []
@@ -18,25 +18,25 @@ __all__: list[str] = []
 Places = npt.NDArray[np.int64]
 
 
-def _source(translation: Translation, node: Node) -> str:
+def _source(translation: WebnnTranslation, node: WebnnNode) -> str:
     return translation.name(node.operands["input"])
 
 
 @rule("reshape")
-def reshape(translation: Translation, node: Node) -> str:
+def reshape(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The same elements."""
     return translation.emit("reshape", {"input": _source(translation, node)}, node.outputs[0].shape)
 
 
 @rule("concat")
-def concat(translation: Translation, node: Node) -> str:
+def concat(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Side by side."""
     parts = tuple(translation.name(operand) for operand in node.operands.values())
     return translation.emit("concat", {"values": parts}, node.outputs[0].shape, axis=node.attributes["axis"])
 
 
 @rule("expand")
-def expand(translation: Translation, node: Node) -> str:
+def expand(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Repeated along axes of extent 1."""
     output = node.outputs[0]
     rank = max(output.rank, 1)
@@ -47,21 +47,21 @@ def expand(translation: Translation, node: Node) -> str:
 
 
 @rule("tile")
-def tile(translation: Translation, node: Node) -> str:
+def tile(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The whole repeated."""
     repeats = node.attributes["repetitions"] or (1,)
     return translation.emit("tile", {"input": _source(translation, node)}, node.outputs[0].shape, repeats=repeats)
 
 
 @rule("transpose")
-def transpose(translation: Translation, node: Node) -> str:
+def transpose(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The axes in another order."""
     axes = node.attributes["permutation"]
     return translation.emit("transpose", {"input": _source(translation, node)}, node.outputs[0].shape, axes=axes)
 
 
 @rule("slice")
-def slice_(translation: Translation, node: Node) -> str:
+def slice_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """A window."""
     starts, sizes, strides = (node.attributes[name] for name in ("starts", "sizes", "strides"))
     end = tuple(start + size for start, size in zip(starts, sizes, strict=True))
@@ -71,7 +71,7 @@ def slice_(translation: Translation, node: Node) -> str:
 
 
 @rule("split")
-def split(translation: Translation, node: Node) -> list[str]:
+def split(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
     """Parts along an axis."""
     shapes = [output.shape for output in node.outputs]
     inputs = {"value": _source(translation, node)}
@@ -80,7 +80,7 @@ def split(translation: Translation, node: Node) -> list[str]:
 
 
 @rule("pad")
-def pad(translation: Translation, node: Node) -> str:
+def pad(translation: WebnnTranslation, node: WebnnNode) -> str:
     """A value, the edge or the reflection around."""
     attributes = node.attributes
     border = {"constant": "constant", "edge": "replicate", "reflection": "reflect"}[attributes["mode"]]
@@ -94,7 +94,7 @@ def pad(translation: Translation, node: Node) -> str:
 
 
 @rule("reverse")
-def reverse(translation: Translation, node: Node) -> str:
+def reverse(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The opposite order along axes."""
     name, shape = _source(translation, node), node.outputs[0].shape
     for axis in node.attributes["axes"]:
@@ -103,7 +103,7 @@ def reverse(translation: Translation, node: Node) -> str:
 
 
 @rule("triangular")
-def triangular(translation: Translation, node: Node) -> str:
+def triangular(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Times one inside of the triangle, times zero outside."""
     shape = node.outputs[0].shape
     ones = np.ones(shape[-2:], np.int64)
@@ -113,14 +113,14 @@ def triangular(translation: Translation, node: Node) -> str:
     return translation.emit("mul", {"x": _source(translation, node), "y": mask}, shape)
 
 
-def _gathered(translation: Translation, name: str, at: Places, axis: int, shape: tuple[int, ...]) -> str:
+def _gathered(translation: WebnnTranslation, name: str, at: Places, axis: int, shape: tuple[int, ...]) -> str:
     """The elements at constant places along an axis."""
     indices = translation.constant(np.ascontiguousarray(at, np.int64), at.shape)
     return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
 
 
 @rule("gather")
-def gather(translation: Translation, node: Node) -> str:
+def gather(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The slices at indices: from -n they count from the end, and what is out of range is clamped."""
     indices, output = node.operands["indices"], node.outputs[0]
     axis, source = node.attributes["axis"], _source(translation, node)
@@ -137,7 +137,7 @@ def gather(translation: Translation, node: Node) -> str:
     return name if indices.rank else translation.emit("reshape", {"input": name}, output.shape)
 
 
-def _from_the_start(translation: Translation, name: str, shape: tuple[int, ...], extent: int) -> str:
+def _from_the_start(translation: WebnnTranslation, name: str, shape: tuple[int, ...], extent: int) -> str:
     """Computed indices: cut to those that there are, a negative one plus the extent."""
     limits: dict[str, Operand] = {"x": name, "a": Fraction(-extent), "b": Fraction(extent - 1)}
     cut = translation.emit("clamp", limits, shape, quantizer=unit(-extent, extent - 1 or 1))
@@ -152,7 +152,7 @@ _MOST_COMPARISONS = 2**22
 """Places times computed indices of a scatter."""
 
 
-def _in_range(node: Node, at: Places, extent: int) -> Places:
+def _in_range(node: WebnnNode, at: Places, extent: int) -> Places:
     """Constant indices from the start: what is read out of range is clamped, what is written there refused."""
     if node.op.startswith("gather"):
         at = np.clip(at, -extent, extent - 1)
@@ -165,7 +165,7 @@ def _numbered(shape: tuple[int, ...]) -> Places:
     return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
 
 
-def _constant_places(node: Node, at: Places) -> Places:
+def _constant_places(node: WebnnNode, at: Places) -> Places:
     """Per position of the indices, or of the slices at coordinates, the place in the flattened input."""
     shape = node.operands["input"].shape
     if node.op.endswith("Elements"):
@@ -175,7 +175,7 @@ def _constant_places(node: Node, at: Places) -> Places:
     return np.asarray(_numbered(shape)[tuple(columns)])
 
 
-def _computed_places(translation: Translation, node: Node) -> tuple[str, tuple[int, ...]]:
+def _computed_places(translation: WebnnTranslation, node: WebnnNode) -> tuple[str, tuple[int, ...]]:
     """As `_constant_places`, by the program: the sum of indices from the start times the extents after them."""
     indices, shape = node.operands["indices"], node.operands["input"].shape
     name, strides = translation.name(indices), [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -200,7 +200,7 @@ def _computed_places(translation: Translation, node: Node) -> tuple[str, tuple[i
 
 
 @rule("gatherElements", "gatherND")
-def gather_places(translation: Translation, node: Node) -> str:
+def gather_places(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Elements or slices at places of the flattened input."""
     source, output = node.operands["input"], node.outputs[0]
     flat = translation.emit("reshape", {"input": _source(translation, node)}, (math.prod(source.shape),))
@@ -214,7 +214,7 @@ def gather_places(translation: Translation, node: Node) -> str:
 
 
 @rule("scatterElements", "scatterND")
-def scatter_places(translation: Translation, node: Node) -> str:
+def scatter_places(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Input and updates side by side, and of each place the last that was written, in row-major order."""
     shape = node.operands["input"].shape
     count, written = math.prod(shape), math.prod(node.operands["updates"].shape)
@@ -234,7 +234,7 @@ def scatter_places(translation: Translation, node: Node) -> str:
     return translation.emit("reshape", {"input": name}, shape)
 
 
-def _last_written(translation: Translation, node: Node, count: int, written: int) -> str:
+def _last_written(translation: WebnnTranslation, node: WebnnNode, count: int, written: int) -> str:
     """Per place p the greatest of p and of count + k for the updates number k that are written there."""
     if count * written > _MOST_COMPARISONS:
         message = f"{written} updates at computed places of {count} need more than {_MOST_COMPARISONS} comparisons"

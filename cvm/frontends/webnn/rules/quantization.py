@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cvm.frontends.webnn.operand import Node, bounds, is_float
+from cvm.frontends.webnn.operand import WebnnNode, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.scales import grid_of
-from cvm.frontends.webnn.translation import Translation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
 
 __all__: list[str] = []
 
 
 @rule("quantizeLinear")
-def quantize_linear(translation: Translation, node: Node) -> str:
+def quantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
     output, source = node.outputs[0], node.operands["input"]
     made = translation.done(output)
@@ -37,7 +37,7 @@ def quantize_linear(translation: Translation, node: Node) -> str:
 
 
 @rule("dequantizeLinear")
-def dequantize_linear(translation: Translation, node: Node) -> str:
+def dequantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
     """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
     source, grid = node.operands["input"], grid_of(node)
     shape = node.outputs[0].shape
@@ -51,7 +51,7 @@ def dequantize_linear(translation: Translation, node: Node) -> str:
 
 
 @rule("cast")
-def cast(translation: Translation, node: Node) -> str:
+def cast(translation: WebnnTranslation, node: WebnnNode) -> str:
     """From integer to integer the low bits; an integer of 8 bits, or a truth value, as a real number."""
     source, output = node.operands["input"], node.outputs[0]
     name = translation.name(source)

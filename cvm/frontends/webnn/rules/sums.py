@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, Node, is_float
+from cvm.frontends.webnn.operand import MLOperand, WebnnNode, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import MACHINE, Translation, refusal, unit
+from cvm.frontends.webnn.translation import MACHINE, WebnnTranslation, refusal, unit
 from cvm.frontends.webnn.windows import spatial
 from cvm.graph import Operand
 
@@ -22,7 +22,7 @@ _NORM = (("scale", "scale", 1), ("bias", "offset", 0))
 
 
 @rule("matmul")
-def matmul(translation: Translation, node: Node) -> str:
+def matmul(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The product of matrices, in batches."""
     rank = node.outputs[0].rank
     inputs = {"A": translation.aligned(node.operands["a"], rank), "B": translation.aligned(node.operands["b"], rank)}
@@ -30,7 +30,7 @@ def matmul(translation: Translation, node: Node) -> str:
 
 
 @rule("gemm")
-def gemm(translation: Translation, node: Node) -> str:
+def gemm(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Alpha * A * B + beta * C."""
     attributes, shape = node.attributes, node.outputs[0].shape
     inputs = {"A": translation.name(node.operands["a"]), "B": translation.name(node.operands["b"])}
@@ -50,7 +50,7 @@ def gemm(translation: Translation, node: Node) -> str:
 
 
 @rule("batchNormalization")
-def batch_normalization(translation: Translation, node: Node) -> str:
+def batch_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Constant parameters along one axis."""
     rank, axis = node.outputs[0].rank, node.attributes["axis"]
     extents = [1] * rank
@@ -68,7 +68,7 @@ def batch_normalization(translation: Translation, node: Node) -> str:
 
 
 @rule("layerNormalization")
-def layer_normalization(translation: Translation, node: Node) -> str:
+def layer_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Over the given axes; scale and bias have these axes in the order in which they are given."""
     axes = node.attributes["axes"]
     source = node.operands["input"]
@@ -88,7 +88,7 @@ def layer_normalization(translation: Translation, node: Node) -> str:
 
 
 @rule("instanceNormalization")
-def instance_normalization(translation: Translation, node: Node) -> str:
+def instance_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Over height and width, of every channel of every image."""
     layout, source = node.attributes["layout"], node.operands["input"]
     inputs: dict[str, Operand] = {"input": translation.name(source)}
@@ -101,7 +101,9 @@ def instance_normalization(translation: Translation, node: Node) -> str:
     return _standardised(translation, node, inputs, spatial(layout))
 
 
-def _standardised(translation: Translation, node: Node, inputs: dict[str, Operand], axes: tuple[int, ...]) -> str:
+def _standardised(
+    translation: WebnnTranslation, node: WebnnNode, inputs: dict[str, Operand], axes: tuple[int, ...]
+) -> str:
     epsilon, output = node.attributes["epsilon"], node.outputs[0]
     if epsilon <= 0:
         message = "items that are all alike would be divided by zero"
@@ -112,7 +114,7 @@ def _standardised(translation: Translation, node: Node, inputs: dict[str, Operan
 # Reductions
 
 
-def _reduced(translation: Translation, node: Node, op: str, name: str, source: MLOperand) -> str:
+def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str, source: MLOperand) -> str:
     """One reduction, with the extents that are asked for."""
     axes = node.attributes["axes"]
     if not axes:
@@ -123,7 +125,7 @@ def _reduced(translation: Translation, node: Node, op: str, name: str, source: M
 
 
 @rule("reduceMax", "reduceMin", "reduceMean", "reduceSum")
-def reduction(translation: Translation, node: Node) -> str:
+def reduction(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Of real numbers exact; sums of integers must be proven to fit."""
     op = {"reduceMax": "max_reduce", "reduceMin": "min_reduce", "reduceMean": "mean_reduce", "reduceSum": "sum_reduce"}
     source = node.operands["input"]
@@ -133,7 +135,7 @@ def reduction(translation: Translation, node: Node) -> str:
 
 
 @rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
-def function_of_sum(translation: Translation, node: Node) -> str:
+def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
     """A root or a logarithm; of no axes that of every item."""
     op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
     source = node.operands["input"]
@@ -146,7 +148,7 @@ def function_of_sum(translation: Translation, node: Node) -> str:
 
 
 @rule("reduceL1", "reduceSumSquare")
-def sums_of(translation: Translation, node: Node) -> str:
+def sums_of(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The sum of magnitudes or squares."""
     source = node.operands["input"]
     name, shape = translation.name(source), source.shape
@@ -162,7 +164,7 @@ def sums_of(translation: Translation, node: Node) -> str:
 
 
 @rule("reduceProduct")
-def reduce_product(translation: Translation, node: Node) -> str:
+def reduce_product(translation: WebnnTranslation, node: WebnnNode) -> str:
     """One factor after the other."""
     source, output, axes = node.operands["input"], node.outputs[0], node.attributes["axes"]
     if not axes:
@@ -186,7 +188,7 @@ def reduce_product(translation: Translation, node: Node) -> str:
 
 
 @rule("argMax", "argMin")
-def position(translation: Translation, node: Node) -> str:
+def position(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The first index of the greatest or the least."""
     source, axis = node.operands["input"], node.attributes["axis"]
     kept = [1 if i == axis else n for i, n in enumerate(source.shape)]
@@ -196,7 +198,7 @@ def position(translation: Translation, node: Node) -> str:
 
 
 @rule("cumulativeSum")
-def cumulative_sum(translation: Translation, node: Node) -> str:
+def cumulative_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The product with a triangle of ones."""
     source, axis = node.operands["input"], node.attributes["axis"]
     n, rank = source.shape[axis], source.rank
@@ -217,7 +219,7 @@ def cumulative_sum(translation: Translation, node: Node) -> str:
 
 
 @rule("softmax")
-def softmax(translation: Translation, node: Node) -> str:
+def softmax(translation: WebnnTranslation, node: WebnnNode) -> str:
     """E^x over the sum of such."""
     source = translation.name(node.operands["input"])
     return translation.emit("softmax", {"x": source}, node.outputs[0].shape, axes=(node.attributes["axis"],))

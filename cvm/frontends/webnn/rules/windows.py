@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, Node, bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, WebnnNode, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import Translation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
 
 __all__: list[str] = []
 
 
-def _ordered(translation: Translation, name: str, shape: Sequence[int], layout: str, wish: str) -> str:
+def _ordered(translation: WebnnTranslation, name: str, shape: Sequence[int], layout: str, wish: str) -> str:
     """A tensor whose axes have the letters of ``layout``, in the order of ``wish``."""
     if layout == wish:
         return name
@@ -33,19 +33,19 @@ def _sides(padding: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return (top, bottom), (left, right)
 
 
-def _bias(translation: Translation, node: Node) -> str | Fraction:
+def _bias(translation: WebnnTranslation, node: WebnnNode) -> str | Fraction:
     bias = node.operands.get("bias")
     if bias is None:
         return Fraction(0)
     return translation.emit("reshape", {"input": translation.name(bias)}, (1, bias.shape[0]))
 
 
-def _filter(translation: Translation, operand: MLOperand, layout: str, wish: str) -> str:
+def _filter(translation: WebnnTranslation, operand: MLOperand, layout: str, wish: str) -> str:
     return _ordered(translation, translation.name(operand), operand.shape, layout, wish)
 
 
 @rule("conv2d", "convTranspose2d")
-def convolution(translation: Translation, node: Node) -> str:
+def convolution(translation: WebnnTranslation, node: WebnnNode) -> str:
     """A convolution, or the transpose of one."""
     attributes, output = node.attributes, node.outputs[0]
     layout, order = attributes["input_layout"], attributes["filter_layout"]
@@ -78,7 +78,7 @@ _POOLS = {"averagePool2d": "avg_pool", "l2Pool2d": "l2_pool", "maxPool2d": "max_
 
 
 @rule(*_POOLS)
-def pooling(translation: Translation, node: Node) -> str:
+def pooling(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The mean, norm or greatest of what is no padding; the windows that are asked for say how much padding is read."""
     attributes, output, source = node.attributes, node.outputs[0], node.operands["input"]
     layout = attributes["layout"]
@@ -106,7 +106,7 @@ def pooling(translation: Translation, node: Node) -> str:
 
 
 @rule("resample2d")
-def resample2d(translation: Translation, node: Node) -> str:
+def resample2d(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Axis by axis: the nearest element, or a weighted sum of two; of integers rounded once, half to even."""
     source, output = node.operands["input"], node.outputs[0]
     linear = node.attributes["mode"] == "linear"
@@ -136,12 +136,14 @@ def _coordinates(extent: int, size: int) -> list[Fraction]:
     return [min(max(Fraction((2 * o + 1) * extent, 2 * size) - Fraction(1, 2), Fraction(0)), last) for o in range(size)]
 
 
-def _at(translation: Translation, name: str, places: Sequence[int], axis: int, shape: Sequence[int]) -> str:
+def _at(translation: WebnnTranslation, name: str, places: Sequence[int], axis: int, shape: Sequence[int]) -> str:
     indices = translation.constant(np.array(places, np.int64), (len(places),))
     return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
 
 
-def _weighted(translation: Translation, name: str, weights: Sequence[Fraction], axis: int, shape: Sequence[int]) -> str:
+def _weighted(
+    translation: WebnnTranslation, name: str, weights: Sequence[Fraction], axis: int, shape: Sequence[int]
+) -> str:
     """Times one weight per position of an axis: integers over a common denominator."""
     denominator = math.lcm(*(Fraction(weight).denominator for weight in weights))
     extents = [len(weights) if i == axis else 1 for i in range(len(shape))]

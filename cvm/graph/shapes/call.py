@@ -28,6 +28,8 @@ class Call:
     shapes: Mapping[str, Any]
     attributes: Mapping[str, Any]
     limits: Limits = DEFAULT
+    wide_bias: bool = False
+    """Whether a convolution may have a bias for each item of one result, which graphs can and NNEF cannot say."""
 
     def shape(self, parameter: str) -> Shape:
         """The shape of a tensor argument."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cvm.frontends.nnef.shapes.call import Call, Results, rule
-from cvm.frontends.nnef.shapes.window import Window
+from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.window import Window
 
 __all__: list[str] = []
 

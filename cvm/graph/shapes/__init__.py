@@ -1,16 +1,36 @@
-"""Shape rules and argument validity, one function per operation of NNEF 1.0.1 chapter 4 and of the Khronos tools."""
+"""Shape rules and argument validity, one function per operation that a graph can have."""
 
 from __future__ import annotations
 
 from cvm.errors import Invalid, Unsupported
-from cvm.frontends.nnef.shapes import elementwise, introducing, khronos, linear, reduce, reshaping, roi, sliding
-from cvm.frontends.nnef.shapes.call import RULES, Call, Results, Rule, Shape, rule
-from cvm.frontends.nnef.shapes.introducing import label_path
+from cvm.graph.shapes import (
+    elementwise,
+    further,
+    introducing,
+    khronos,
+    linear,
+    reduce,
+    reshaping,
+    roi,
+    sliding,
+)
+from cvm.graph.shapes.call import RULES, Call, Results, Rule, Shape, rule
+from cvm.graph.shapes.introducing import label_path
 from cvm.limits import DEFAULT, Limits, elements
 
 __all__ = ["RULES", "Call", "Results", "Rule", "Shape", "infer_shapes", "label_path", "rule"]
 
-_SECTIONS = (elementwise, introducing, khronos, linear, reduce, reshaping, roi, sliding)  # imported for their rules
+_SECTIONS = (
+    elementwise,
+    further,
+    introducing,
+    khronos,
+    linear,
+    reduce,
+    reshaping,
+    roi,
+    sliding,
+)  # imported for their rules
 
 
 def infer_shapes(call: Call, limits: Limits = DEFAULT) -> Results:

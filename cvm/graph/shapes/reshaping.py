@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cvm.frontends.nnef.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.call import Call, Results, Shape, rule
 from cvm.limits import MAX_RANK, require
 
 __all__: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from cvm.frontends.nnef.shapes.call import Call, Results, rule
+from cvm.graph.shapes.call import Call, Results, rule
 
 __all__ = ["label_path"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from cvm.frontends.nnef.shapes.call import Call, Results, Shape, rule
-from cvm.frontends.nnef.shapes.window import FILTER_BORDERS, Window
+from cvm.graph.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.window import FILTER_BORDERS, Window
 
 __all__: list[str] = []
 
 
-def _check_bias(call: Call, channels: int) -> None:
+def _check_bias(call: Call, result: Shape) -> None:
     """Its channel dimension is the number of channels or singular, all others are singular."""
-    bias = call.shape("bias")
+    bias, channels = call.shape("bias"), result[1]
+    if call.wide_bias and bias == (1, *result[1:]):
+        return
     for axis, extent in enumerate(bias):
         if extent != 1 and (axis != 1 or extent != channels):
             raise call.conflict("bias", f"a bias of shape {list(bias)} for {channels} output channels")
@@ -64,7 +66,7 @@ def conv(call: Call) -> Results:
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     result = _conv(call, call.shape("input"), kernel, call.integer("groups"), window)
-    _check_bias(call, result[1])
+    _check_bias(call, result)
     return (result,)
 
 
@@ -75,7 +77,7 @@ def deconv(call: Call) -> Results:
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     reference = call.integers("output_shape")
     result = _deconv(call, call.shape("input"), kernel, call.integer("groups"), window, reference)
-    _check_bias(call, result[1])
+    _check_bias(call, result)
     return (result,)
 
 
@@ -104,7 +106,7 @@ def separable_conv(call: Call) -> Results:
     plane = _plane_kernel(call, shape[1] if len(shape) > 1 else 1)
     filtered = _conv(call, shape, plane, 0, Window.of(call, plane[2:], FILTER_BORDERS))
     result = _conv(call, filtered, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)))
-    _check_bias(call, result[1])
+    _check_bias(call, result)
     return (result,)
 
 
@@ -116,7 +118,7 @@ def separable_deconv(call: Call) -> Results:
     plane = _plane_kernel(call, 1)
     window = Window.of(call, plane[2:], FILTER_BORDERS)
     result = _deconv(call, filtered, plane, 0, window, call.integers("output_shape"))
-    _check_bias(call, result[1])
+    _check_bias(call, result)
     return (result,)
 
 

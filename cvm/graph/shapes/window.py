@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cvm.frontends.nnef.shapes.call import Call, Shape
+from cvm.graph.shapes.call import Call, Shape
 
 __all__ = ["BORDERS", "FILTER_BORDERS", "Window"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cvm.frontends.nnef.shapes.call import Call, Results, rule
+from cvm.graph.shapes.call import Call, Results, rule
 
 __all__: list[str] = []
 

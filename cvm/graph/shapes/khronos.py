@@ -5,9 +5,9 @@ Source: nnef 1.0.10; where its shape function checks nothing, the rule of the ne
 
 from __future__ import annotations
 
-from cvm.frontends.nnef.shapes.call import Call, Results, rule
-from cvm.frontends.nnef.shapes.reduce import reduce
-from cvm.frontends.nnef.shapes.window import FILTER_BORDERS
+from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.reduce import reduce
+from cvm.graph.shapes.window import FILTER_BORDERS
 
 __all__: list[str] = []
 

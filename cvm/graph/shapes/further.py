@@ -1,0 +1,74 @@
+"""Shapes of the operations that NNEF has none of (``further.nnef``), which front ends of other formats use."""
+
+from __future__ import annotations
+
+from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.elementwise import binary, softmax, unary
+from cvm.graph.shapes.reduce import reduce
+from cvm.graph.shapes.sliding import box
+from cvm.graph.shapes.window import Window
+
+__all__: list[str] = []
+
+_INTEGERS = "integers of a data type"
+_OPENVX = "OpenVX 1.3"
+
+rule(_INTEGERS, "truncated_div", "integer_pow")(binary)
+rule("ONNX, WebNN", "l2_reduce", "log_sum_reduce", "log_sum_exp_reduce")(reduce)
+rule("WebNN", "l2_pool")(box)
+rule("ONNX, WebNN", "erf", "softsign")(unary)
+rule(_OPENVX, "lookup")(unary)
+rule(_OPENVX, "fine_softmax")(softmax)
+
+
+def _interval(call: Call) -> None:
+    if call.integer("lo") > call.integer("hi"):
+        raise call.invalid("lo", f"lo must not exceed hi, found {call.integer('lo')} and {call.integer('hi')}")
+
+
+@rule(_INTEGERS, "wrap")
+def wrap(call: Call) -> Results:
+    """The shape of the operand."""
+    _interval(call)
+    call.one_of("overflow", "wrap", "error")
+    return (call.shape("x"),)
+
+
+@rule(_INTEGERS, "bitwise")
+def bitwise(call: Call) -> Results:
+    """The common shape of the operands."""
+    call.one_of("kind", "and", "or", "xor")
+    return binary(call)
+
+
+@rule("ONNX, WebNN", "layer_normalization")
+def layer_normalization(call: Call) -> Results:
+    """The shape of the input; scale and offset broadcast to it."""
+    shape = call.shape("input")
+    call.axes(len(shape))
+    return (call.broadcast(shape, call.shape("scale"), call.shape("offset")),)
+
+
+@rule(_OPENVX, "wrapping_quantize")
+def wrapping_quantize(call: Call) -> Results:
+    """The shape of the operand."""
+    _interval(call)
+    call.one_of("rounding", "toward_zero", "half_even")
+    return (call.shape("x"),)
+
+
+@rule(_OPENVX, "power_normalization")
+def power_normalization(call: Call) -> Results:
+    """The shape of the operand; the window has an item per dimension and steps by one."""
+    shape = call.shape("x")
+    size, ones = call.positive("size", len(shape)), (1,) * len(shape)
+    return (Window(call, size, None, ones, ones, "constant").down(shape),)
+
+
+@rule(_OPENVX, "region_maximum")
+def region_maximum(call: Call) -> Results:
+    """One result per image and region, of the given size in space."""
+    shape, rois = call.shape("input"), call.shape("rois")
+    if len(shape) != 4 or len(rois) != 3 or rois[0] != shape[0] or rois[2] != 4:
+        raise call.conflict("rois", f"regions of shape {list(rois)} for images of shape {list(shape)}")
+    return ((shape[0], rois[1], shape[1], *call.positive("output_size", 2)),)

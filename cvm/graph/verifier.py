@@ -1,0 +1,143 @@
+"""Is a graph what `cvm.graph.model` promises? A table of rules, checked in one walk after every stage that makes one.
+
+A graph that breaks a rule is a defect of the stage that made it: a front end, or a pass over graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cvm.errors import CvmError, Invalid, Location
+from cvm.graph.declaration import Declaration, declarations
+from cvm.graph.model import GraphOperation, Operand, QuantizedGraph
+from cvm.graph.shapes import Call, infer_shapes
+
+__all__ = ["RULES", "Rule", "Walk", "verify"]
+
+
+@dataclass(slots=True)
+class Walk:
+    """What rules see: the graph, one operation with its declaration, and the tensors that exist before it."""
+
+    graph: QuantizedGraph
+    operation: GraphOperation
+    declared: Declaration
+    known: set[str]
+
+    def names(self) -> Iterator[str]:
+        """The tensors that the operation reads."""
+        pending = list(self.operation.inputs.values())
+        while pending:
+            operand = pending.pop()
+            if isinstance(operand, tuple):
+                pending.extend(operand)
+            elif isinstance(operand, str):
+                yield operand
+
+    def shape(self, operand: Operand) -> Any:
+        """The shape of an operand; a literal has rank 0."""
+        if isinstance(operand, tuple):
+            return [self.shape(item) for item in operand]
+        return self.graph.tensors[operand].shape if isinstance(operand, str) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A labelled rule; a rule may rely on the earlier ones."""
+
+    label: str
+    text: str
+    holds: Callable[[Walk], bool]
+
+
+def _arrays(walk: Walk) -> bool:
+    operands = walk.operation.inputs
+    return all(isinstance(operands[item.name], tuple) == item.many for item in walk.declared.inputs)
+
+
+def _single(walk: Walk) -> bool:
+    outputs = walk.operation.outputs
+    made = all(name in walk.graph.tensors and walk.graph.tensors[name].kind == "computed" for name in outputs)
+    return made and len(set(outputs)) == len(outputs) and not walk.known.intersection(outputs)
+
+
+def _shapes(walk: Walk) -> bool:
+    operation = walk.operation
+    shapes = {name: walk.shape(operand) for name, operand in operation.inputs.items()}
+    inferred: list[Any] = []
+    for shape in infer_shapes(Call(operation.name, shapes, operation.attributes, wide_bias=True)):
+        inferred += shape if isinstance(shape, list) else [shape]
+    found = [walk.graph.tensors[name].shape for name in operation.outputs]
+    if len(found) != len(inferred):
+        return False
+    # Front ends whose numbers are tensors of one item have no rank 0.
+    return all(one == other or {one, other} == {(), (1,)} for one, other in zip(inferred, found, strict=True))
+
+
+def _dtypes(walk: Walk) -> bool:
+    """A result declared logical is logical, one declared a number is not; integers may stand for real numbers."""
+    if any(item.many or "?" in item.type for item in walk.declared.results):
+        return True
+    found = [walk.graph.tensors[name].dtype == "logical" for name in walk.operation.outputs]
+    return found == ["logical" in item.type for item in walk.declared.results]
+
+
+RULES = (
+    Rule(
+        "inputs",
+        "the inputs are those of the declaration",
+        lambda walk: set(walk.operation.inputs) == {item.name for item in walk.declared.inputs},
+    ),
+    Rule(
+        "attributes",
+        "the attributes are those of the declaration, defaults included",
+        lambda walk: set(walk.operation.attributes) == {item.name for item in walk.declared.attributes},
+    ),
+    Rule(
+        "types",
+        "attributes are exact values of the declared types",
+        lambda walk: all(item.admits(walk.operation.attributes[item.name]) for item in walk.declared.attributes),
+    ),
+    Rule("arrays", "arrays of tensors are where they are declared", _arrays),
+    Rule("order", "operands are computed or introduced before", lambda walk: walk.known.issuperset(walk.names())),
+    Rule("single", "each result is a computed tensor of the graph that nothing else computes", _single),
+    Rule("shapes", "the results have the shapes that the shape rule infers", _shapes),
+    Rule("dtypes", "the results have the declared data types", _dtypes),
+)
+"""What holds of every operation, in the order in which it is checked."""
+
+
+def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
+    """The graph itself, after one walk over its operations. ``stage`` names what has made it.
+
+    Raises `Invalid` with code ``graph.<label>`` for the first rule that is broken, ``graph.operation`` for an operation
+    that is not declared, ``graph.boundary`` for inputs and outputs that are no tensors of the graph.
+    """
+    known = {name for name, tensor in graph.tensors.items() if tensor.kind != "computed"}
+    if any(name not in known or graph.tensors[name].kind != "external" for name in graph.inputs):
+        raise Invalid("graph.boundary", f"{stage}: an input of the graph is not an external tensor")
+    for operation in graph.operations:
+        declared = declarations().get(operation.name)
+        if declared is None:
+            raise _broken(stage, operation, "operation", "no operation of a graph has this name")
+        walk = Walk(graph, operation, declared, known)
+        for rule in RULES:
+            try:
+                holds, detail = rule.holds(walk), ""
+            except CvmError as error:
+                holds, detail = False, f": {error.message}"
+            if not holds:
+                raise _broken(stage, operation, rule.label, rule.text + detail)
+        known.update(operation.outputs)
+    if not known.issuperset(graph.outputs):
+        raise Invalid("graph.boundary", f"{stage}: an output of the graph is not a tensor of it")
+    return graph
+
+
+def _broken(stage: str, operation: GraphOperation, label: str, text: str) -> Invalid:
+    location = Location(op=operation.name, tensor=operation.outputs[0] if operation.outputs else None)
+    return Invalid(
+        f"graph.{label}", f"{stage} made an operation {operation.name} that breaks the rule: {text}", location
+    )

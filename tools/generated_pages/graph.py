@@ -1,0 +1,98 @@
+"""The page ``docs/graph.md``: the declared operations of graphs."""
+
+from __future__ import annotations
+
+import ast
+
+from cvm.graph import Declaration, declarations
+from cvm.graph.declaration import FILES, Parameter, operations_of
+from cvm.graph.shapes import RULES as SHAPES
+from cvm.graph.verifier import RULES
+from cvm.lowering import CLAIMS
+from tools.generated_pages.page import DOCS, Page
+
+__all__ = ["PAGE", "markdown"]
+
+_FORMATS = {"ONNX": "onnx", "WebNN": "webnn", "OpenVX": "openvx"}
+_TENSORS = ("external", "variable", "constant", "update")
+"""Operations of NNEF that are kinds of tensors in a graph, whose names other readers use as well."""
+_INTRODUCTION = """\
+# Operations of graphs
+
+Generated from the declarations in `cvm/graph` by `tools/generate_pages.py`; do not edit.
+
+A graph is what every front end makes and lowering reads: operations on tensors of real numbers, each rounded once where
+its result carries a quantiser. Its operations are declared once, in the notation of NNEF: names, inputs, attributes
+with types and default values, results and meaning in `cvm/graph/*.nnef`, constraints and result shapes in
+`cvm/graph/shapes`. Front ends may leave out what has a default value; it is filled in when the operation is made.
+*Formats* are those whose reader names the operation. *Lowers* says whether the integer program computes exactly the
+codes that the operation means.
+
+## What is verified
+
+After every front end, in one walk over the operations (`cvm/graph/verifier.py`):
+
+| rule | what holds |
+|---|---|
+"""
+
+
+def markdown() -> str:
+    """The page."""
+    lines = [_INTRODUCTION + "".join(f"| `graph.{rule.label}` | {rule.text} |\n" for rule in RULES)]
+    lines += ["## The operations", "", "| operation | formats | lowers |", "|---|---|---|"]
+    reached = _formats()
+    entries = declarations()
+    for name in entries:
+        claim = CLAIMS[name].kind if name in CLAIMS else "refused"
+        lines.append(f"| [`{name}`](#{name}) | {', '.join(reached[name])} | {claim} |")
+    for entry in entries.values():
+        lines += ["", *_section(entry)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(entry: Declaration) -> list[str]:
+    shape = (SHAPES[entry.name].function.__doc__ or "").split("\n")[0]
+    form = f"{', '.join(item.name for item in entry.results)} = {entry.name}({_example(entry)})"
+    meaning = f"`{entry.meaning}`" if "=" in entry.meaning.split(" ")[1:2] else entry.meaning
+    lines = [f"### {entry.name}", "", f"{meaning} ({entry.source}.)", "", f"    {form}", ""]
+    lines += [f"* `{item.name}`: {item.type}{_default(item)}" for item in entry.parameters]
+    return [*lines, f"* Shape of the result: {shape[:1].lower()}{shape[1:]}"]
+
+
+def _example(entry: Declaration) -> str:
+    attributes = (f"{item.name} = {_text(item.default)}" for item in entry.attributes if item.default is not None)
+    return ", ".join([*(item.name for item in entry.inputs), *attributes])
+
+
+def _default(item: Parameter) -> str:
+    return "" if item.default is None else f", {_text(item.default)} if it is not given"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, str) else f"{value}"
+
+
+def _formats() -> dict[str, list[str]]:
+    """The formats whose readers name each operation."""
+    found: dict[str, list[str]] = {name: [] for name in declarations()}
+    for file in FILES[:2]:
+        for item in operations_of(file):
+            if "NNEF" not in found[item.name]:
+                found[item.name].append("NNEF")
+    for format, folder in _FORMATS.items():
+        named = {
+            node.value
+            for file in (DOCS.parent / "cvm" / "frontends" / folder).rglob("*.py")
+            for node in ast.walk(ast.parse(file.read_text("utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        for name in found:
+            if name in named and name not in _TENSORS:
+                found[name].append(format)
+    return found
+
+
+PAGE = Page("graph.md", markdown)
