@@ -20,15 +20,21 @@ from cvm.executors.native import (
     requantize,
     residual,
 )
-from cvm.executors.native.checker import unproven
+from cvm.executors.native.checker import Unproven, unproven
+from cvm.executors.native.checker.groups import _require_same, require_joint
+from cvm.executors.native.claims import Computes
+from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.exact import exact
 from cvm.executors.native.executor import NativeExecutor
 from cvm.executors.native.formats import Format
+from cvm.executors.native.formula import Formula
 from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.proven import proven
+from cvm.executors.native.requantize import Requantization
+from cvm.executors.native.residual import Residual
 from cvm.executors.native.select import available
-from cvm.executors.native.steps import Plan
+from cvm.executors.native.steps import Home, Plan
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -106,6 +112,14 @@ def _shifted(found: Any) -> Any:
     return found and replace(found, offset=found.offset + 1)
 
 
+PLANNED_FILL = plan.Planner.fill
+
+
+def _rows_above(home: Home) -> bool:
+    """Whether a strip is the first one of a border, whose rows are whole and begin the buffer."""
+    return home.view.offset == 0
+
+
 DEFECTS: dict[str, tuple[object, str, Any]] = {
     "a sum's bounds are half of what they are": (
         contractions,
@@ -180,6 +194,11 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         plan.Planner,
         "_fill_border",
         lambda self, home, outer, border: plan.Planner.fill(self, replace(home), 1, "border"),
+    ),
+    "a border without rows above": (
+        plan.Planner,
+        "fill",
+        lambda self, home, value, label: None if _rows_above(home) else PLANNED_FILL(self, home, value, label),
     ),
     "no border": (plan.Planner, "_fill_border", lambda self, home, outer, border: None),
     "a clip is lost": (pointwise, "_cut", lambda builder, value, node, lo, hi: value),
@@ -260,3 +279,77 @@ def test_what_plain_kernels_do_not_prove_either_is_not_compiled(monkeypatch: pyt
     plant("formats of 7 bits", monkeypatch)
     with pytest.raises((Distrusted, OverflowError)):
         proven(chain(), available()[-1], frozenset({"dense"}), lambda made: made)
+
+
+# What the checker asks of the sum of a residual connection in words of 16 bits
+
+
+@pytest.fixture(scope="module")
+def joint() -> tuple[Residual, Formula, Home]:
+    """The words of the chain's first residual sum, the formula that they stand for, and the bytes that they read."""
+    verified = chain()
+    machine = next(machine for machine in MACHINES if machine.name == "vnni512")
+    for claim in planned(verified, machine).claims:
+        kernel = claim.kernel if isinstance(claim, Computes) else None
+        if isinstance(kernel, Contraction) and kernel.joint is not None:
+            home = claim.reads[kernel.joint.read - 1]
+            assert home is not None
+            return kernel.joint, kernel.formula, home
+    raise AssertionError("the chain has no such sum")
+
+
+def test_the_words_of_a_residual_sum_are_proven(joint: tuple[Residual, Formula, Home]) -> None:
+    require_joint(*joint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"offset": 1}, "another offset"),
+        ({"offset": 2}, "another offset"),
+        ({"offset": 2**31}, "another offset"),
+        ({"shift": 1}, "other multipliers"),
+        ({"high": 1}, "other multipliers"),
+        ({"low": 1}, "other multipliers"),
+    ],
+)
+def test_another_number_in_the_words_is_not_proven(
+    joint: tuple[Residual, Formula, Home], changes: dict[str, int], reason: str
+) -> None:
+    words, formula, home = joint
+    ((name, more),) = changes.items()
+    found = getattr(words, name)
+    other = (found[0], found[1] + more) if isinstance(found, tuple) else found + more
+    with pytest.raises(Unproven, match=reason):
+        require_joint(replace(words, **{name: other}), formula, home)
+
+
+@pytest.mark.parametrize("format_", [Format(8, True), Format(16, False, 128), Format(8, False)])
+def test_words_of_other_bytes_are_not_proven(joint: tuple[Residual, Formula, Home], format_: Format) -> None:
+    words, formula, home = joint
+    with pytest.raises(Unproven, match=r"words of no bytes|another offset"):
+        require_joint(words, formula, replace(home, format=format_))
+
+
+def test_words_of_nothing_are_not_proven(joint: tuple[Residual, Formula, Home]) -> None:
+    words, formula, _ = joint
+    with pytest.raises(Unproven, match="words of no bytes"):
+        require_joint(words, formula, None)
+
+
+# Sums in 64 bits
+
+
+@pytest.mark.parametrize("c", [-(2**62), 2**62, -(2**62) - 12_345])
+def test_sums_of_64_bits_are_proven_at_both_ends(c: int) -> None:
+    """The multiplier is 2^20, so that the node and the machine code say the same; the sums are near 2^62 and -2^62."""
+    rule = Requantization("high", 1, "half_up", -128, 127)
+    node, code = (2**20, c, 40), (2**20, c + 2**39, 8)
+    _require_same(rule, node, code, (-1000, 1000, 0), 0, 0, (-128, 127))
+
+
+@pytest.mark.parametrize("c", [2**63 - 2**29, -(2**63) + 2**29])
+def test_sums_that_leave_64_bits_are_not_proven(c: int) -> None:
+    rule = Requantization("high", 1, "half_up", -128, 127)
+    with pytest.raises(Unproven, match="a sum leaves its lane"):
+        _require_same(rule, (2**20, c, 40), (2**20, c, 8), (-1000, 1000, 0), 0, 0, (-128, 127))
