@@ -13,7 +13,22 @@ from types import MappingProxyType
 
 from cvm.errors import LimitExceeded, Location
 
-__all__ = ["DEFAULT", "LARGE", "MAX_RANK", "PROFILES", "Limits", "elements", "require"]
+__all__ = [
+    "DEFAULT",
+    "INT32_MAX",
+    "INT64_MAX",
+    "LARGE",
+    "MAX_RANK",
+    "PROFILES",
+    "Limits",
+    "elements",
+    "require",
+]
+
+INT32_MAX = 2**31 - 1
+"""Largest magnitude of a tensor element; -2^31 is never legal."""
+INT64_MAX = 2**63 - 1
+"""Largest magnitude of an element of a parameter, and of a sum."""
 
 MAX_RANK = 8
 
@@ -23,7 +38,7 @@ class Limits:
     """One profile of limits."""
 
     name: str
-    extent: int = 2**31 - 1
+    extent: int = INT32_MAX
     """Largest extent of a tensor."""
     elements: int = 2**28
     """Elements of one tensor."""

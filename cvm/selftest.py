@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cvm.agreement import compare
 from cvm.executors import create
+from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
@@ -77,7 +78,7 @@ def _all(value: int, *shape: int) -> Array:
 
 @cache
 def _cases() -> tuple[_Case, ...]:
-    edge = np.array([-(2**31 - 1), -(2**30), -7, -2, -1, 0, 1, 2, 7, 2**30, 2**31 - 1], np.int64)
+    edge = np.array([-INT32_MAX, -(2**30), -7, -2, -1, 0, 1, 2, 7, 2**30, INT32_MAX], np.int64)
     halves = np.arange(-20, 21, dtype=np.int64)
     rounding = {"lo": -100, "hi": 100}
     return (
@@ -95,7 +96,7 @@ def _cases() -> tuple[_Case, ...]:
               {"rounding": "half_up", **rounding}),
         _Case("requantize", "ties, half even", (halves, _all(1, 1), _all(0, 1), _all(1, 1)),
               {"rounding": "half_even", **rounding}),
-        _Case("requantize", "a 31-bit multiplier", (edge, _all(2**31 - 1, 1), _all(2**40 + 1, 1), _all(50, 1)),
+        _Case("requantize", "a 31-bit multiplier", (edge, _all(INT32_MAX, 1), _all(2**40 + 1, 1), _all(50, 1)),
               {"rounding": "toward_zero", **rounding}),
         _Case("max_pool2d", "a border of padding", (_pattern(1, 2, 5, 5, lo=-100, hi=-1),),
               {"pool_size": (3, 3), "padding": (1, 1), "strides": (2, 2)}),

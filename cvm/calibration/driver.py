@@ -22,6 +22,7 @@ from cvm.frontends.nnef.container import QUANTIZATION
 from cvm.frontends.nnef.quantizer_text import algorithm_text
 from cvm.frontends.nnef.writer import checked_texts, save
 from cvm.graph import QuantizedGraph
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration import (
     Histogram,
@@ -45,7 +46,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 _PARAMETER_BITS = 16
 """Of what is stored and no filter: it becomes part of exact constants, where bits cost nothing."""
 
-_MOST_CODES = {True: 2**31 - 1, False: 2**30 - 1}
+_MOST_CODES = {True: INT32_MAX, False: 2**30 - 1}
 """The greatest number of units that the codes of a bias reach on either side of zero: signed ones have 32 bits,
 those of ``linear_quantize`` up to 31."""
 

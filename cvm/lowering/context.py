@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
-from cvm.limits import DEFAULT, Limits
+from cvm.limits import DEFAULT, INT32_MAX, Limits
 from cvm.lowering.claims import CLAIMS, Claim
 from cvm.lowering.forms.emission import Emission
 from cvm.lowering.forms.form import (
@@ -239,7 +239,7 @@ class Lowering(Emission):
     def _external_integers(self, tensor: GraphTensor) -> None:
         """Logical tensors are given as 0 and 1, integer tensors as themselves: they need no quantiser."""
         shape = tensor.shape or (1,)
-        lo, hi = (0, 1) if tensor.dtype == "logical" else (-(2**31 - 1), 2**31 - 1)
+        lo, hi = (0, 1) if tensor.dtype == "logical" else (-INT32_MAX, INT32_MAX)
         self.builder.input(tensor.name, shape, lo, hi)
         one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
         self.forms[tensor.name] = LinearForm(shape, (Term(tensor.name, one),), zero)

@@ -9,8 +9,9 @@ from itertools import zip_longest
 
 import numpy as np
 
+from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call, Constraint, Input, Op, register
-from cvm.ops.ranges import INT32_MAX, Bounds, Range, Shape, aligned, pointwise
+from cvm.ops.ranges import Bounds, Range, Shape, aligned, pointwise
 
 __all__ = ["Broadcast", "BroadcastAdd", "BroadcastDiv", "BroadcastMax", "BroadcastMul", "BroadcastSub",
            "broadcastable"]  # fmt: skip

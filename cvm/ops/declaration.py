@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from cvm.errors import Invalid, Location
-from cvm.limits import MAX_RANK
-from cvm.ops.ranges import INT32_MAX, Range, Shape
+from cvm.limits import INT32_MAX, MAX_RANK
+from cvm.ops.ranges import Range, Shape
 
 __all__ = [
     "ATTRIBUTE_MAX",

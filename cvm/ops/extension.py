@@ -13,9 +13,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from cvm.limits import INT64_MAX
 from cvm.ops.broadcast import Broadcast
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, InputKind, Int32, Op, register
-from cvm.ops.ranges import INT64_MAX, Bounds, Range, Shape, aligned, blocks, pointwise
+from cvm.ops.ranges import Bounds, Range, Shape, aligned, blocks, pointwise
 
 __all__ = ["MAX_TERMS", "BroadcastGreater", "Requantize", "terms"]
 

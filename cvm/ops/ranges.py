@@ -26,16 +26,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BOUNDS", "INT32_MAX", "INT64_MAX", "Bounds", "Exact", "Range", "Shape", "Stored", "affordable", "aligned",
+from cvm.limits import INT64_MAX
+
+__all__ = ["BOUNDS", "Bounds", "Exact", "Range", "Shape", "Stored", "affordable", "aligned",
            "blocks", "channel_axis", "contracted", "pointwise", "precision", "products", "widened"]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Bounds: TypeAlias = npt.NDArray[Any]
 
-INT32_MAX = 2**31 - 1
-"""Largest magnitude of a tensor element; -2^31 is never legal."""
-
-INT64_MAX = 2**63 - 1
 
 BOUNDS = 2**18
 """The number of bounds that a range rule may make, however few its operands have; the most channels kept apart."""

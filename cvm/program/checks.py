@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from cvm.errors import Invalid, LimitExceeded, Location
-from cvm.limits import Limits, elements, require
+from cvm.limits import INT32_MAX, INT64_MAX, Limits, elements, require
 from cvm.ops import AttributeModel, Range
-from cvm.ops.ranges import INT32_MAX, INT64_MAX
 from cvm.program.model import AttributeValue, Constant, Program, Shape, Value
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 

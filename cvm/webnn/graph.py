@@ -14,6 +14,7 @@ from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
 from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
+from cvm.limits import INT32_MAX
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.quantization import LinearQuantizer
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from cvm.webnn.context import MLContext
 
 __all__ = ["MLGraph", "compile_graph"]
-
-_MACHINE = 2**31 - 1
 
 
 class MLGraph:
@@ -127,8 +126,8 @@ class MLGraph:
             message = f"input {boundary.name!r} holds {least if least < lo else most}, which is not in [{lo}, {hi}]"
             raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
         if boundary.grid is None:  # whoever reads it gives the same for the nearest integer of the machine
-            codes = np.clip(codes, max(lo, -_MACHINE), min(hi, _MACHINE))
-        elif least < -_MACHINE or most > _MACHINE:
+            codes = np.clip(codes, max(lo, -INT32_MAX), min(hi, INT32_MAX))
+        elif least < -INT32_MAX or most > INT32_MAX:
             message = f"input {boundary.name!r} has an integer beyond +-(2^31 - 1), which the machine has not"
             raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
         return codes.astype(np.int64).reshape(shape)
@@ -191,6 +190,6 @@ def _require_no_cut(program: Program, translated: Translated) -> None:
         quantizer = translated.graph.tensors[tensor].quantizer
         low, high = ranges.get(values.get(tensor, ""), (0, 0))
         assert isinstance(quantizer, LinearQuantizer)
-        if low <= -_MACHINE == quantizer.lo or high >= _MACHINE == quantizer.hi:
+        if low <= -INT32_MAX == quantizer.lo or high >= INT32_MAX == quantizer.hi:
             message = f"it may saturate before or at an end of {operand.data_type}, at +-(2^31 - 1)"
             raise refusal(operand, message, "choose a larger scale")

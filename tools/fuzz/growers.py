@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.program import Output, Program
 from tools.fuzz.growth import LARGEST, Draw, Growth, Shape
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.program import ProgramBuilder
 
 __all__ = ["LARGEST", "Draw", "Growth", "Seeded", "Shape"]

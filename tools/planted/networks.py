@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.program import Output, Program, ProgramBuilder
 
 CODES = ((0, 1), (0, 15), (0, 255), (-128, 127), (-127, 127), (-200, 55), (-1, 254), (5, 9), (-9, -5), (0, 65535),

@@ -17,6 +17,7 @@ from cvm.executors.native.fused import fused_parameters
 from cvm.executors.native.requantize import Requantization, Terms, biased, half, terms
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
+from cvm.limits import INT32_MAX
 from cvm.program.model import Node
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _plain(op: str) -> Callable[[_Builder, Node], Reference]:
 
 
 def _relu(builder: _Builder, node: Node) -> Reference:
-    return _cut(builder, builder.value(node.inputs[0]), node, 0, 2**31 - 1)
+    return _cut(builder, builder.value(node.inputs[0]), node, 0, INT32_MAX)
 
 
 def _clip(builder: _Builder, node: Node) -> Reference:

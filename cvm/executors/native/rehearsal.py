@@ -24,6 +24,7 @@ from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.steps import Buffer, Home, Plan
 from cvm.executors.native.stored import SLACK, aligned
+from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:
     from cvm.executors.native.jit import Loaded
@@ -188,7 +189,7 @@ class _Trial:
             elements, size = array.reshape(-1), array.size
             for position in {*range(min(edge, size)), size // 2, *range(max(size - edge, 0), size)}:
                 within = elements[position]
-                for beyond in (value.lo - 1, value.hi + 1, -(2**31), 2**31 - 1):
+                for beyond in (value.lo - 1, value.hi + 1, -(2**31), INT32_MAX):
                     if -(2**31) <= beyond < 2**31 and not value.lo <= beyond <= value.hi:
                         elements[position] = beyond
                         self._require(not run(arrays), f"an element of {value.name} beyond its interval")

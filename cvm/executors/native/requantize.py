@@ -22,6 +22,7 @@ import numpy.typing as npt
 from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
 from cvm.executors.native.fused import fused_product
 from cvm.executors.native.ir import Code, V, lanes, typed, vector
+from cvm.limits import INT32_MAX
 
 __all__ = ["Parameter", "Requantization", "Terms", "biased", "half", "requantized", "terms"]
 
@@ -221,7 +222,7 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
     else:
         shift = shift + (32 if arithmetic == "high" else 0)
         moved = offset + (exact(bias) << shift)
-        most = LARGEST if arithmetic == "high" else 2**31 - 1
+        most = LARGEST if arithmetic == "high" else INT32_MAX
         size = _products([abs(exact(m)) for m in chosen.multipliers], magnitudes) + abs(moved)
         fits = shift.hull[1] <= 54 and size.hull[1] <= most
     if not fits or moved.magnitude > LARGEST:

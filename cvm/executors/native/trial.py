@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cvm.executors.base import Int32Array
 from cvm.executors.native import cache
 from cvm.executors.native.machine import Machine
+from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
@@ -197,7 +198,7 @@ def _ends_of_results(rounding: str) -> VerifiedProgram:
 
 def _elementwise() -> VerifiedProgram:
     builder = ProgramBuilder()
-    most = 2**31 - 1
+    most = INT32_MAX
     x = builder.input("x", (3, 21), -most, most)
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)

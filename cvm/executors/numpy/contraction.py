@@ -32,7 +32,8 @@ import numpy.typing as npt
 
 from cvm.bounds import holding
 from cvm.executors.numpy.step import Array
-from cvm.ops.ranges import INT32_MAX, Range, Shape
+from cvm.limits import INT32_MAX
+from cvm.ops.ranges import Range, Shape
 
 __all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cvm.executors.numpy.step import Array, Step, fits_int32, plans, single
+from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import INT32_MAX
 
 __all__ = ["clipped"]
 

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import INT32_MAX, Exact, Range, Shape
+from cvm.ops.ranges import Exact, Range, Shape
 
 __all__ = ["KERNELS", "Array", "Plan", "Step", "fits_int32", "known", "plans", "single"]
 

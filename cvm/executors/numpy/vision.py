@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.limits import INT64_MAX
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import INT64_MAX
 
 __all__: list[str] = []
 

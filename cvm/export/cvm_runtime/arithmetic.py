@@ -24,9 +24,9 @@ import numpy as np
 
 from cvm.export.cvm_runtime.contractions import contraction
 from cvm.frontends.cvm_runtime.precisions import LARGEST, magnitude
+from cvm.limits import INT32_MAX
 from cvm.ops import Call, precision
 from cvm.ops import get as declaration_of
-from cvm.ops.ranges import INT32_MAX
 from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
 from cvm.passes.legalize.tensors import Tensors
 from cvm.program import AttributeValue

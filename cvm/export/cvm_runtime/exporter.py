@@ -14,6 +14,7 @@ from cvm.errors import CvmError, Location, Unsupported
 from cvm.export.cvm_runtime.arithmetic import LibraryExpressions, shifts_alike
 from cvm.export.cvm_runtime.draft import Draft, Written
 from cvm.export.cvm_runtime.suppression import suppressed
+from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range, precision
 from cvm.ops.extension import terms
 from cvm.passes.legalize.expressions import Expression, Unprovable, missing
@@ -22,7 +23,7 @@ from cvm.program import Constant, Node, Program, VerifiedProgram, verify
 
 __all__ = ["Exported", "exported"]
 
-_BYTE, _INT32 = (-128, 127), (-(2**31 - 1), 2**31 - 1)
+_BYTE, _INT32 = (-128, 127), (-INT32_MAX, INT32_MAX)
 """The intervals of the two encodings of an input."""
 
 FORGOTTEN = 256

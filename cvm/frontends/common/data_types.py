@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["MACHINE", "bounds", "is_float", "unit"]
-
-MACHINE = 2**31 - 1
-"""The greatest integer of the machine; the least is its negative."""
+__all__ = ["INT32_MAX", "bounds", "is_float", "unit"]
 
 
 def is_float(data_type: str) -> bool:
@@ -28,4 +26,6 @@ def bounds(data_type: str) -> tuple[int, int]:
 
 def unit(lo: int, hi: int) -> LinearQuantizer:
     """The quantiser of integers that stand for themselves, of those that the machine has."""
-    return LinearQuantizer((Fraction(1),), (Fraction(0),), max(lo, -MACHINE), min(hi, MACHINE), rounding="half_even")
+    return LinearQuantizer(
+        (Fraction(1),), (Fraction(0),), max(lo, -INT32_MAX), min(hi, INT32_MAX), rounding="half_even"
+    )

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location
-from cvm.frontends.common.data_types import MACHINE, bounds, unit
+from cvm.frontends.common.data_types import bounds, unit
 from cvm.frontends.common.grids import rational
 from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, TensorData, declaration
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Emission"]
@@ -96,8 +97,8 @@ class Emission:
         Those of wide types must fit the machine; with ``modular`` they may be negative where the type has no sign.
         """
         lo, hi = bounds(data_type)
-        if hi > MACHINE or lo < -MACHINE:
-            lo, hi = -MACHINE if modular else max(lo, -MACHINE), min(hi, MACHINE)
+        if hi > INT32_MAX or lo < -INT32_MAX:
+            lo, hi = -INT32_MAX if modular else max(lo, -INT32_MAX), min(hi, INT32_MAX)
         return self.emit("wrap", {"x": name}, shape, quantizer=unit(lo, hi), lo=lo, hi=hi, overflow=self._overflow)
 
     def is_taken(self, name: str) -> bool:

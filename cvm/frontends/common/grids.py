@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.frontends.common.data_types import MACHINE, bounds
+from cvm.frontends.common.data_types import bounds
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Grid", "rational"]
@@ -60,7 +61,7 @@ class Grid:
         zero, (lo, hi) = int(self.zero_point.flat[0]), bounds(self.data_type)
         if zero % 2:
             lo, hi, zero = lo - zero, hi - zero, 0
-        lo, hi = max(lo, -MACHINE), min(hi, MACHINE)
+        lo, hi = max(lo, -INT32_MAX), min(hi, INT32_MAX)
         return LinearQuantizer((scale,), (-scale * zero,), lo, hi, rounding="half_even")
 
     def stored(self, axes: int) -> LinearQuantizer | None:

@@ -17,7 +17,7 @@ from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.precisions import magnitude
 from cvm.frontends.cvm_runtime.storage import overwritten
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.program import ProgramBuilder
 
 __all__ = ["EMITTERS", "narrowed_to_bytes", "require_defined"]

@@ -18,8 +18,7 @@ from cvm.frontends.cvm_runtime.interface import Interface
 from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.parameters import Parameters
 from cvm.frontends.cvm_runtime.precisions import magnitude
-from cvm.limits import DEFAULT, Limits
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import DEFAULT, INT32_MAX, Limits
 from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance
 from cvm.program.checks import check_name
 

@@ -19,6 +19,7 @@ from cvm.errors import Invalid, Location
 from cvm.frontends.cvm_runtime.graph import DATA, Postprocess
 from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.precisions import magnitude
+from cvm.limits import INT32_MAX
 
 __all__ = ["ByteOrder", "Interface", "interface"]
 
@@ -26,7 +27,6 @@ ByteOrder: TypeAlias = Literal["little", "big"]
 
 _BYTE = 8
 """The largest precision of an element of one byte."""
-_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Interface:
 
         -2^31 stands for -(2^31 - 1), to which it would be clamped.
         """
-        return (-128, 127) if self.input_size == 1 else (-_INT32_MAX, _INT32_MAX)
+        return (-128, 127) if self.input_size == 1 else (-INT32_MAX, INT32_MAX)
 
     @property
     def clamped(self) -> int:
@@ -74,7 +74,7 @@ class Interface:
             message = f"expected {self.input_length} bytes, found {len(data)}"
             raise Invalid("cvm_runtime.input", message, Location(tensor=DATA))
         found = np.frombuffer(data, _dtype(self.input_size, order)).astype(np.int32)
-        return np.asarray(np.maximum(found, -_INT32_MAX).reshape(self.shape))
+        return np.asarray(np.maximum(found, -INT32_MAX).reshape(self.shape))
 
     def encode(self, outputs: Sequence[npt.NDArray[Any]], order: ByteOrder = "little") -> bytes:
         """The bytes that the library gives for the outputs of the program, in their order.

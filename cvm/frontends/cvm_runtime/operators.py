@@ -26,6 +26,7 @@ from cvm.frontends.cvm_runtime.attributes import (
     parse_attributes,
 )
 from cvm.frontends.cvm_runtime.reshaping import target_shape
+from cvm.limits import INT32_MAX
 from cvm.ops import Call
 from cvm.ops.axes import inside
 
@@ -36,7 +37,6 @@ Values: TypeAlias = Mapping[str, Any]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 ATTRIBUTE_MAX = 4096
-_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,9 @@ def _distinct(values: Values, shapes: Shapes) -> Mapping[str, Any]:
 def _sliced(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     """An entry of 64 bits beyond 32 takes the same elements as the nearest of 32 bits: an extent is at most 2^24."""
     names = {"begin": "begin", "end": "end", "strides": "stride"}
-    return {ours: tuple(min(max(item, -_INT32), _INT32) for item in values[theirs]) for ours, theirs in names.items()}
+    return {
+        ours: tuple(min(max(item, -INT32_MAX), INT32_MAX) for item in values[theirs]) for ours, theirs in names.items()
+    }
 
 
 def _looked_up(values: Values, shapes: Shapes) -> Mapping[str, Any]:
@@ -182,7 +184,7 @@ def _counted(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     if len(shapes[0]) == 3 and shapes[0][2] >= 32:
         raise _wrong("get_valid_counts", f"expected rows of 2 to 31 values, found {shapes[0][2]}")
     # No threshold here is -2^31; `importer` says what is done for scores that only that one is below.
-    return {"score_threshold": max(values["score_threshold"], -_INT32)}
+    return {"score_threshold": max(values["score_threshold"], -INT32_MAX)}
 
 
 _SUPPRESSION = ("iou_threshold", "max_output_size", "force_suppress", "top_k")
@@ -257,8 +259,8 @@ _ALL = (
         "clip",
         "clip",
         attributes=(
-            Attribute("a_min", integer, None, -_INT32, _INT32),
-            Attribute("a_max", integer, None, -_INT32, _INT32),
+            Attribute("a_min", integer, None, -INT32_MAX, INT32_MAX),
+            Attribute("a_max", integer, None, -INT32_MAX, INT32_MAX),
         ),
         rename=_bounds,
         in_place=True,

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
-from cvm.frontends.common.data_types import MACHINE, bounds, is_float, unit
+from cvm.frontends.common.data_types import bounds, is_float, unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
@@ -27,7 +27,7 @@ from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, Value, refusal
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.graph import Operand as Argument
-from cvm.limits import Limits, elements
+from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["OnnxTranslation", "Translated"]
@@ -237,8 +237,8 @@ class OnnxTranslation(Emission):
 
     def _interval(self, value: Value) -> tuple[int, int]:
         lo, hi = bounds(value.data_type)
-        low, high = self._settings.ranges.get(value.name, (max(lo, -MACHINE), min(hi, MACHINE)))
-        if not max(lo, -MACHINE) <= low <= high <= min(hi, MACHINE):
+        low, high = self._settings.ranges.get(value.name, (max(lo, -INT32_MAX), min(hi, INT32_MAX)))
+        if not max(lo, -INT32_MAX) <= low <= high <= min(hi, INT32_MAX):
             message = f"[{low}, {high}] is no interval of {value.data_type} within +-(2^31 - 1)"
             raise Invalid("onnx.range", message, Location(tensor=value.name))
         return low, high
@@ -320,7 +320,7 @@ class OnnxTranslation(Emission):
             if operand.node is None:
                 raise Unsupported("onnx.float", f"{message}; {advice}", Location(tensor=operand.name))
             raise refusal(operand.node, message, advice, "onnx.float")
-        return replace(found, lo=max(found.lo, -MACHINE), hi=min(found.hi, MACHINE))
+        return replace(found, lo=max(found.lo, -INT32_MAX), hi=min(found.hi, INT32_MAX))
 
     # What rules read
 
@@ -338,7 +338,7 @@ class OnnxTranslation(Emission):
     def _require_in_machine(self, operand: Operand) -> None:
         values = operand.values
         assert values is not None
-        if not operand.real and values.size and max(-int(values.min()), int(values.max())) > MACHINE:
+        if not operand.real and values.size and max(-int(values.min()), int(values.max())) > INT32_MAX:
             message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
@@ -368,7 +368,7 @@ class OnnxTranslation(Emission):
 
     def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, shape: Shape, integer: bool = True) -> str:
         """X within bounds; of integers, as integers."""
-        least, most = (max(-MACHINE, min(MACHINE, math.floor(end))) for end in (lo, hi))
+        least, most = (max(-INT32_MAX, min(INT32_MAX, math.floor(end))) for end in (lo, hi))
         quantizer = unit(least, max(most, least + 1)) if integer else None
         inputs: dict[str, Argument] = {"x": name, "a": Fraction(lo), "b": Fraction(hi)}
         return self.emit("clamp", inputs, shape, quantizer=quantizer)
@@ -376,7 +376,7 @@ class OnnxTranslation(Emission):
     def selected(self, condition: str, yes: Argument, no: Argument, shape: Shape, integer: bool = True) -> str:
         """One of two, by a truth value."""
         inputs: dict[str, Argument] = {"condition": condition, "true_value": yes, "false_value": no}
-        return self.emit("select", inputs, shape, quantizer=unit(-MACHINE, MACHINE) if integer else None)
+        return self.emit("select", inputs, shape, quantizer=unit(-INT32_MAX, INT32_MAX) if integer else None)
 
     def place(self) -> tuple[str, str]:
         """The result and the operator of the node that is translated."""

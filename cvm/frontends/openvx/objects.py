@@ -26,7 +26,7 @@ from cvm.frontends.openvx.errors import (
     InvalidValue,
 )
 from cvm.frontends.openvx.formats import FORMATS, Format
-from cvm.limits import DEFAULT, MAX_RANK, elements
+from cvm.limits import DEFAULT, INT32_MAX, MAX_RANK, elements
 
 if TYPE_CHECKING:
     from cvm.frontends.openvx.graph import RecordedGraph
@@ -56,7 +56,7 @@ Box = tuple[tuple[int, int], ...]
 """Start and end along every dimension, in OpenVX's order."""
 
 
-def integer(value: Any, what: str, least: int = 0, most: int = 2**31 - 1) -> int:
+def integer(value: Any, what: str, least: int = 0, most: int = INT32_MAX) -> int:
     """An argument that is an integer in [least, most]. Raises `InvalidParameters` or `InvalidValue`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidParameters("argument.integer", f"{what} must be an integer, found {value!r}")

@@ -27,6 +27,7 @@ from cvm.frontends.webnn.recorder import Call
 from cvm.frontends.webnn.recurrent import Recurrent
 from cvm.frontends.webnn.sums import Sums
 from cvm.frontends.webnn.windows import Windows
+from cvm.limits import INT32_MAX
 
 __all__ = ["Context", "MLGraphBuilder", "snake_case"]
 
@@ -188,9 +189,6 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         return self.build(outputs)
 
 
-_MACHINE = 2**31 - 1
-
-
 def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:
     if is_float(described.data_type):
         if wish is not None:
@@ -198,7 +196,7 @@ def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] |
         return None
     lo, hi = bounds(described.data_type)
     if wish is None:
-        return max(lo, -_MACHINE), min(hi, _MACHINE)
+        return max(lo, -INT32_MAX), min(hi, INT32_MAX)
     low, high = wish
     if not lo <= low <= high <= hi:
         raise type_error("input", "value_range", f"{wish} is no interval within {described.data_type}", operand=name)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.frontends.webnn.declarations import DATA_TYPES, MAX_RANK
 from cvm.frontends.webnn.errors import type_error
-from cvm.limits import DEFAULT
+from cvm.limits import DEFAULT, INT32_MAX
 
 if TYPE_CHECKING:
     from cvm.frontends.webnn.builder import MLGraphBuilder
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 Shape: TypeAlias = tuple[int, ...]
-_MOST_EXTENT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
         raise type_error(op, "rank", f"the rank {len(shape)} is above {MAX_RANK}", label)
     found = []
     for extent in shape:
-        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or not 1 <= extent <= _MOST_EXTENT:
+        if isinstance(extent, bool) or not isinstance(extent, int | np.integer) or not 1 <= extent <= INT32_MAX:
             raise type_error(op, "shape", f"the extent {extent!r} is not in 1..2^31 - 1", label)
         found.append(int(extent))
     if math.prod(found) > DEFAULT.elements:

@@ -12,12 +12,12 @@ from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand, Shape
 from cvm.frontends.webnn.recorder import Call, Recorder
+from cvm.limits import INT32_MAX
 
 __all__ = ["Recurrent"]
 
 _ACTIVATIONS = ("relu", "sigmoid", "tanh")
 _DIRECTIONS = ("forward", "backward", "both")
-_MOST_EXTENT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _parameters(
     hidden = call.unsigned("hiddenSize", hidden_size, least=1)
     rows = family.gates * hidden
     # Both biases side by side must be a tensor, too.
-    if 2 * rows > _MOST_EXTENT:
+    if 2 * rows > INT32_MAX:
         raise call.error("hiddenSize", f"{hidden} is too large: 2 * {family.gates} * hiddenSize exceeds 2^31 - 1")
     call.same_type(*call.operands)
     shapes: Mapping[str, Shape] = {

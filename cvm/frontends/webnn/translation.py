@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cvm.errors import Location
-from cvm.frontends.common.data_types import MACHINE, unit
+from cvm.frontends.common.data_types import unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode, bounds, is_float
 from cvm.frontends.webnn.scales import Grid, grid_of
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["MACHINE", "Boundary", "Step", "Translated", "WebnnTranslation", "refusal", "unit"]
+__all__ = ["INT32_MAX", "Boundary", "Step", "Translated", "WebnnTranslation", "refusal", "unit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +163,12 @@ class WebnnTranslation(Emission):
         """The interval of an input cut to the machine's. Raises `NotSupportedError` where a reader would notice."""
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
-        below = lo >= -MACHINE or all(_cuts(node, -1) for node in readers)
-        above = hi <= MACHINE or all(_cuts(node, 1) for node in readers)
+        below = lo >= -INT32_MAX or all(_cuts(node, -1) for node in readers)
+        above = hi <= INT32_MAX or all(_cuts(node, 1) for node in readers)
         if given or not (below and above):
             message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
             raise refusal(operand, message, "promise a smaller value_range, or cut the input by clamp alone")
-        return max(lo, -MACHINE), min(hi, MACHINE)
+        return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
         name = self._fresh(wish)
@@ -186,7 +187,9 @@ class WebnnTranslation(Emission):
                 raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
             source = self.codes(source, operand, grid)
         lo, hi = (
-            (-MACHINE, MACHINE) if operand in self._modular else bounds(grid.data_type if grid else operand.data_type)
+            (-INT32_MAX, INT32_MAX)
+            if operand in self._modular
+            else bounds(grid.data_type if grid else operand.data_type)
         )
         self._node = operand.node
         value = self.emit("copy", {"x": source}, operand.shape, quantizer=unit(lo, hi), wish=name)
@@ -261,7 +264,7 @@ class WebnnTranslation(Emission):
         """The integers of a result wrapped to its data type, as a tensor of integers."""
         result = output or node.outputs[0]
         _, largest = bounds(result.data_type)
-        modular = largest > MACHINE and self._overflow == "wrap" and self._only_given(result)
+        modular = largest > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
         if modular:
             self._modular.add(result)
         return self.wrapped(name, result.data_type, result.shape, modular)
@@ -297,7 +300,7 @@ def _cuts(node: WebnnNode, side: int) -> bool:
     """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]
-        return bound is not None and abs(bound) <= MACHINE
+        return bound is not None and abs(bound) <= INT32_MAX
     return node.op == "sign" or (node.op == "relu" and side < 0)
 
 
@@ -306,7 +309,7 @@ def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return
-    if int(values.min()) < -MACHINE or int(values.max()) > MACHINE:
+    if int(values.min()) < -INT32_MAX or int(values.max()) > INT32_MAX:
         message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
         raise refusal(node.outputs[0], message, "use smaller integers")
 

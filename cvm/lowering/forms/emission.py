@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.graph import GraphOperation
-from cvm.limits import Limits
+from cvm.limits import INT32_MAX, Limits
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness
 
@@ -39,7 +39,7 @@ class Emission:
 
     def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
         """Add an int32 constant. Raises `Unsupported` where an item does not fit."""
-        if values.size and max(abs(int(values.min())), abs(int(values.max()))) > 2**31 - 1:
+        if values.size and max(abs(int(values.min())), abs(int(values.max()))) > INT32_MAX:
             raise self.unsupported(operation, f"{what} does not fit 32 bits: it needs quantisation information")
         return self.builder.constant(values.astype(np.int64), name=f"{operation.outputs[0]}.{what}")
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.form import Known, LinearForm, Term
 from cvm.lowering.forms.gather import around, gathered, gathered_windows
@@ -216,7 +217,7 @@ def with_common_factor(
     if (multiples == 1).all():
         return term.value, common
     largest = max(abs(int(item)) for item in multiples.ravel())
-    if largest * lowering.builder.range(term.value).magnitude() > 2**31 - 1:
+    if largest * lowering.builder.range(term.value).magnitude() > INT32_MAX:
         message = "adds up items whose scales have no simple ratio: give its operand one quantiser for all of them"
         raise lowering.unsupported(operation, message)
     scale = lowering.tensor_constant(operation, multiples, "multiples")

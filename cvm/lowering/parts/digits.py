@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.axis_sums import moved_to_zero, spread
@@ -37,12 +38,10 @@ Array = npt.NDArray[Any]
 Weighted = tuple[str, int]
 """A value of the program, and what it is multiplied with."""
 
-_INT32_MAX = 2**31 - 1
-
 
 def budget(count: int) -> int:
     """The largest magnitude of items of which ``count`` may be added up."""
-    return _INT32_MAX // max(count, 1)
+    return INT32_MAX // max(count, 1)
 
 
 def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
@@ -68,7 +67,7 @@ def value_digits(lowering: Lowering, operation: GraphOperation, value: str, limi
     if magnitude <= limit:
         return [(value, 1)]
     bits = limit.bit_length()  # a low digit lies in [-2^(b-1), 2^(b-1) - 1]
-    high = _rounded_sum(lowering, operation, [(value, 1)], bits, (-_INT32_MAX, _INT32_MAX))
+    high = _rounded_sum(lowering, operation, [(value, 1)], bits, (-INT32_MAX, INT32_MAX))
     half = 2 ** (bits - 1)
     low = _rounded_sum(lowering, operation, [(value, 1), (high, -(2**bits))], 0, (-half, half - 1))
     above = value_digits(lowering, operation, high, limit)
@@ -139,7 +138,7 @@ def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
     exact = weights.astype(np.int64 if widest * max(-lo, hi) * count < 2**62 else object)
     ends = exact * lo, exact * hi
     greatest, least = (choose(*ends).sum(axis=along) for choose in (np.maximum, np.minimum))
-    return int(greatest.max()) <= _INT32_MAX and int(least.min()) >= -_INT32_MAX
+    return int(greatest.max()) <= INT32_MAX and int(least.min()) >= -INT32_MAX
 
 
 def narrowed(lowering: Lowering, operation: GraphOperation, form: LinearForm, count: int) -> LinearForm:

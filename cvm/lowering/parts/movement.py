@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering, Result
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
 from cvm.lowering.parts.operands import codes_of, full_value
@@ -77,7 +78,7 @@ def sliced(
 def valued(lowering: Lowering, operation: GraphOperation, operand: Known, what: str) -> LinearForm:
     """A constant tensor as a value of the program; integers of more than 31 bits as a sum of their digits."""
     codes, scale, terms = operand.codes.astype(object), operand.scale, []
-    while max(abs(item) for item in codes.ravel().tolist()) > 2**31 - 1:
+    while max(abs(item) for item in codes.ravel().tolist()) > INT32_MAX:
         low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
         terms.append(Term(lowering.tensor_constant(operation, low, what), scale))
         codes = (codes - low) // 2**_DIGIT
@@ -130,7 +131,7 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
 
 def _summand(lowering: Lowering, operation: GraphOperation, part: Known) -> LinearForm:
     """A constant part as a value of the program where its integers are small, else as constants of the positions."""
-    if max(abs(code) for code in part.codes.ravel().tolist()) <= 2**31 - 1:
+    if max(abs(code) for code in part.codes.ravel().tolist()) <= INT32_MAX:
         return valued(lowering, operation, part, "part")
     return LinearForm(part.shape, (), part.rationals())
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.proofs.fixed_point import requantize
@@ -174,7 +175,7 @@ def integer_value(lowering: Lowering, operation: GraphOperation, form: LinearFor
     (term, *more) = form.terms
     if not more and form.constant.is_zero() and term.factor.uniform and term.factor.item() == 1:
         return full_value(lowering, operation, term.value, form.shape)
-    everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -(2**31 - 1), 2**31 - 1)
+    everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
     return codes_of(lowering, operation, form, everything, what)
 
 

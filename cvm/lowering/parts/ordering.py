@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.form import Form, LinearForm, Shape, TableForm, Term
 from cvm.lowering.parts.axis_sums import spread
@@ -86,7 +87,7 @@ def in_order(
     lo, hi = lowering.builder.range(value).hull()
     if beside_items and (floors < lo).all():
         return Ordered(value, np.full((1,) * rank, lo, dtype=object), decoded)
-    if 2 * max(hi + 1, 1 - lo) > 2**31 - 1:
+    if 2 * max(hi + 1, 1 - lo) > INT32_MAX:
         return None
     # Beyond the integers that occur, only the side counts.
     doubled = np.where((floors < lo - 1) | (floors > hi), 2 * np.clip(floors, lo - 1, hi) + 1, 2 * floors + odd)

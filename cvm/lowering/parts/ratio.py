@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering
 from cvm.lowering.forms.form import Known, LinearForm, Shape, Term, scale_and_offset
 from cvm.lowering.parts.digits import array_digits, squared, value_digits
@@ -101,7 +102,7 @@ def ratio_codes(
     parts = [
         Term(value, term.factor * Rationals.scalar(weight, rank))
         for term in denominator.terms
-        for value, weight in value_digits(lowering, operation, term.value, (2**31 - 1) >> steps.bit_length())
+        for value, weight in value_digits(lowering, operation, term.value, INT32_MAX >> steps.bit_length())
     ]
 
     def reached(trial: str) -> str:
@@ -237,7 +238,7 @@ def bounded_below(
 
 def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> str:
     """The value of the integers below a form: its codes where the code k stands for k + 1/2."""
-    integers = LinearQuantizer((Fraction(1),), (_HALF,), -(2**31 - 1), 2**31 - 1)
+    integers = LinearQuantizer((Fraction(1),), (_HALF,), -INT32_MAX, INT32_MAX)
     return codes_of(lowering, operation, form, integers, "floor")
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.limits import INT32_MAX
 from cvm.lowering.forms.form import Shape
 from cvm.program.build import ProgramBuilder
 
@@ -37,7 +38,6 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 
-_INT32_MAX = 2**31 - 1
 _BITS = (62, 28, 24, 20, 16, 12)
 """Of a digit, tried in turn; with the first there is one column, whose coefficients are what they are."""
 _TABLE_DIGIT = 27
@@ -78,7 +78,7 @@ def at_least_zero(
         terms += [(value, spare + 1) for value in carry]
         while len(terms) > _MOST_TERMS:
             terms = [*_gathered(builder, shape, terms[:_MOST_TERMS], bits, name), *terms[_MOST_TERMS:]]
-        shift, lo, hi = (0, 0, 1) if last else (bits, -_INT32_MAX, _INT32_MAX)
+        shift, lo, hi = (0, 0, 1) if last else (bits, -INT32_MAX, INT32_MAX)
         # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
         offset = rest + 1 if last else rest - 2 ** (bits - 1)
         carry = (fixed_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
@@ -90,7 +90,7 @@ def _gathered(
 ) -> list[tuple[str, Array]]:
     """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
     one = np.ones((1,) * len(shape), dtype=object)
-    high = fixed_sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-_INT32_MAX, _INT32_MAX), name)
+    high = fixed_sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), name)
     low = fixed_sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
     return [(high, one * 2**bits), (low, one)]
 
@@ -126,7 +126,7 @@ def _fits(
         if most + 2**bits > 2**63 - 1:
             return False
         carry = most // 2**bits + 1
-        if carry > _INT32_MAX:
+        if carry > INT32_MAX:
             return False
     return True
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
+from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
@@ -41,7 +42,6 @@ __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
-_INT32_MAX = 2**31 - 1
 _MOST_TERMS = 7
 """Of eight of a ``requantize``, one may be needed to give the shape."""
 
@@ -367,7 +367,7 @@ def _corrected(
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
     # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
-    most = bounds[0], min(bounds[1], max(_INT32_MAX - 1, bounds[0]))
+    most = bounds[0], min(bounds[1], max(INT32_MAX - 1, bounds[0]))
     estimate = _emit(lowering, shape, values, forms, where, most, f"{name}.estimate")
 
     def arranged(items: list[int]) -> Array:

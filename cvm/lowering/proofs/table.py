@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.forms.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
 from cvm.lowering.forms.logarithms import known_power_codes
 from cvm.lowering.forms.unquantized import unquantized
@@ -238,7 +239,7 @@ def lattice(lowering: Emission, form: TableForm, name: str) -> LinearForm | None
         steps = [item - first for item in whole]
         divisor = math.gcd(*steps) or 1
         items = np.array([step // divisor for step in steps], dtype=object)
-        if max(abs(item) for item in items.tolist()) <= 2**31 - 1:
+        if max(abs(item) for item in items.tolist()) <= INT32_MAX:
             digits = [items]
             break
     else:

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fits_int64
 
@@ -19,7 +20,6 @@ __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 _MOST_SOLUTIONS = 4096
 """Places of ties that are looked at one by one; more are taken to hold an odd one."""
 _MOST_SHIFT = 62
-_INT32_MAX = 2**31 - 1
 
 
 def has_odd_tie(row: Row, below: Row) -> bool:
@@ -102,7 +102,7 @@ def even_of(builder: ProgramBuilder, up: str, down: str, name: str) -> str:
             builder.parameter(one * item, name=f"{name}.{what}.{label}")
             for item, label in ((factor, "m"), (offset, "c"), (shift, "s"))
         ]
-        limits = {"rounding": "half_up", "lo": -_INT32_MAX, "hi": _INT32_MAX}
+        limits = {"rounding": "half_up", "lo": -INT32_MAX, "hi": INT32_MAX}
         (value,) = builder.add("requantize", (value, *parameters), limits, name=f"{name}.{what}")
     (value,) = builder.add("broadcast_max", (value, down), name=name)
     return value

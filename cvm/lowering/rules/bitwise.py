@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm, Term
@@ -20,7 +21,6 @@ __all__: list[str] = []
 
 _FUNCTIONS: dict[str, np.ufunc] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _DIGIT = 8
-_INT32_MAX = 2**31 - 1
 
 
 @rule("bitwise", claim=exact("a table over both operands, or over each digit of 8 bits of both"))
@@ -50,7 +50,7 @@ def _by_table(lowering: Lowering, operation: GraphOperation, first: str, second:
 def _digits(lowering: Lowering, operation: GraphOperation, values: list[str]) -> list[list[str]]:
     """Pairs of digits of two values, from the least one on; both values have as many."""
     found = []
-    everything = (-_INT32_MAX, _INT32_MAX)
+    everything = (-INT32_MAX, INT32_MAX)
     while not all(_is_digit(*lowering.builder.range(value).hull()) for value in values):
         half = 2 ** (_DIGIT - 1)  # added by rounding, so that it is a floor
         above = [combined(lowering, operation, [value], (1,), -half, _DIGIT, everything) for value in values]

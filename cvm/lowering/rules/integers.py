@@ -12,6 +12,7 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term
@@ -22,7 +23,6 @@ from cvm.quantization.reals import Real, rational
 
 __all__ = ["combined"]
 
-_INT32_MAX = 2**31 - 1
 _MOST_WRAPPED = 2**16
 """Of the integers of a data type: a wider one has numbers that the machine has not."""
 
@@ -47,7 +47,7 @@ def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     low, high = _hull(lowering, operation, operand)
     if lo <= low and high <= hi:
         return [operand]
-    wide = hi - lo >= _MOST_WRAPPED or max(-low, high) > _INT32_MAX
+    wide = hi - lo >= _MOST_WRAPPED or max(-low, high) > INT32_MAX
     if wide or operation.attributes["overflow"] == "error":
         message = f"the integers of this tensor are in [{low}, {high}], not proven to fit [{lo}, {hi}]"
         raise Unsupported("lowering.overflow", message, lowering.location(operation))
@@ -60,7 +60,7 @@ def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         return [TableForm(operand.shape, operand.value, numbers)]
     value, shape = integers(lowering, operation, "x"), operand.shape
     bits = (hi - lo).bit_length()
-    turns = combined(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-_INT32_MAX, _INT32_MAX))
+    turns = combined(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-INT32_MAX, INT32_MAX))
     rest = combined(lowering, operation, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
     return [LinearForm(shape, (Term(rest, one),), zero)]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import (
     WHOLE_TENSOR,
     ZERO_BY_ZERO,
@@ -237,7 +238,7 @@ def single_integer(lowering: Lowering, operation: GraphOperation, form: LinearFo
     if not form.constant.is_zero() or any(item.coefficients.size > 1 for item in found):
         return form
     widths = [int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found]
-    if sum(widths) > 2**31 - 1:
+    if sum(widths) > INT32_MAX:
         return form
     value: str | None = None
     for item in found:

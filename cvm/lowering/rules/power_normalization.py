@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm
@@ -47,7 +48,6 @@ _STEP = 32
 _DIGIT = 13
 _SQUARE_BITS = 17
 """Products of digits of so many bits, and of one bit more, fit 32 bits."""
-_INT32_MAX = 2**31 - 1
 
 
 _APART = "operand and result differ in scale, or have an offset"
@@ -191,7 +191,7 @@ def _square_digits(
     one = np.ones((1,) * rank, dtype=object)
     bits = _SQUARE_BITS
     # half_up adds 2^(bits - 1): a floor takes it off again.
-    upper = fixed_sum(builder, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, _INT32_MAX), f"{name}.high")
+    upper = fixed_sum(builder, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, INT32_MAX), f"{name}.high")
     low = fixed_sum(
         builder, squares.shape, [*terms, (upper, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), f"{name}.low"
     )

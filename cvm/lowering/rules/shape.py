@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import PARTS, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm, SurdForm, TableForm, Term
@@ -23,8 +24,6 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, rational
 
 __all__: list[str] = []
-
-_INT32_MAX = 2**31 - 1
 
 
 def _integers(operation: GraphOperation, attribute: str) -> tuple[int, ...]:
@@ -241,7 +240,7 @@ def _padded_with(
     fill = 0
     if len(operand.terms) == 1 and operand.terms[0].factor.uniform and operand.constant.uniform:
         fill = round_fraction((value - operand.constant.item()) / operand.terms[0].factor.item(), "half_up")
-        fill = fill if abs(fill) <= _INT32_MAX else 0
+        fill = fill if abs(fill) <= INT32_MAX else 0
     terms, rest = [], value
     for term in operand.terms:
         full = full_value(lowering, operation, term.value, operand.shape)
@@ -354,7 +353,7 @@ def _truncated(lowering: Lowering, operation: GraphOperation) -> Result:
     if not isinstance(operand, LinearForm) or operand.clamped:
         return function(lowering, operation, ["input"], _truncated_number)
     # floor(x) is the code of x for a quantiser whose code k stands for k + 1/2; ceil(x) is -floor(-x).
-    below = LinearQuantizer((Fraction(1),), (Fraction(1, 2),), 0, _INT32_MAX)
+    below = LinearQuantizer((Fraction(1),), (Fraction(1, 2),), 0, INT32_MAX)
     positive = codes_of(lowering, operation, operand, below, "floor")
     negated = scaled(operand, lambda factor: -factor)
     negative = codes_of(lowering, operation, negated, below, "ceil")

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm
@@ -26,7 +27,6 @@ from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
 
-_INT32_MAX = 2**31 - 1
 _MULTIPLIER_BITS = 28
 _TABLE = 65_536
 
@@ -90,7 +90,7 @@ def _width(quantizer: LinearQuantizer, count: int) -> int:
     """The widest table for which 2*K*E + (1 - 2*z)*S stays within int32."""
     rise, shift = _coefficients(quantizer)
     most = math.ceil(rise + max(Fraction(0), shift) * count) + 1
-    return min(24, (_INT32_MAX // most).bit_length() - 1)
+    return min(24, (INT32_MAX // most).bit_length() - 1)
 
 
 def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
@@ -113,7 +113,7 @@ def _numerator(
         lowering.builder.parameter(np.full((1,) * rank, item, np.int64), name=f"{operation.outputs[0]}.{label}")
         for item, label in zip((*factors, 0, bits), ("m1", "m2", "c", "s"), strict=True)
     ]
-    value = lowering.emit(operation, "requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=_INT32_MAX)
+    value = lowering.emit(operation, "requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=INT32_MAX)
     if exact:
         return value, Fraction(0)
     # Rounding adds 1/2; each factor is off by 2^-(bits+1) times at most 2^W and n*2^W. All of it over 2*S >= 2^(W+1).

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
 from cvm.graph import GraphOperation
+from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm
@@ -32,7 +33,6 @@ from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
 
-_INT32_MAX = 2**31 - 1
 
 Term = tuple[str, npt.NDArray[Any]]
 
@@ -61,7 +61,7 @@ def wrapping_quantize(lowering: Lowering, operation: GraphOperation) -> list[Res
     terms: list[Term] = [(item.value, item.coefficients * step.numerator) for item in found]
     offset = constant.numerators // constant.denominator * step.numerator
     turns = max(-least, greatest) / (hi - lo + 1) + 2
-    if step.denominator & (step.denominator - 1) or turns > _INT32_MAX:
+    if step.denominator & (step.denominator - 1) or turns > INT32_MAX:
         message = f"codes of {name!r} that wrap need a scale of integers times a power of two, of at most 62 bits"
         raise Unsupported("lowering.rounding", message, location)
     try:
@@ -106,6 +106,6 @@ def _wrapped(
     else:
         floored, last = offset + half, offset
     first = floored - (lo << shift) - 2 ** (bits - 1)
-    turns = fixed_sum(builder, shape, terms, first, bits, (-_INT32_MAX, _INT32_MAX), f"{name}.turns")
+    turns = fixed_sum(builder, shape, terms, first, bits, (-INT32_MAX, INT32_MAX), f"{name}.turns")
     whole = [*terms, (turns, one * -(2**bits))]
     return fixed_sum(builder, shape, whole, last, shift, bounds, name, rounding)

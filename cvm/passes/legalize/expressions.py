@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm import ops
+from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range
-from cvm.ops.ranges import INT32_MAX
 from cvm.passes.legalize.integers import Integers, narrowed
 from cvm.program.model import AttributeValue, Shape
 

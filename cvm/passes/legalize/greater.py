@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
 from cvm.passes.legalize.tensors import Tensors
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.ops.ranges import INT32_MAX
+from cvm.limits import INT32_MAX
 from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
 from cvm.passes.legalize.integers import Integers
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from cvm.limits import INT32_MAX
 from cvm.ops.extension import terms
-from cvm.ops.ranges import INT32_MAX
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.steps import Exact, Step, broadcast, step_of
 from cvm.program.model import Node, Program

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from cvm.limits import INT32_MAX
 from cvm.passes.optimize.draft import Draft, rewritten
 from cvm.program.model import Node, Program
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["clamp_of", "merged_clamps"]
-
-LARGEST = 2**31 - 1
 
 
 def clamp_of(node: Node) -> tuple[int, int] | None:
@@ -23,7 +22,7 @@ def clamp_of(node: Node) -> tuple[int, int] | None:
             alpha = 2 ** (attributes["precision"] - 1) - 1
             return -alpha, alpha
         case "relu":
-            return 0, LARGEST
+            return 0, INT32_MAX
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cvm.bounds import magnitude
+from cvm.limits import INT32_MAX
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.steps import step_of
 from cvm.program.model import Node, Program
@@ -45,7 +46,7 @@ def _rule(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
     sums = weights.astype(object).reshape(len(weights), -1).sum(axis=1) * by[0]
     moved = sums if bias is None else sums + bias
-    if max(abs(int(moved.min())), abs(int(moved.max()))) > 2**31 - 1:
+    if max(abs(int(moved.min())), abs(int(moved.max()))) > INT32_MAX:
         return False
     if bias is None and len(sums) >= by[1]:
         return False
@@ -95,6 +96,6 @@ def _operand(draft: Draft, name: str, by: int, owner: str) -> str:
     if array is None:
         return _without(draft, name, by)
     moved = array.astype(object) - by
-    if magnitude(moved) > 2**31 - 1:
+    if magnitude(moved) > INT32_MAX:
         raise Declined("a constant does not fit 32 bits")
     return draft.constant(moved, owner)

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from cvm import ops
 from cvm.errors import Invalid
+from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range
-from cvm.ops.ranges import BOUNDS, INT32_MAX
+from cvm.ops.ranges import BOUNDS
 from cvm.program.model import AttributeValue
 
 __all__ = ["CODES", "POINTWISE", "Integers", "rows", "tried"]

@@ -6,16 +6,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.frontends.common.data_types import MACHINE, bounds, is_float, unit
+from cvm.frontends.common.data_types import bounds, is_float, unit
 from cvm.frontends.onnx.call import Call, Made, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
 from cvm.frontends.onnx.translation import OnnxTranslation
+from cvm.limits import INT32_MAX
 
 __all__ = ["EVERYTHING", "pair", "result", "truth_of"]
 
-EVERYTHING = unit(-MACHINE, MACHINE)
+EVERYTHING = unit(-INT32_MAX, INT32_MAX)
 _UNBOUNDED = Fraction(2) ** 200
 """Beyond every number that 32-bit integers times float scales give."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from cvm.frontends.common.data_types import MACHINE, bounds, unit
+from cvm.frontends.common.data_types import bounds, unit
 from cvm.frontends.onnx.call import Call, Made
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import pair, result
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
+from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
@@ -22,7 +23,7 @@ def bitwise(translation: OnnxTranslation, call: Call) -> Made:
     """Bit by bit."""
     inputs, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
-    lo, hi = (max(-MACHINE, min(end, MACHINE)) for end in bounds(data_type))
+    lo, hi = (max(-INT32_MAX, min(end, INT32_MAX)) for end in bounds(data_type))
     return Made(translation.emit("bitwise", inputs, shape, quantizer=unit(lo, hi), kind=kind), shape, data_type)
 
 

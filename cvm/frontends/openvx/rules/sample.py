@@ -35,14 +35,13 @@ from cvm.frontends.openvx.rules.registry import refused, sample_rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.rules.windows import pooled
 from cvm.frontends.openvx.translation import OpenvxTranslation
+from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
 __all__: list[str] = []
 
 Places = npt.NDArray[np.int64]
 """(taps, outputs): which item of an axis each tap of a window reads, -1 where it reads nothing."""
-
-_MACHINE = 2**31 - 1
 
 
 def _read(places: Places, extent: int) -> Places:
@@ -73,7 +72,7 @@ def _windows(
 def _product_quantizer(format: Format, overflow: ConvertPolicy) -> LinearQuantizer:
     found = format.quantizer("toward_zero")
     wraps = overflow == ConvertPolicy.VX_CONVERT_POLICY_WRAP
-    return replace(found, lo=-_MACHINE, hi=_MACHINE) if wraps else found
+    return replace(found, lo=-INT32_MAX, hi=INT32_MAX) if wraps else found
 
 
 def _rounded_products(

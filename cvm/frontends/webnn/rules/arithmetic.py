@@ -7,12 +7,13 @@ from fractions import Fraction
 
 from cvm.frontends.webnn.operand import WebnnNode, bounds, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import MACHINE, WebnnTranslation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
 from cvm.graph import Operand
+from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
-_EVERYTHING = unit(-MACHINE, MACHINE)
+_EVERYTHING = unit(-INT32_MAX, INT32_MAX)
 _UNBOUNDED = Fraction(2) ** 200
 """Beyond every number that 32-bit integers times float scales give."""
 
@@ -177,7 +178,7 @@ def clamp(translation: WebnnTranslation, node: WebnnNode) -> str:
     a, b = (_bound(value, default) for value, default in ((lo, -_UNBOUNDED), (hi, _UNBOUNDED)))
     if _real(node):
         return translation.emit("clamp", {"x": source, "a": a, "b": b}, node.outputs[0].shape)
-    if a > MACHINE or b < -MACHINE:
+    if a > INT32_MAX or b < -INT32_MAX:
         raise refusal(node.outputs[0], "a bound is beyond +-(2^31 - 1), and all integers are", "choose another bound")
     name = translation.emit("clamp", {"x": source, "a": a, "b": b}, node.outputs[0].shape, quantizer=_EVERYTHING)
     return translation.integers(name, node)

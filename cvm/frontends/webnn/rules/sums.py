@@ -9,14 +9,15 @@ import numpy as np
 
 from cvm.frontends.webnn.operand import MLOperand, WebnnNode, is_float
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import MACHINE, WebnnTranslation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
 from cvm.frontends.webnn.windows import spatial
 from cvm.graph import Operand
+from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
 _MOST_FACTORS = 64
-_EVERYTHING = unit(-MACHINE, MACHINE)
+_EVERYTHING = unit(-INT32_MAX, INT32_MAX)
 _NORM = (("scale", "scale", 1), ("bias", "offset", 0))
 """Operands of a normalisation, what the graph calls them, and what stands in their place."""
 
