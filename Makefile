@@ -52,6 +52,7 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 	$(BIN)/python tools/lint_formal.py
 	$(BIN)/python tools/lint_imports.py
 	$(BIN)/python tools/lint_arithmetic.py
+	$(BIN)/python tools/lint_functions.py
 	$(BIN)/python tools/count_trusted.py --check
 	$(BIN)/python tools/generate_pages.py --check
 
