@@ -108,3 +108,13 @@ def test_the_page_generator_notices_a_stale_page(tmp_path: Path) -> None:
     page = tmp_path / "docs" / "ops.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     assert run("--check") == 1
+
+
+@pytest.mark.parametrize(("op", "attribute"), [("tile", "reps"), ("reshape", "target_shape")])
+@pytest.mark.parametrize("length", [0, 9])
+def test_a_tuple_of_factors_or_extents_has_one_to_eight_items(op: str, attribute: str, length: int) -> None:
+    declaration = REGISTRY[op]
+    assert declaration.parse({attribute: (1,) * 8})
+    with pytest.raises(Invalid) as caught:
+        declaration.parse({attribute: (1,) * length})
+    assert caught.value.code == f"ops.{op}.attribute.{attribute}"
