@@ -46,6 +46,7 @@ PACKAGES = (
     "cvm/executors/numpy",
     "cvm/ops",
     "cvm/program",
+    "cvm/passes",
     "cvm/lowering",
     "cvm/quantization",
 )
