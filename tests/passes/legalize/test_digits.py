@@ -112,3 +112,12 @@ def test_an_expression_is_made_once_and_one_of_constants_is_a_constant() -> None
     made.forget({three.number: "three"})
     assert made.constant(np.array([3])) is three
     assert made.apply("broadcast_mul", x, three, label="one") is not one
+
+
+def test_what_lies_within_its_bounds_is_not_clipped() -> None:
+    made = Expressions()
+    tensors = Tensors(made)
+    x = tensor(made, np.zeros((1,)), -7, 9)
+    assert tensors.cut(x, -7, 9, "same") is x
+    assert tensors.cut(x, -7, 8, "less") is not x
+    assert tensors.cut(x, -6, 9, "less") is not x
