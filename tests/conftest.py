@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cvm")
     group.addoption("--fast", action="store_true", help="a few quick tests of every file, a minute in all")
     group.addoption("--long-day", type=int, metavar="DAY", help="of the tests that -m selects, part DAY mod 10 of 10")
-    group.addoption("--seconds", type=float, metavar="S", help="begin no test after so many seconds")
+    group.addoption(
+        "--seconds", type=float, metavar="S", help="begin no test after so many seconds, and break off what runs"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -74,6 +79,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.monotonic() > item.config.stash.get(_END, float("inf")):
         pytest.skip("the time is used up (--seconds)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Break a test off when the time is used up, where there are signals and it runs in the main thread."""
+    left = item.config.stash.get(_END, float("inf")) - time.monotonic()
+    alarms = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if left == float("inf") or not alarms:
+        return (yield)
+    previous = signal.signal(signal.SIGALRM, _break_off)
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def _break_off(*_: object) -> None:
+    pytest.skip("the time was used up while it ran (--seconds)")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

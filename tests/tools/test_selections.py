@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import PARTS, part_of
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -29,3 +36,30 @@ def test_a_day_has_one_selection_whatever_the_order_of_collection() -> None:
     assert part_of(ITEMS, 5) == part_of(ITEMS[::-1], 5)
     assert part_of(ITEMS, 5) != part_of(ITEMS, 15)
     assert set(part_of(ITEMS, 5)) == set(part_of(ITEMS, 15))
+
+
+SLOW = """
+import time
+
+def test_that_ends() -> None:
+    pass
+
+def test_that_takes_long() -> None:
+    for _ in range(600):
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms here")
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_test_that_runs_when_the_time_is_used_up_is_broken_off_and_says_so(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", workers, "-rs"]
+    begun = time.monotonic()
+    result = subprocess.run(
+        [*command, "--seconds", "2", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "1 passed, 1 skipped" in result.stdout, result.stdout
+    assert "the time was used up while it ran" in result.stdout
+    assert time.monotonic() - begun < 40
