@@ -369,7 +369,7 @@ def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
 
 
 def _resolved(parts: dict[str, Any]) -> Program:
-    """The program of the parts that were read, with names in place of numbers."""
+    """The program of the parts that were read, with names instead of numbers."""
     names = [item.value.name for item in parts["inputs"]]
     names += [constant.name for constant in parts["constants"]]
     names += [state["value"].name for state in parts["state"]]

@@ -109,8 +109,8 @@ class Scope:
         typed = self._parsed(declaration, attributes, location)
         declaration.check_arity(len(inputs), location)
         kinds = declaration.input_kinds(len(inputs))
-        for place, name in enumerate(inputs):
-            self.read(name, kinds[place] if place < len(kinds) else None, location)
+        for index, name in enumerate(inputs):
+            self.read(name, kinds[index] if index < len(kinds) else None, location)
         call = Call(tuple(self.shapes[name] for name in inputs), typed)
         shapes = declaration.infer(call, location)
         for shape in shapes:

@@ -33,7 +33,7 @@ Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Listed | Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of which each item is made when its turn comes, so that a program is never in memory a second time."""
+    """A list whose items are made one at a time while it is written, so that a program is never in memory twice."""
 
     count: int
     items: Iterable[Tree]
@@ -70,8 +70,8 @@ _KINDS = _kinds()
 
 
 _NUMBERS = {
-    0xC0 + place: Struct(">" + code)
-    for place, code in ((0x04, "B"), (0x05, "H"), (0x06, "I"), (0x0C, "B"), (0x0D, "H"), (0x0E, "I"), (0x0F, "Q"),
+    0xC0 + offset: Struct(">" + code)
+    for offset, code in ((0x04, "B"), (0x05, "H"), (0x06, "I"), (0x0C, "B"), (0x0D, "H"), (0x0E, "I"), (0x0F, "Q"),
                         (0x10, "b"), (0x11, "h"), (0x12, "i"), (0x13, "q"), (0x19, "B"), (0x1A, "H"), (0x1B, "I"),
                         (0x1C, "H"), (0x1D, "I"), (0x1E, "H"), (0x1F, "I"))
 }  # fmt: skip
