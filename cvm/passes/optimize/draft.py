@@ -1,4 +1,4 @@
-"""A program while a pass rewrites it: front to back, every value proven again before anything takes its place.
+"""A program while a pass rewrites it: front to back, every value is proven again before anything replaces it.
 
 A rewrite adds values; it never takes one away (what is no longer needed is removed later, by `dead`). What takes the
 place of a value has its shape, and a proven range within the one it had. So everything that was proven from the

@@ -122,12 +122,12 @@ def _transposed(draft: Draft, node: Node) -> bool:
 
 
 def _concatenated(draft: Draft, node: Node) -> bool:
-    """A concatenation along the same axis that nothing else reads is written out in its place."""
+    """A concatenation along the same axis that nothing else reads is replaced by its operands."""
     if node.op != "concatenate":
         return False
     (output,) = node.outputs
     rank = len(output.shape)
-    here = frozenset({draft.facts.places[output.name]})
+    here = frozenset({draft.facts.indices[output.name]})
     names: list[str] = []
     for name in node.inputs:
         inner = draft.unchanged(name)

@@ -33,18 +33,18 @@ def step_of(draft: Draft, node: Node | None) -> Step | None:
         return None
     (output,) = node.outputs
     arrays = [draft.array(draft.now(name)) for name in node.inputs]
-    tensors = [place for place, array in enumerate(arrays) if array is None]
+    tensors = [index for index, array in enumerate(arrays) if array is None]
     if len(tensors) != 1 or draft.facts.verified.shapes[node.inputs[tensors[0]]] != output.shape:
         return None
-    (place,) = tensors
-    x = node.inputs[place]
+    (index,) = tensors
+    x = node.inputs[index]
     one = np.ones((1,), object)
     known = [array.astype(object) for array in arrays if array is not None]
     match node.op:
         case "broadcast_add" | "elemwise_add":
             return Step(x, one, known[0])
         case "broadcast_sub" | "elemwise_sub":
-            return Step(x, one, -known[0]) if place == 0 else Step(x, -one, known[0])
+            return Step(x, one, -known[0]) if index == 0 else Step(x, -one, known[0])
         case "broadcast_mul":
             return Step(x, known[0], 0 * one)
         case "negative":
