@@ -32,7 +32,7 @@ __all__ = [
     "Agreement",
     "Difference",
     "compare",
-    "drawn_places",
+    "drawn_indices",
     "first_difference",
     "judge",
     "laid_open",
@@ -239,10 +239,10 @@ def tensor_of(array: npt.NDArray[Any]) -> Stored:
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
     """``count`` positions in a tensor of ``size`` elements, ascending; all of them if it has no more."""
-    return list(range(size)) if size <= count else sorted(islice(drawn_places(size, seed), count))
+    return list(range(size)) if size <= count else sorted(islice(drawn_indices(size, seed), count))
 
 
-def drawn_places(size: int, seed: str) -> Iterator[int]:
+def drawn_indices(size: int, seed: str) -> Iterator[int]:
     """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are held."""
     moved: dict[int, int] = {}
     for first in range(size):

@@ -307,7 +307,7 @@ class _View:
         outputs = formal.executor.apply(node, [self._operand(name, tensors) for name in node.inputs])
         for draw in part:
             value, array = node.outputs[draw.output], tensors[node.outputs[draw.output].name]
-            index = tuple(int(i) for i in np.unravel_index(draw.place, array.shape))
+            index = tuple(int(i) for i in np.unravel_index(draw.element, array.shape))
             self.judged.append(draw)
             expected, found = outputs[draw.output][index], int(array[index])
             if expected != found:

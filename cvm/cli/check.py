@@ -170,8 +170,8 @@ def render(console: Console, document: dict[str, Any]) -> None:
     if found is None:
         return
     values = ", ".join(f"{name} has {value}" for name, value in found["values"].items())
-    place = f"run {found['run']}, op {found['op']}, tensor {found['tensor']!r}, index {found['index']}"
-    say(console, f"first difference: {place}: {values}")
+    location = f"run {found['run']}, op {found['op']}, tensor {found['tensor']!r}, index {found['index']}"
+    say(console, f"first difference: {location}: {values}")
 
 
 def judged_words(judged: Mapping[str, Any]) -> str:

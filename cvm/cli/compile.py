@@ -49,7 +49,7 @@ def command(
     ] = None,
     quant: Annotated[
         Path | None,
-        typer.Option("--quant", metavar="FILE", help="Quantisation information in place of the model's graph.quant."),
+        typer.Option("--quant", metavar="FILE", help="Quantisation information instead of the model's graph.quant."),
     ] = None,
     no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
     bit_order: BitOrder = "lsb",

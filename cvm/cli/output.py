@@ -85,9 +85,9 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 
     ruled = box.SIMPLE_HEAD if console.is_terminal and any(headings) else None
     grid = Table(box=ruled, pad_edge=False, header_style="bold", show_header=any(headings))
-    for place, heading in enumerate(headings):
+    for index, heading in enumerate(headings):
         justify: Literal["left", "right"] = "right" if heading.endswith(">") else "left"
-        grid.add_column(heading.removesuffix(">"), justify=justify, overflow="fold", no_wrap=place < _NAMES)
+        grid.add_column(heading.removesuffix(">"), justify=justify, overflow="fold", no_wrap=index < _NAMES)
     for row in rows:
         grid.add_row(*(printable(str(cell)) for cell in row))
     with console.capture() as capture:

@@ -91,8 +91,8 @@ def _render_receipt(console: Console, document: dict[str, Any]) -> None:
     say(console, f"op-set    {claim['op_set']}, limits {claim['limits']}, gas {claim['gas']} per run")
     for number, run in enumerate(claim["runs"][:PRINTED]):
         for what in ("inputs", "before", "outputs", "after"):
-            for place, root in enumerate(run[what]):
-                say(console, f"run {number:<5} {what.removesuffix('s')} {place}: {root}")
+            for index, root in enumerate(run[what]):
+                say(console, f"run {number:<5} {what.removesuffix('s')} {index}: {root}")
         if run["trace"] is not None:
             say(console, f"run {number:<5} trace: {run['trace']}")
     if len(claim["runs"]) > PRINTED:
@@ -335,7 +335,7 @@ def _differences(name: str, one: Any, other: Any) -> list[dict[str, Any]]:
         return [item for key in one for item in _differences(f"{name}.{key}" if name else key, one[key], other[key])]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
-        return [item for place, (a, b) in pairs for item in _differences(f"{name}[{place}]", a, b)]
+        return [item for index, (a, b) in pairs for item in _differences(f"{name}[{index}]", a, b)]
     if one == other:
         return []
     said: Callable[[Any], Any] = lambda value: f"{len(value)} items" if isinstance(value, list) else value  # noqa: E731

@@ -150,8 +150,8 @@ class Evidence:
     def tensor(self, op: int, target: int) -> Array:
         """A target of an op."""
         node = self.program.program.nodes[op]
-        place = target - auxiliary_count(node.op)
-        return self.auxiliaries(op)[target] if place < 0 else self.values[node.outputs[place].name]
+        index = target - auxiliary_count(node.op)
+        return self.auxiliaries(op)[target] if index < 0 else self.values[node.outputs[index].name]
 
     def auxiliaries(self, op: int) -> tuple[Array, ...]:
         """The auxiliary tensors of an op."""
@@ -189,8 +189,8 @@ class Evidence:
         return Operands(count, lambda position: _noted(self._operand(op, record, position)))
 
     def _operand(self, op: int, record: OpRecord, position: int) -> Array:
-        place = position - len(record.inputs)
-        return self.auxiliaries(op)[place] if place >= 0 else self._value(record.inputs[position])
+        index = position - len(record.inputs)
+        return self.auxiliaries(op)[index] if index >= 0 else self._value(record.inputs[position])
 
     def _value(self, number: int) -> Array:
         name = self.program.names[number]
@@ -265,13 +265,13 @@ class Evidence:
 
     def _opening(self, op: int, record: OpRecord, log: Tree, position: int, tensor: NotedTensor) -> OperandOpening:
         array = self._operand(op, record, position)
-        place = position - len(record.inputs)
-        tree = self.tree(op, place) if place >= 0 else self._tree(self.program.names[record.inputs[position]], array)
+        index = position - len(record.inputs)
+        tree = self.tree(op, index) if index >= 0 else self._tree(self.program.names[record.inputs[position]], array)
         size = LEAF_BYTES // array.itemsize
         numbers = sorted({number // size for number in tensor.numbers})
         return OperandOpening(
             position=position,
-            source=GivenSource() if place >= 0 else self._source(record.inputs[position], log),
+            source=GivenSource() if index >= 0 else self._source(record.inputs[position], log),
             dtype=1 if array.itemsize == 4 else 2,
             shape=array.shape,
             data_root=tree.root,
@@ -282,8 +282,8 @@ class Evidence:
     def _source(self, number: int, log: Tree) -> Source:
         name, program = self.program.names[number], self.program
         if name in program.constant_arrays:
-            place = number - program.lists[2].count
-            return ConstantSource(name, program.constants.prove(place).path)
+            index = number - program.lists[2].count
+            return ConstantSource(name, program.constants.prove(index).path)
         if name not in program.makers:
             return GivenSource()
         op = program.makers[name]

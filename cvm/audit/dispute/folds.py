@@ -200,7 +200,7 @@ def max_(call: Call) -> Fold:
 
 
 def requantize(call: Call) -> Fold:
-    """Step i adds m_i[d] x_i[d]; the last one adds c[d] as well, rounds and cuts."""
+    """Step i adds m_i[d] x_i[d]; the last one adds c[d] as well, rounds and clips."""
     d, n = call.d, (len(call.operands) - 2) // 2
     rounding = call.record.attributes["rounding"]
 
@@ -230,8 +230,8 @@ def concatenate(call: Call) -> Fold:
         if before < SEARCHING:
             return before
         rest = before - SEARCHING
-        for place in range(PARTS * j, min(PARTS * (j + 1), M)):
-            part = call.operands[place]
+        for index in range(PARTS * j, min(PARTS * (j + 1), M)):
+            part = call.operands[index]
             extent = part.shape[real_axis]
             if rest < extent:
                 return part[(*call.d[:real_axis], rest, *call.d[real_axis + 1 :])]

@@ -59,7 +59,7 @@ class Outcome:
     reason: str
     rounds: int
     op: int | None = None
-    """The place that the game was led to, as far as it came."""
+    """Where the game was led to: op, target, element and step, as far as it came."""
     target: int | None = None
     element: int | None = None
     step: int | None = None
@@ -98,19 +98,19 @@ def settle(
     try:
         table.play(roots)
     except _Ended as end:
-        return replace(table.place, winner=end.winner, reason=end.reason, rounds=table.rounds)
+        return replace(table.reached, winner=end.winner, reason=end.reason, rounds=table.rounds)
     raise AssertionError("a game ends with a verdict")
 
 
 @dataclass
 class _Table:
-    """One game: the parties, the rounds so far, and the place that it was led to."""
+    """One game: the parties, the rounds so far, and the step that it was led to."""
 
     statement: Statement
     parties: tuple[q.Party, q.Party]
     watch: Callable[[q.Question], None]
     rounds: int = 0
-    place: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
+    reached: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
 
     def ask(self, question: q.Question, check: Callable[[int, Any], Any]) -> _Pair:
         """One round: what ``check`` makes of the answers. Who gives one that does not stand has lost."""
@@ -134,9 +134,9 @@ class _Table:
             raise _Ended(winner, f"{type(question).__name__}: {said}")
         return found[0], found[1]
 
-    def at(self, **place: Any) -> None:
+    def at(self, **reached: Any) -> None:
         """Note where the game is."""
-        self.place = replace(self.place, **place)
+        self.reached = replace(self.reached, **reached)
 
     # From the trace roots to a step
 

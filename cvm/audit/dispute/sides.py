@@ -44,16 +44,16 @@ def computed(
     from cvm.session import choose_executor
 
     _, samples = arrange(verified.program, inputs, cycles)
-    runs = [(feeds, place) for feeds in samples for place in range(len(feeds))]
+    runs = [(feeds, index) for feeds in samples for index in range(len(feeds))]
     if not 0 <= run < len(runs):
         raise Invalid("dispute.run", f"there are {len(runs)} runs of these inputs, counted from 0: there is no {run}")
-    feeds, place = runs[run]
+    feeds, index = runs[run]
     made = create(choose_executor(executor)[0], verified)
     before = initial_state(verified.program) if state is None else _state(verified, state)
-    for feed in feeds[:place]:
+    for feed in feeds[:index]:
         before = made.run(feed, before).state
-    result = made.run(feeds[place], before, "all")
-    return Evidence(OpenProgram(verified.program), {**before, **feeds[place], **result.values})
+    result = made.run(feeds[index], before, "all")
+    return Evidence(OpenProgram(verified.program), {**before, **feeds[index], **result.values})
 
 
 def _state(verified: VerifiedProgram, arrays: Arrays) -> dict[str, Int32Array]:

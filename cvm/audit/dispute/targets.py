@@ -22,10 +22,10 @@ def auxiliary_count(op: str) -> int:
 
 def target_shape(record: OpRecord, target: int) -> Shape:
     """The shape of a target: the auxiliary tensors come first, then the outputs. Raises `Invalid` if there is none."""
-    place = target - auxiliary_count(record.op)
-    if not target >= 0 or place >= len(record.outputs):
+    index = target - auxiliary_count(record.op)
+    if not target >= 0 or index >= len(record.outputs):
         raise Invalid("step.target", f"{record.op} has no target {target}")
-    return record.outputs[0].shape[:2] if place < 0 else record.outputs[place].shape
+    return record.outputs[0].shape[:2] if index < 0 else record.outputs[index].shape
 
 
 def index_of(element: int, shape: Shape) -> Index:
@@ -34,8 +34,8 @@ def index_of(element: int, shape: Shape) -> Index:
         raise Invalid("step.element", f"a tensor of shape {list(shape)} has no element {element}")
     index = []
     for extent in reversed(shape):
-        element, place = divmod(element, extent)
-        index.append(place)
+        element, position = divmod(element, extent)
+        index.append(position)
     return tuple(reversed(index))
 
 

@@ -1,16 +1,16 @@
 """The ops of vision in small steps.
 
-`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, and keeps or drops rows in turn:
+`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, then keeps or drops each row:
 no single integer says how far it is. So whoever disputes it commits to three tensors that the op does not have, all of
 shape (B, N), and they are disputed like outputs, in this order:
 
-`rank`   rank[b, i] is the place of row i of X by falling score, -1 for the rows from T on;
+`rank`   rank[b, i] is the rank of row i of X by falling score, -1 for the rows from T on;
 `order`  order[b, p] is the row of rank p, -1 from T on: I(p) of the document;
 `kept`   kept[b, p] is 1 if p is in U, else 0.
 
 Each element of each follows by small steps from the operands, the tensors before it and - for `kept` - the elements
 before it. There is one right tensor of each kind, so two parties who differ in the output differ in one of these, or
-in a step of the output that reads them; at the first place where they differ they agree on all that the step reads.
+in a step of the output that reads them; at the first index where they differ they agree on all that the step reads.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
     return -(-extent // most), lambda j: range(j * most, min((j + 1) * most, extent))
 
 
-def _search(places: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
-    """Go on with a search: the element at the first chosen place after ``before - SEARCHING`` others."""
+def _search(indices: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
+    """Go on with a search: the element at the first chosen index after ``before - SEARCHING`` others."""
     to_skip = before - SEARCHING
-    for place in places:
-        if chosen(place):
+    for index in indices:
+        if chosen(index):
             if to_skip == 0:
-                return element(place)
+                return element(index)
             to_skip -= 1
     return SEARCHING + to_skip
 
@@ -112,8 +112,8 @@ def kept(call: Call) -> Fold:
     (b, p), X, rows, members = call.d, call.operands[0], call.operands[3], call.operands[4]
     top_k, force_suppress = call.attribute("top_k"), call.attribute("force_suppress")
 
-    def row(place: int) -> Sequence[int]:
-        return [X[b, rows[b, place], k] for k in range(6)]
+    def row(index: int) -> Sequence[int]:
+        return [X[b, rows[b, index], k] for k in range(6)]
 
     def step(q: int, before: int) -> int:
         if before == 0 or rows[b, p] < 0:
@@ -164,14 +164,14 @@ def auxiliaries(call: Call) -> tuple[list[int], list[int], list[int]]:
         rows = [[X[b, i, k] for k in range(K)] for i in range(N)]
         T = max(min(N, valid[b,]), 0)
         I = sorted(range(T), key=lambda i: (-rows[i][1], i))  # noqa: E741 - used at once; the document's name
-        places = {i: p for p, i in enumerate(I)}
+        rank = {i: p for p, i in enumerate(I)}
         U: list[int] = []
         for p in range(T if top_k < 0 else min(T, top_k)):
             r = rows[I[p]]
             rivals = (rows[I[q]] for q in U if force_suppress or rows[I[q]][0] == r[0])
             if r[0] >= 0 and not any(overlaps(r, s, iou_threshold) for s in rivals):
                 U.append(p)
-        ranks += [places.get(i, -1) for i in range(N)]
+        ranks += [rank.get(i, -1) for i in range(N)]
         orders += [*I, *[-1] * (N - T)]
         members += [int(p in U) for p in range(N)]
     return ranks, orders, members
