@@ -37,7 +37,7 @@ def compile(
     """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``); or a
     graph of cvm-runtime.
 
-    ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
+    ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
     program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
     items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of

@@ -88,18 +88,18 @@ def compete(
     with ExitStack() as stack:
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="cvm-bench-"))
         entries = []
-        for place, contestant in enumerate(contestants):
-            entries.append(_entered(contestant, os.path.join(cache, str(place)), stack))
-            advance(place + 1)
+        for index, contestant in enumerate(contestants):
+            entries.append(_entered(contestant, os.path.join(cache, str(index)), stack))
+            advance(index + 1)
         _compare([(entry.contestant, entry.process.greeting) for entry in entries if entry.process is not None])
         timings: list[list[dict[str, Any]]] = [[] for _ in entries]
         count = len(entries)
         for number in range(rounds):
             for turn in range(count):
-                place = (turn + number) % count
-                process = entries[place].process
+                index = (turn + number) % count
+                process = entries[index].process
                 if process is not None:
-                    timings[place].append(process.ask(seconds))
+                    timings[index].append(process.ask(seconds))
                 advance(count * (number + 1) + turn + 1)
     return [_score(entry, found) for entry, found in zip(entries, timings, strict=True)]
 

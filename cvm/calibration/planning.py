@@ -32,15 +32,15 @@ __all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "plan"]
 class Group:
     """Tensors that share a quantiser, the tensors whose numbers decide on it, and ranges that are known beforehand.
 
-    ``with_zero``: zeros stand beside their items. ``places``: their items are coordinates. ``nonzero``: something is
-    divided by them.
+    ``with_zero``: zeros stand beside their items. ``coordinates``: their items are coordinates. ``nonzero``: something
+    is divided by them.
     """
 
     tensors: tuple[str, ...]
     observed: tuple[str, ...]
     known: tuple[tuple[float, float], ...]
     with_zero: bool
-    places: bool
+    coordinates: bool
     nonzero: bool
 
 
@@ -72,7 +72,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The tensors of a graph that get quantisers, each in one place."""
+    """The tensors of a graph that get quantisers, each exactly once."""
 
     groups: tuple[Group, ...]
     filters: tuple[Filter, ...]
@@ -164,9 +164,9 @@ class _Planner:
                 observed.setdefault(name)
         readers = [reader for name in members for reader in self.uses.readers(name)]
         padded = any(pads_zeros(operation) for operation, _ in readers)
-        places = any(parameter == "rois" for _, parameter in readers)
+        coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
-        return Group(tuple(members), tuple(observed), tuple(known), padded or places, places, nonzero)
+        return Group(tuple(members), tuple(observed), tuple(known), padded or coordinates, coordinates, nonzero)
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:
         tensors = self.graph.tensors

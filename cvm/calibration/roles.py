@@ -140,14 +140,14 @@ class Uses:
 
     def product(self, operation: GraphOperation) -> Product | None:
         """The operation as a product of a computed input with a fixed filter; None if it is none."""
-        for data, weights, place in _PRODUCTS.get(operation.name, ()):
+        for data, weights, axis in _PRODUCTS.get(operation.name, ()):
             x, w = operation.inputs[data], operation.inputs[weights]
             if isinstance(x, str) and isinstance(w, str) and self.fixed(w) and not self.fixed(x):
                 rank = len(self.graph.tensors[operation.outputs[0]].shape)
-                return Product(x, w, place % rank)
+                return Product(x, w, axis % rank)
         return None
 
     def only_reader(self, name: str) -> tuple[GraphOperation, str] | None:
-        """The one place where a tensor is read, if there is just one and it is no output of the graph."""
+        """The one reader of a tensor, if there is just one and it is no output of the graph."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None

@@ -104,11 +104,11 @@ def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
     bound = WINDOW if size is None else size
     ends: list[tuple[int, int]] = []
     first = held = 0
-    for place, node in enumerate(program.nodes):
+    for index, node in enumerate(program.nodes):
         made = 4 * sum(math.prod(value.shape) for value in node.outputs)
-        if place > first and held + made > bound:
-            ends.append((first, place))
-            first, held = place, 0
+        if index > first and held + made > bound:
+            ends.append((first, index))
+            first, held = index, 0
         held += made
     return [*ends, (first, len(program.nodes))] if program.nodes else []
 

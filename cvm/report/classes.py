@@ -1,6 +1,6 @@
 """Classes: what the program and the float reference take each sample for, and who is right.
 
-The class of a run is the place of the greatest item of the output that holds the scores, the first of equal ones.
+The class of a run is the index of the greatest item of the output that holds the scores, the first of equal ones.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def check_labels(
         raise Invalid("report.labels", f"expected labels of shape {expected}, found {list(labels.shape)}")
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
-        place = np.argwhere(outside)[0].tolist()
-        message = f"expected labels in [0, {classes - 1}], found {int(labels[tuple(place)])} at {place}"
+        index = np.argwhere(outside)[0].tolist()
+        message = f"expected labels in [0, {classes - 1}], found {int(labels[tuple(index)])} at {index}"
         raise Invalid("report.labels", message)
     rows = (1 if samples is None else samples,)
     return labels.astype(np.int64).reshape(rows if labels.shape in per_sample else (*rows, cycles or 1))

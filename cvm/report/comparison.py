@@ -35,7 +35,7 @@ class Measured:
     """A tensor of the model that the program computes, and what was found about it."""
 
     number: int
-    """Its place among the tensors of the model."""
+    """Its index among the tensors of the model."""
     pair: Pair
     measures: Measures
     drop: float | None

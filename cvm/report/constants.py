@@ -26,7 +26,7 @@ class Stored:
     """A variable with a quantiser, and what was found about it."""
 
     number: int
-    """Its place among the tensors of the model."""
+    """Its index among the tensors of the model."""
     tensor: GraphTensor
     measures: Measures
 

@@ -49,19 +49,19 @@ def plan_negative(call: Call) -> Step:
 
 @plans("clip")
 def plan_clip(call: Call) -> Step:
-    """X cut into [a_min, a_max]."""
+    """X clipped to [a_min, a_max]."""
     return clipped(call, call.attributes.a_min, call.attributes.a_max)
 
 
 @plans("cvm_clip")
 def plan_cvm_clip(call: Call) -> Step:
-    """X cut into [-alpha, alpha]."""
+    """X clipped to [-alpha, alpha]."""
     alpha = _alpha(call)
     return clipped(call, -alpha, alpha)
 
 
 def clipped(call: Call, lo: int, hi: int) -> Step:
-    """The first input cut into [lo, hi]; itself where it is proven to lie there."""
+    """The first input clipped to [lo, hi]; itself where it is proven to lie there."""
     least, largest = call.ranges[0].hull()
     if lo <= least and largest <= hi:
         return single(lambda X: X, f"identity: the input lies in [{least}, {largest}]")
@@ -87,7 +87,7 @@ def plan_cvm_right_shift(call: Call) -> Step:
 
 @plans("cvm_left_shift")
 def plan_cvm_left_shift(call: Call) -> Step:
-    """X * 2^shift_bit, cut; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
+    """X * 2^shift_bit, clipped; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
     shift, alpha = call.attributes.shift_bit, _alpha(call)
     largest = call.ranges[0].magnitude() << shift
     if fits_int32(largest):

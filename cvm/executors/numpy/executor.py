@@ -57,10 +57,10 @@ class NumpyExecutor:
         borrowed = _Issued([*self._constants.values(), *fed.values()])
         # Some BLAS libraries raise floating-point flags without a cause; no kernel computes anything that could.
         with np.errstate(all="ignore"):
-            for place, scheduled in enumerate(self._schedule):
+            for index, scheduled in enumerate(self._schedule):
                 _execute(scheduled, tensors)
                 if shows is not None:
-                    shows.after(place, scheduled, tensors)
+                    shows.after(index, scheduled, tensors)
                 for name in scheduled.frees:
                     if name not in needed:
                         del tensors[name]
@@ -81,10 +81,10 @@ class _Shows:
         self._held: dict[str, Array] = {}
         watch(fed)
 
-    def after(self, place: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
+    def after(self, index: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
         """Take the results of a step."""
         self._held.update((name, tensors[name]) for name in scheduled.writes)
-        if place in self._ends:
+        if index in self._ends:
             held, self._held = self._held, {}
             self._watch(held)
 
@@ -100,13 +100,13 @@ def _scheduled(program: Program, steps: list[Step]) -> list[_Scheduled]:
     reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
     writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
     last: dict[str, int] = dict.fromkeys(_fed(program), -1)
-    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
-        last.update(dict.fromkeys((*read, *written), place))
+    for index, (read, written) in enumerate(zip(reads, writes, strict=True)):
+        last.update(dict.fromkeys((*read, *written), index))
     frees: list[list[str]] = [[] for _ in steps]
     kept = {constant.name for constant in program.constants}
-    for name, place in last.items():
+    for name, index in last.items():
         if name not in kept and steps:
-            frees[max(place, 0)].append(name)
+            frees[max(index, 0)].append(name)
     return [_Scheduled(*parts) for parts in zip(steps, reads, writes, map(tuple, frees), strict=True)]
 
 

@@ -78,13 +78,13 @@ class Geometry:
                 self.X[2], p.start, p.stop, self.stride[0], ki * self.dilation[0] - self.padding[0]
             )
             for kj in range(KW):
-                places, read_places = window(
+                put, read_columns = window(
                     self.X[3], q.start, q.stop, self.stride[1], kj * self.dilation[1] - self.padding[1]
                 )
-                tap, read = taps[:, :, ki, kj], X[n, :, read_rows, read_places]
+                tap, read = taps[:, :, ki, kj], X[n, :, read_rows, read_columns]
                 if read.shape != tap.shape:
                     tap[...] = 0
-                tap[:, :, rows, places] = read
+                tap[:, :, rows, put] = read
         return taps.reshape(taps.shape[0], self.groups, self.reduction, -1)
 
 

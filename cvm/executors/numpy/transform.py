@@ -55,18 +55,18 @@ def plan_transpose(call: Call) -> Step:
 def plan_slice(call: Call) -> Step:
     """Per axis the elements begin, begin + stride, .. before end."""
     a = call.attributes
-    cut = tuple(
-        _cut(extent, *(given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides)))
+    slices = tuple(
+        _slice_of(extent, *(given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides)))
         for axis, extent in enumerate(call.shapes[0])
     )
-    return single(lambda X: X[cut].copy(), "copy")
+    return single(lambda X: X[slices].copy(), "copy")
 
 
-def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) -> slice:
+def _slice_of(extent: int, begin: int | None, end: int | None, stride: int | None) -> slice:
     """The Python slice of one axis. Missing: begin 0, end ``extent``, stride 1.
 
     A negative begin or end counts from the back once; then both are clamped to [0, extent], or to [-1, extent - 1]
-    where the stride is negative, -1 being the place before the first element.
+    where the stride is negative, -1 being the index before the first element.
     """
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
@@ -75,8 +75,8 @@ def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) ->
     return slice(start, None if stop == -1 else stop, stride)
 
 
-def _from_front(place: int, extent: int) -> int:
-    return place + extent if place < 0 else place
+def _from_front(bound: int, extent: int) -> int:
+    return bound + extent if bound < 0 else bound
 
 
 @plans("slice_like")
@@ -84,8 +84,8 @@ def plan_slice_like(call: Call) -> Step:
     """The first elements of X, as many as shape_like has, in the given axes (without axes: in all of shape_like's)."""
     X, like = call.shapes
     axes = {axis % len(X) for axis in call.attributes.axes} or set(range(len(like)))
-    cut = tuple(slice(like[axis] if axis in axes else n) for axis, n in enumerate(X))
-    return single(lambda X: X[cut].copy(), "copy", reads=(0,))
+    slices = tuple(slice(like[axis] if axis in axes else n) for axis, n in enumerate(X))
+    return single(lambda X: X[slices].copy(), "copy", reads=(0,))
 
 
 @plans("take")

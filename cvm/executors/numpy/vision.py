@@ -81,16 +81,16 @@ class Suppression:
         areas = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
         alive = np.ones(len(candidates), np.bool_)
         kept: list[int] = []
-        for place in range(len(candidates)):
+        for index in range(len(candidates)):
             if len(kept) == limit:
                 break
-            if not alive[place]:
+            if not alive[index]:
                 continue
-            kept.append(place)
-            later = slice(place + 1, None)
-            suppressed = self.overlapping(boxes[:, later], areas[later], boxes[:, place], areas[place])
+            kept.append(index)
+            later = slice(index + 1, None)
+            suppressed = self.overlapping(boxes[:, later], areas[later], boxes[:, index], areas[index])
             if not self.force:
-                suppressed &= candidates[later, 0] == candidates[place, 0]
+                suppressed &= candidates[later, 0] == candidates[index, 0]
             alive[later] &= ~suppressed
         return candidates[kept]
 
