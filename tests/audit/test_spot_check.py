@@ -290,7 +290,7 @@ def test_the_draw_depends_on_the_claim_and_the_salt_alone(lenet, images):
     assert (once.elements, once.salt) == (50, "00")
 
 
-def test_places_are_drawn_evenly():
+def test_indices_are_drawn_evenly():
     found = Counter(next(drawn_indices(5, f"seed {number}")) for number in range(5000))
     assert set(found) == set(range(5))
     assert all(abs(count - 1000) < 150 for count in found.values())

@@ -56,7 +56,7 @@ def agreement(programs: int, phases: Collection[Phase] = tuple(Phase)) -> Counte
 def table(uses: Counter[str]) -> str:
     """Uses of every op, four to a line."""
     entries = [f"{op:<22}{uses[op]:>6}" for op in REGISTRY]
-    return "\n".join("  ".join(entries[place : place + 4]) for place in range(0, len(entries), 4))
+    return "\n".join("  ".join(entries[index : index + 4]) for index in range(0, len(entries), 4))
 
 
 def check_coverage(uses: Counter[str], programs: int) -> None:
