@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.dispute import vision
-from cvm.audit.dispute.folds import Call, Fold
+from cvm.audit.dispute.folds import Fold, FoldCall
 from cvm.audit.dispute.proof import (
     ConstantSource,
     GivenSource,
@@ -181,8 +181,8 @@ class Evidence:
 
     # Steps
 
-    def _call(self, op: int, record: OpRecord) -> Call:
-        return Call(record, 0, self._operands(op, record), ())
+    def _call(self, op: int, record: OpRecord) -> FoldCall:
+        return FoldCall(record, 0, self._operands(op, record), ())
 
     def _operands(self, op: int, record: OpRecord) -> Operands:
         count = len(record.inputs) + auxiliary_count(record.op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cvm.audit.dispute import folds, vision
-from cvm.audit.dispute.folds import Call, Fold
+from cvm.audit.dispute.folds import Fold, FoldCall
 from cvm.audit.dispute.reading import Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
@@ -45,7 +45,7 @@ def fold(record: OpRecord, target: int, element: int, operands: Operands) -> Fol
     Raises `Invalid` if there is no such target or element.
     """
     count = auxiliary_count(record.op)
-    call = Call(record, max(target - count, 0), operands, index_of(element, target_shape(record, target)))
+    call = FoldCall(record, max(target - count, 0), operands, index_of(element, target_shape(record, target)))
     if target < count:
         return vision.AUXILIARIES[record.op][target](call)
     return {**folds.FOLDS, **vision.FOLDS}.get(record.op, folds.at_once)(call)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cvm.audit.dispute.chunks import TERMS, Chunks
-from cvm.audit.dispute.folds import SEARCHING, Call, Fold
+from cvm.audit.dispute.folds import SEARCHING, Fold, FoldCall
 from formal.vision import overlaps
 
 __all__ = ["AUXILIARIES", "FOLDS", "auxiliaries"]
@@ -45,14 +45,14 @@ def _search(indices: Iterable[int], before: int, chosen: Callable[[int], bool], 
     return SEARCHING + to_skip
 
 
-def valid_count(call: Call) -> Fold:
+def valid_count(call: FoldCall) -> Fold:
     """The number of {q | q in [0, N) and X[b, q, 1] > score_threshold}: partials count some q."""
     (b,), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
     return Fold(count, 0, lambda j, before: before + sum(X[b, q, 1] > score_threshold for q in part(j)), {0: ROWS})
 
 
-def valid_row(call: Call) -> Fold:
+def valid_row(call: FoldCall) -> Fold:
     """X[b, n, k] for the valid n with idx valid ones before it: partials count those left to skip."""
     (b, idx, k), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
@@ -66,12 +66,12 @@ def valid_row(call: Call) -> Fold:
     return Fold(count, SEARCHING + idx, step, {0: ROWS})
 
 
-def get_valid_count(call: Call) -> Fold:
+def get_valid_count(call: FoldCall) -> Fold:
     """The number of valid rows, and these rows."""
     return valid_count(call) if call.output == 0 else valid_row(call)
 
 
-def rank(call: Call) -> Fold:
+def rank(call: FoldCall) -> Fold:
     """The number of {j | row j is before row i}, for i < T: partials count some j."""
     (b, i), X, valid = call.d, call.operands[0], call.operands[1]
     _, N, K = X.shape
@@ -90,7 +90,7 @@ def rank(call: Call) -> Fold:
     return Fold(chunks.count, 0, step, {0: chunks.leaves[0] + 1, 1: 1})
 
 
-def order(call: Call) -> Fold:
+def order(call: FoldCall) -> Fold:
     """The i with rank[b, i] = p: a search."""
     (b, p), ranks = call.d, call.operands[2]
     count, part = _parts(ranks.shape[1])
@@ -104,7 +104,7 @@ def order(call: Call) -> Fold:
     return Fold(count, SEARCHING, step, {2: 2})
 
 
-def kept(call: Call) -> Fold:
+def kept(call: FoldCall) -> Fold:
     """Whether p is in U. Step q < p: whether q in U suppresses p; step p: whether p < min{TK, T} and it has an id.
 
     Partials are 1 as long as nothing speaks against it.
@@ -129,7 +129,7 @@ def kept(call: Call) -> Fold:
     return Fold(p + 1, 1, step, {0: 2 * ROWS, 3: 2, 4: 1})
 
 
-def kept_row(call: Call) -> Fold:
+def kept_row(call: FoldCall) -> Fold:
     """R[b, IDX(n), k], if n < MOS: partials count the elements of U left to skip."""
     (b, n, k), X = call.d, call.operands[0]
     rows, members = call.operands[3], call.operands[4]
@@ -147,13 +147,13 @@ def kept_row(call: Call) -> Fold:
     return Fold(count, SEARCHING + n, step, {0: 1, 3: 1, 4: 2})
 
 
-AUXILIARIES: Mapping[str, tuple[Callable[[Call], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}
+AUXILIARIES: Mapping[str, tuple[Callable[[FoldCall], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}
 """The folds of the tensors that a party commits to when an op is disputed; they are operands after those of the op."""
 
-FOLDS: Mapping[str, Callable[[Call], Fold]] = {"get_valid_count": get_valid_count, "non_max_suppression": kept_row}
+FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {"get_valid_count": get_valid_count, "non_max_suppression": kept_row}
 
 
-def auxiliaries(call: Call) -> tuple[list[int], list[int], list[int]]:
+def auxiliaries(call: FoldCall) -> tuple[list[int], list[int], list[int]]:
     """The elements of `rank`, `order` and `kept` of a non_max_suppression, row-major, all at once."""
     X, valid = call.operands[0], call.operands[1]
     top_k, force_suppress = call.attribute("top_k"), call.attribute("force_suppress")

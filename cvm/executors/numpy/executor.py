@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
-from cvm.executors.numpy.step import KERNELS, Array, Step
+from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
 from cvm.program.model import Node, Program
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["NumpyExecutor"]
 class _Scheduled:
     """A step with the names of what it reads and writes, and of what nothing needs after it."""
 
-    step: Step
+    step: PlannedNode
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     frees: tuple[str, ...]
@@ -95,7 +95,7 @@ def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:
     tensors.update(zip(scheduled.writes, map(np.ascontiguousarray, results), strict=True))
 
 
-def _scheduled(program: Program, steps: list[Step]) -> list[_Scheduled]:
+def _scheduled(program: Program, steps: list[PlannedNode]) -> list[_Scheduled]:
     """The steps in order, each with the tensors whose last reader it is; constants are never freed."""
     reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
     writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
@@ -110,7 +110,7 @@ def _scheduled(program: Program, steps: list[Step]) -> list[_Scheduled]:
     return [_Scheduled(*parts) for parts in zip(steps, reads, writes, map(tuple, frees), strict=True)]
 
 
-def _read(node: Node, step: Step) -> tuple[str, ...]:
+def _read(node: Node, step: PlannedNode) -> tuple[str, ...]:
     """The names of the inputs that a step reads when it runs."""
     positions = range(len(node.inputs)) if step.reads is None else step.reads
     return tuple(node.inputs[position] for position in positions)

@@ -10,7 +10,7 @@ import numpy as np
 from cvm.bounds import require_fits
 from cvm.executors.numpy.blocks import blocks
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
-from cvm.executors.numpy.step import Array, Step, known, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
@@ -89,7 +89,7 @@ class Geometry:
 
 
 @plans("conv2d")
-def plan_conv2d(call: Call) -> Step:
+def plan_conv2d(call: Call) -> PlannedNode:
     """Per group the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks of positions."""
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
@@ -113,7 +113,7 @@ def plan_conv2d(call: Call) -> Step:
 
 
 @plans("dense")
-def plan_dense(call: Call) -> Step:
+def plan_dense(call: Call) -> PlannedNode:
     """The matrix product X W^T, in blocks of rows."""
     (M, K), (N, _) = call.shapes[:2]
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
@@ -158,7 +158,7 @@ def _store(Y: Array, sums: Array, bias: Array | None) -> None:
 
 
 @plans("relu")
-def plan_relu(call: Call) -> Step:
+def plan_relu(call: Call) -> PlannedNode:
     """max(0, X); X itself where it is proven not to be negative."""
     if call.ranges[0].hull()[0] >= 0:
         return single(lambda X: X, "identity: the input is never negative")
@@ -166,7 +166,7 @@ def plan_relu(call: Call) -> Step:
 
 
 @plans("max_pool2d")
-def plan_max_pool2d(call: Call) -> Step:
+def plan_max_pool2d(call: Call) -> PlannedNode:
     """Maxima along the rows, then along the columns: the maximum over a rectangle is that of its rows' maxima."""
     a = call.attributes
     (PH, PW), (SH, SW), (PSH, PSW) = a.padding, a.strides, a.pool_size
@@ -199,7 +199,7 @@ def _windows(extent: int, outputs: int, stride: int, padding: int, pool: int) ->
 
 
 @plans("upsampling")
-def plan_upsampling(call: Call) -> Step:
+def plan_upsampling(call: Call) -> PlannedNode:
     """Every element scale by scale times."""
     N, C, H, W = call.shapes[0]
     scale = call.attributes.scale

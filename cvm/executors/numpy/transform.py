@@ -6,53 +6,53 @@ import math
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
 __all__: list[str] = []
 
 
-def _reshaped(shape: Shape) -> Step:
+def _reshaped(shape: Shape) -> PlannedNode:
     return single(lambda X: X.reshape(shape), "view")
 
 
 @plans("repeat")
-def plan_repeat(call: Call) -> Step:
+def plan_repeat(call: Call) -> PlannedNode:
     """Each element ``repeats`` times, along an axis."""
     a = call.attributes
     return single(lambda X: np.repeat(X, a.repeats, a.axis), "copy")
 
 
 @plans("tile")
-def plan_tile(call: Call) -> Step:
+def plan_tile(call: Call) -> PlannedNode:
     """The whole tensor repeated; shape and reps are aligned at the last axis."""
     reps = call.attributes.reps
     return single(lambda X: np.tile(X, reps), "copy")
 
 
 @plans("flatten")
-def plan_flatten(call: Call) -> Step:
+def plan_flatten(call: Call) -> PlannedNode:
     """One axis, row-major."""
     return _reshaped((math.prod(call.shapes[0]),))
 
 
 @plans("concatenate")
-def plan_concatenate(call: Call) -> Step:
+def plan_concatenate(call: Call) -> PlannedNode:
     """The tensors one after the other along an axis."""
     axis = call.attributes.axis
     return single(lambda *tensors: np.concatenate(tensors, axis), "copy")
 
 
 @plans("transpose")
-def plan_transpose(call: Call) -> Step:
+def plan_transpose(call: Call) -> PlannedNode:
     """Axis i of Y is axis axes[i] of X; without axes, the reverse order."""
     axes = call.attributes.axes or None
     return single(lambda X: X.transpose(axes), "copy")
 
 
 @plans("slice")
-def plan_slice(call: Call) -> Step:
+def plan_slice(call: Call) -> PlannedNode:
     """Per axis the elements begin, begin + stride, .. before end."""
     a = call.attributes
     slices = tuple(
@@ -80,7 +80,7 @@ def _from_front(bound: int, extent: int) -> int:
 
 
 @plans("slice_like")
-def plan_slice_like(call: Call) -> Step:
+def plan_slice_like(call: Call) -> PlannedNode:
     """The first elements of X, as many as shape_like has, in the given axes (without axes: in all of shape_like's)."""
     X, like = call.shapes
     axes = {axis % len(X) for axis in call.attributes.axes} or set(range(len(like)))
@@ -89,20 +89,20 @@ def plan_slice_like(call: Call) -> Step:
 
 
 @plans("take")
-def plan_take(call: Call) -> Step:
+def plan_take(call: Call) -> PlannedNode:
     """The elements (or slices along an axis) at the indices, clamped to the existing ones."""
     axis = call.attributes.axis
     return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clamped")
 
 
 @plans("cvm_lut")
-def plan_cvm_lut(call: Call) -> Step:
+def plan_cvm_lut(call: Call) -> PlannedNode:
     """`take` from the flattened table."""
     return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clamped")
 
 
 @plans("expand_dims")
-def plan_expand_dims(call: Call) -> Step:
+def plan_expand_dims(call: Call) -> PlannedNode:
     """``num_newaxis`` axes of extent 1 before axis ``axis``; a negative one counts from rank + 1."""
     (X,), a = call.shapes, call.attributes
     axis = a.axis if a.axis >= 0 else a.axis + len(X) + 1
@@ -110,13 +110,13 @@ def plan_expand_dims(call: Call) -> Step:
 
 
 @plans("reshape")
-def plan_reshape(call: Call) -> Step:
+def plan_reshape(call: Call) -> PlannedNode:
     """The same elements in another shape."""
     return _reshaped(call.attributes.target_shape)
 
 
 @plans("squeeze")
-def plan_squeeze(call: Call) -> Step:
+def plan_squeeze(call: Call) -> PlannedNode:
     """The tensor without the given axes of extent 1 (without axes: without all of them); (1,) if none is left."""
     (X,) = call.shapes
     listed = {axis % len(X) for axis in call.attributes.axes}
@@ -125,7 +125,7 @@ def plan_squeeze(call: Call) -> Step:
 
 
 @plans("where")
-def plan_where(call: Call) -> Step:
+def plan_where(call: Call) -> PlannedNode:
     """A where the condition is not 0, else B; a condition of rank 1 decides about whole rows."""
     condition, A, _ = call.shapes
     aligned = condition if condition == A else (*condition, *(1,) * (len(A) - 1))

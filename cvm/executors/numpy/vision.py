@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.limits import INT64_MAX
 from cvm.ops.declaration import Call
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 @plans("get_valid_count")
-def plan_get_valid_count(call: Call) -> Step:
+def plan_get_valid_count(call: Call) -> PlannedNode:
     """The rows whose score exceeds the threshold, in their order, and their number."""
     threshold = call.attributes.score_threshold
 
@@ -26,11 +26,11 @@ def plan_get_valid_count(call: Call) -> Step:
             target[: len(kept)] = kept
         return np.count_nonzero(valid, axis=1).astype(np.int32), Y
 
-    return Step(lambda arrays: run(*arrays), "int32")
+    return PlannedNode(lambda arrays: run(*arrays), "int32")
 
 
 @plans("non_max_suppression")
-def plan_non_max_suppression(call: Call) -> Step:
+def plan_non_max_suppression(call: Call) -> PlannedNode:
     """Greedy selection by falling score."""
     a = call.attributes
     lo, hi = call.ranges[0].hull()

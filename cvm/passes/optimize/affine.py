@@ -9,7 +9,7 @@ import numpy as np
 from cvm.limits import INT32_MAX
 from cvm.ops.extension import terms
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
-from cvm.passes.optimize.steps import Exact, Step, broadcast, step_of
+from cvm.passes.optimize.steps import AffineStep, Exact, broadcast, step_of
 from cvm.program.model import Node, Program
 from cvm.program.verifier import VerifiedProgram
 
@@ -80,7 +80,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     return True
 
 
-def _after(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+def _after(draft: Draft, node: Node, step: AffineStep, inner: Node) -> bool:
     """A step after a requantize."""
     (output,) = node.outputs
     count = terms(len(inner.inputs))
@@ -128,7 +128,7 @@ def _stored(array: Exact, rank: int) -> np.ndarray[Any, np.dtype[Any]]:
     return array.astype(np.int64).reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def _composed(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+def _composed(draft: Draft, node: Node, step: AffineStep, inner: Node) -> bool:
     """A step of a step, where one op can say both: k (k' x + d') + d = (k k') x + (k d' + d)."""
     (output,) = node.outputs
     first = step_of(draft, inner)

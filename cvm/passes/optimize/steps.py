@@ -11,14 +11,14 @@ import numpy.typing as npt
 from cvm.passes.optimize.draft import Declined, Draft
 from cvm.program.model import Node
 
-__all__ = ["Exact", "Step", "broadcast", "step_of"]
+__all__ = ["AffineStep", "Exact", "broadcast", "step_of"]
 
 Exact = npt.NDArray[np.object_]
 """Arrays of Python integers, which cannot overflow."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Step:
+class AffineStep:
     """factor * x + offset, both constant and broadcast to the shape of x."""
 
     x: str
@@ -27,7 +27,7 @@ class Step:
     offset: Exact
 
 
-def step_of(draft: Draft, node: Node | None) -> Step | None:
+def step_of(draft: Draft, node: Node | None) -> AffineStep | None:
     """What an op of one tensor and constants is, if it is an affine step of the tensor's own shape."""
     if node is None or node.op not in _STEPS:
         return None
@@ -42,17 +42,17 @@ def step_of(draft: Draft, node: Node | None) -> Step | None:
     known = [array.astype(object) for array in arrays if array is not None]
     match node.op:
         case "broadcast_add" | "elemwise_add":
-            return Step(x, one, known[0])
+            return AffineStep(x, one, known[0])
         case "broadcast_sub" | "elemwise_sub":
-            return Step(x, one, -known[0]) if index == 0 else Step(x, -one, known[0])
+            return AffineStep(x, one, -known[0]) if index == 0 else AffineStep(x, -one, known[0])
         case "broadcast_mul":
-            return Step(x, known[0], 0 * one)
+            return AffineStep(x, known[0], 0 * one)
         case "negative":
-            return Step(x, -one, 0 * one)
+            return AffineStep(x, -one, 0 * one)
     attributes: Any = node.attributes
     factor = 1 << attributes["shift_bit"]
     uncut = draft.facts.verified.ranges[x].magnitude() * factor < 1 << (attributes["precision"] - 1)
-    return Step(x, factor * one, 0 * one) if uncut else None
+    return AffineStep(x, factor * one, 0 * one) if uncut else None
 
 
 _STEPS = frozenset({
