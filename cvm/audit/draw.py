@@ -19,9 +19,9 @@ __all__ = ["HEAVY", "Draw", "draws", "shuffled", "terms"]
 HEAVY = 2**20
 """Terms from which on an element is never drawn: FORMAL takes about a second for it."""
 ELEMENT = 16
-"""What an element costs besides its terms, in terms."""
+"""The fixed cost of an element besides its terms, in units of a term."""
 _WHOLE_BATCH = ("get_valid_count", "non_max_suppression")
-"""Ops of which one element takes the work of its whole batch."""
+"""The ops of which one element takes as much work as its whole batch."""
 
 
 @dataclass(frozen=True, slots=True)

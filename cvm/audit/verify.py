@@ -52,7 +52,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A receipt and what it is verified with."""
+    """A receipt and the program, arrays and settings that it is verified with."""
 
     receipt: Receipt
     verified: VerifiedProgram
@@ -285,7 +285,7 @@ def _executor(task: _Task) -> Executor:
 
 
 def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[tuple[int, Run, Observation]]:
-    """Every run, recomputed: its number, what the receipt says, and what it gave. ``check`` takes note of it."""
+    """Every run, recomputed: its number, the receipt's claim and the results. ``check`` notes each."""
     program = task.verified.program
     number = 0
     for feeds in task.given:
@@ -331,7 +331,7 @@ def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> 
 
 
 def _wrong_executor(task: _Task, difference: Difference) -> Finding:
-    """What is said of an executor that computes something else than the program means: the claim remains open."""
+    """The finding that the executor computes something else than the program means: the claim remains open."""
     advice = "nothing follows for the claim; verify it with another executor (--executor)"
     return cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
@@ -385,7 +385,7 @@ def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> Non
 
 
 def _trace(task: _Task, goal: Level) -> None:
-    """That there are traces; they were compared when the runs were re-executed."""
+    """Require traces; they were compared when the runs were re-executed."""
     for number, run in enumerate(task.receipt.claim.runs):
         named = run.trace is not None or any(_is_of(trace, run) for trace in task.traces)
         if not named and (goal == "trace" or task.receipt.traced):

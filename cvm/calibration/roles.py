@@ -1,4 +1,4 @@
-"""What calibration knows about operations, as tables over the operations of NNEF 1.0.1 chapter 4 and of Khronos."""
+"""Facts about operations for calibration, as tables over the operations of NNEF 1.0.1 chapter 4 and of Khronos."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ what is rounded already."""
 KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 )
-"""The ranges of functions that data need not be asked for."""
+"""The ranges of functions that are known without data."""
 
 
 def names_in(operand: Operand) -> Iterator[str]:
@@ -113,7 +113,7 @@ _PRODUCTS: Mapping[str, tuple[tuple[str, str, int], ...]] = MappingProxyType(
 
 
 class Uses:
-    """Who makes and who reads each tensor of a graph, and which tensors are the same in every run."""
+    """The maker and the readers of each tensor of a graph, and the tensors that are the same in every run."""
 
     def __init__(self, graph: QuantizedGraph) -> None:
         self.graph = graph

@@ -94,7 +94,7 @@ def _names(words: str) -> list[str]:
 
 
 def _check_kinds(ours: Sequence[str], peers: Sequence[str]) -> None:
-    """What runs programs stands in --executor, what runs other models in --compare."""
+    """Require engines for programs in --executor, and engines for other models in --compare."""
     from cvm.bench.engines import ENGINES
 
     for option, names, foreign in (("--executor", ours, False), ("--compare", peers, True)):
@@ -134,7 +134,7 @@ def _models(peers: Sequence[str], files: Sequence[Path]) -> list[tuple[str, Path
 
 
 def score_document(score: Score, macs: int) -> dict[str, Any]:
-    """What a contestant did; times in nanoseconds per call or seconds, memory in bytes."""
+    """The score of a contestant; times in nanoseconds per call or seconds, memory in bytes."""
     contestant: Contestant = score.contestant
     known: dict[str, Any] = {
         "engine": contestant.engine,

@@ -106,7 +106,7 @@ def _compared(
     sample: int | None,
     asked: Judging,
 ) -> tuple[Agreement, Judged | None]:
-    """What a comparison of the executors says, and what FORMAL says of one of them if it is not among them itself.
+    """The comparison of the executors, and FORMAL's judgement of one of them unless FORMAL is among them.
 
     One is enough: nothing is judged unless all of them gave the same integers for every tensor.
     """
@@ -134,7 +134,7 @@ def agreement_document(
     salt: str | None = None,
     judged: Judged | None = None,
 ) -> dict[str, Any]:
-    """What was compared and what was found."""
+    """The comparison and its findings as a document."""
     difference = agreement.difference
     return {
         "agree": difference is None,
@@ -175,7 +175,7 @@ def render(console: Console, document: dict[str, Any]) -> None:
 
 
 def judged_words(judged: Mapping[str, Any]) -> str:
-    """What FORMAL judged, for people, from the document that says so."""
+    """FORMAL's judgement for people, from its document."""
     from cvm.audit import Judged
 
     return str(Judged(**judged))

@@ -120,7 +120,7 @@ def _written(document: dict[str, Any], verified: VerifiedProgram, output: Path |
 
 
 def report(verified: VerifiedProgram) -> dict[str, Any]:
-    """What was proven, as a document."""
+    """The proofs of the compiler as a document."""
     program = verified.program
     tensors = [_tensor(item, verified) for item in program.provenance.exactness]
     return {

@@ -69,7 +69,7 @@ def locate(
 
 
 def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = None) -> Evidence | Trace:
-    """What a side has, from its file."""
+    """The evidence or the trace of a side, from its file."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
 
@@ -144,7 +144,7 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
 def _computed(
     program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, executor: str | None
 ) -> Evidence:
-    """What follows from program and inputs."""
+    """The evidence that follows from program and inputs."""
     from cvm.audit.dispute import computed
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program

@@ -132,7 +132,7 @@ def _require_page() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """What the options say about the model."""
+    """The options about the model."""
 
     quant: Path | None
     bit_order: Literal["lsb", "msb"]
@@ -146,7 +146,7 @@ class _Wishes:
 
 
 def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
-    """The program, the graph of its model, and whether the one has just been compiled from the other."""
+    """The program, the graph of its model, and whether the program has just been compiled from that graph."""
     import cvm
     from cvm.cli.models import is_program, open_graph, open_program
     from cvm.program.verifier import verify

@@ -39,7 +39,7 @@ __all__ = [
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Watch: TypeAlias = "Callable[[Mapping[str, Int32Array]], None]"
-"""Is shown tensors of a run by name. They are the executor's and may change as soon as it returns."""
+"""A function that gets tensors of a run by name. They belong to the executor and may change as soon as it returns."""
 WINDOW = 2**23
 """Bytes of tensors that are shown at once, unless a single node gives more."""
 Capture: TypeAlias = frozenset[str] | Literal["all"]
@@ -48,7 +48,7 @@ Capture: TypeAlias = frozenset[str] | Literal["all"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run leaves: tensors by value name, and the next state by the name of the state's value."""
+    """The result of a run: tensors by value name, and the next state by the name of the state's value."""
 
     values: dict[str, Int32Array]
     state: dict[str, Int32Array]

@@ -161,7 +161,7 @@ class Range:
         return self.monotone(lambda bounds: _sum(bounds, over, wide) * repeats)
 
     def for_terms(self, terms: int) -> Range:
-        """The same range, with bounds wide enough that a sum of ``terms`` of them cannot overflow."""
+        """The same range in integers wide enough that a sum of ``terms`` bounds cannot overflow."""
         if self.magnitude() * terms <= INT64_MAX:
             return self
         return self.monotone(lambda bounds: bounds.astype(object))

@@ -79,11 +79,11 @@ _NUMBERS = {
 
 _BINARY = ((0xC4, 2**8), (0xC5, 2**16), (0xC6, 2**32))
 APART = 2**12
-"""Bytes from which on a binary is a piece of its own, which is not copied."""
+"""A binary of at least so many bytes is a piece of its own and is not copied."""
 
 
 def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[bytes]:
-    """The canonical bytes of ``tree``, but for what is left in the packer."""
+    """The canonical bytes of ``tree`` in pieces; the last bytes remain in the packer."""
     if isinstance(tree, Mapping):
         packer.pack_map_header(len(tree))
         for key in sorted(tree):
@@ -262,7 +262,7 @@ class Reader:
         return found
 
     def forget(self) -> None:
-        """Let go of the data, which whoever reads with methods of its own would keep until cycles are collected."""
+        """Release the data, which a holder of bound methods would otherwise keep until cycles are collected."""
         self._data = b""
 
     def end(self) -> None:

@@ -23,7 +23,7 @@ __all__ = ["Stored", "stored_tensors"]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A variable with a quantiser, and what was found about it."""
+    """A variable with a quantiser, and its measures."""
 
     number: int
     """Its index among the tensors of the model."""

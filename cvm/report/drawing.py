@@ -56,7 +56,7 @@ class Box:
     name: str
     """The tensor that it stands for: the worst one, with the others counted."""
     title: str
-    """All that is known, for a tooltip."""
+    """The text of the tooltip: all measures."""
     sqnr: str
     band: Band
     target: int

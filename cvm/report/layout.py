@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 _SWEEPS = 12
 _LIGHT = 1e-4
-"""The weight of a waypoint beside that of a box: lines give way."""
+"""The weight of a waypoint relative to a box: less than 1, so that lines give way to boxes."""
 _WAYPOINTS = 50_000
 """Crossings of layers above which nothing is drawn: nobody could read it."""
 
@@ -177,7 +177,7 @@ def _positions(
     boxes: int,
     gap: float,
 ) -> list[float]:
-    """The middle of each item, near the mean of its neighbours."""
+    """The middle of each item, placed near the mean of its neighbours."""
     middles = [0.0] * len(extents)
     for row in rows:
         _spread(row, [0.0] * len(row), [1.0] * len(row), extents, gap, middles)

@@ -191,5 +191,5 @@ def profile(tensors: Profile, prefix: str, label: str) -> str:
 
 
 def _bounded(ratio: float | None) -> float:
-    """What is not defined is drawn lowest."""
+    """The value to draw: an undefined one is drawn lowest."""
     return -math.inf if ratio is None else ratio

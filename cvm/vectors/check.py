@@ -1,4 +1,4 @@
-"""Running a directory of vectors against an implementation: what passed, and where the first difference is."""
+"""Runs a directory of vectors against an implementation: counts what passed, and finds the first difference."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which ways through the native executor a program goes, read from its plan, and which ways there are.
+"""The ways through the native executor: those that a program takes, read from its plan, and those that are possible.
 
 A `Cell` is one way of a `requantize`: the machine, the kernel that computes it, how its operand is stored, its
-arithmetic, who adds what the sums begin with, and how the result is stored. `IMPOSSIBLE` says which there cannot be.
+arithmetic, what adds the start of the sums, and how the result is stored. `IMPOSSIBLE` says which cells cannot occur.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def aim(self) -> Aim:
-        """What to draw programs for."""
+        """The aim with which programs for this cell are drawn."""
         return Aim(self.kernel, self.operand, self.arithmetic, self.start, self.store)
 
 

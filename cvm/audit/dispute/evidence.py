@@ -1,4 +1,4 @@
-"""A program and all tensors of one run: what it takes to open any part of the run, and to prove any step of it."""
+"""A program and all tensors of one run. They suffice to open any part of the run and to prove any of its steps."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Evidence:
         self._trees: dict[str, Tree] = {}
         self._auxiliaries: dict[int, tuple[Array, ...]] = {}
 
-    # What the run gave
+    # The tensors of the run
 
     @cached_property
     def trace(self) -> Trace:
@@ -163,7 +163,7 @@ class Evidence:
         return self._auxiliaries[op]
 
     def auxiliary_roots(self, op: int) -> Roots:
-        """Their roots."""
+        """The roots of the auxiliary tensors."""
         return tuple(self.claim(op, target).root() for target in range(len(self.auxiliaries(op))))
 
     def tree(self, op: int, target: int) -> Tree:
@@ -198,7 +198,7 @@ class Evidence:
         return self.values[name] if found is None else found
 
     def fold(self, op: int, target: int, element: int) -> tuple[Fold, Operands]:
-        """How an element comes about, and the operands, which note what is read of them."""
+        """The fold of an element, and the operands, which record which of their elements are read."""
         record = self.program.op(op)
         operands = self._operands(op, record)
         return fold(record, target, element, operands), operands

@@ -1,4 +1,4 @@
-"""Every element in small steps: what one step computes, op by op, in the style of FORMAL.
+"""The computation of every element in small steps, op by op, in the style of FORMAL.
 
 An element of an op's output is a fold. There is a number of steps and a number to start with; step j takes what the
 steps before it gave, a single integer called the partial, and gives the next one; the last partial is the element.
@@ -29,7 +29,7 @@ from formal.tensor import Index
 __all__ = ["SEARCHING", "Fold", "FoldCall", "strides_of"]
 
 SEARCHING = 2**32
-"""Partials from here on are no elements: nothing has been found yet."""
+"""Partials from this number on are not elements: a search has found nothing yet."""
 INT32_MIN = -(2**31)
 """Less than every element."""
 PARTS = 8
@@ -44,7 +44,7 @@ class FoldCall:
 
     record: OpRecord
     output: int
-    """Which output of the op."""
+    """The index of the output among those of the op."""
     operands: Operands
     d: Index
 
@@ -68,7 +68,7 @@ class FoldCall:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How one element comes about."""
+    """The computation of one element as a sequence of steps on a partial result."""
 
     count: int
     """The number of steps."""

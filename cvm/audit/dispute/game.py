@@ -77,7 +77,7 @@ class _Ended(Exception):
 
 
 _Pair: TypeAlias = tuple[Any, Any]
-"""Something of A and the same of B."""
+"""The same item of A and of B."""
 
 
 def _require(holds: bool, what: str) -> None:
@@ -113,7 +113,7 @@ class _Table:
     reached: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
 
     def ask(self, question: q.Question, check: Callable[[int, Any], Any]) -> _Pair:
-        """One round: what ``check`` makes of the answers. Who gives one that does not stand has lost."""
+        """One round: the results of ``check`` on both answers. A party whose answer fails its check has lost."""
         self.rounds += 1
         self.watch(question)
         found: list[Any] = []
@@ -184,7 +184,7 @@ class _Table:
     def _descend(
         self, count: int, nodes: _Pair, question: Callable[[int, int], q.Question]
     ) -> tuple[int, list[bytes], _Pair]:
-        """The first leaf on which two trees of one form differ, the agreed nodes to the left of it, and the leaves."""
+        """The first leaf on which two trees of one form differ, the agreed nodes to its left, and that leaf of both."""
         start, end, prefix = 0, count, []
         while end - start > 1:
             children = self.ask(question(start, end), lambda side, answer: _children(answer, nodes[side]))  # noqa: B023

@@ -41,14 +41,14 @@ _ITEM_BYTES = {1: 4, 2: 8}
 
 @dataclass(frozen=True, slots=True)
 class StepVerdict:
-    """Whether the step is the one that follows, and if not, what speaks against it."""
+    """Whether the step is right, and if not, the reason."""
 
     accepted: bool
     reason: str
 
 
 def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
-    """Judge one step. Whatever claim and witness hold, the answer is a verdict.
+    """Judge one step. Every claim and every witness get a verdict; nothing is raised.
 
     The program is taken to be a valid one (`cvm.program.verify`), and the head to be what the parties agree on.
     """
@@ -57,7 +57,7 @@ def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
     except CvmError as error:
         return StepVerdict(False, f"{error.message} [{error.code}]")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # FORMAL takes a valid program for granted; from another one nothing follows.
+        # FORMAL assumes a valid program; nothing follows from an invalid one.
         return StepVerdict(False, f"the op cannot be what the program says of it: {error} [step.op]")
     return StepVerdict(True, "the step follows")
 

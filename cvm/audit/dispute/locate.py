@@ -1,4 +1,4 @@
-"""Where two runs of one program on one input part: the op, its output, 1 KiB of it, and one element."""
+"""Where two runs of one program on one input differ first: the op, its output, 1 KiB of it, and one element."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Difference", "locate"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two runs part, as far as what is known of them goes."""
+    """The first difference of two runs, as precisely as the given evidence shows it."""
 
     op: int
     output: int
-    """Which output of the op."""
+    """The index of the output among those of the op."""
     roots: tuple[bytes | None, bytes | None]
     """The roots of that tensor; None where a trace has none."""
     leaf: int | None = None
     element: int | None = None
-    """Its number, row-major."""
+    """The number of the element, row-major."""
     values: tuple[int, int] | None = None
     steps: int | None = None
     """The steps that the element takes."""
     follows: int | None = None
-    """What the element is, computed from the operands on which both agree."""
+    """The right value of the element, computed from the operands on which both agree."""
 
 
 def locate(one: Evidence | Trace, other: Evidence | Trace) -> Difference | None:

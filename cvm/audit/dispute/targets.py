@@ -1,4 +1,4 @@
-"""What can be disputed of an op: its targets, and the fold of every element of them."""
+"""The tensors of an op that can be disputed (its targets), and the fold of each of their elements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def index_of(element: int, shape: Shape) -> Index:
 
 
 def fold(record: OpRecord, target: int, element: int, operands: Operands) -> Fold:
-    """How an element of a target comes about. ``operands`` are those of the op, then its auxiliary tensors.
+    """The fold of an element of a target. ``operands`` are those of the op, then its auxiliary tensors.
 
     Raises `Invalid` if there is no such target or element.
     """

@@ -35,7 +35,7 @@ def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
 
 
 def _search(indices: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
-    """Go on with a search: the element at the first chosen index after ``before - SEARCHING`` others."""
+    """Continue a search: the element at the first chosen index after ``before - SEARCHING`` others."""
     to_skip = before - SEARCHING
     for index in indices:
         if chosen(index):

@@ -20,7 +20,7 @@ __all__ = ["NumpyExecutor"]
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A step with the names of what it reads and writes, and of what nothing needs after it."""
+    """A planned node with the names of the tensors that it reads and writes, and of those that are freed after it."""
 
     step: PlannedNode
     reads: tuple[str, ...]
@@ -74,7 +74,7 @@ class NumpyExecutor:
 
 
 class _Shows:
-    """Shows a watch what the steps give, a window at a time; what a window holds stays alive until then."""
+    """Shows the results to a watch, one window at a time. The tensors of a window stay alive until they are shown."""
 
     def __init__(self, watch: Watch, fed: Mapping[str, Array], spans: Sequence[tuple[int, int]]) -> None:
         self._watch, self._ends = watch, {end - 1 for _, end in spans}
@@ -121,7 +121,7 @@ def _fed(program: Program) -> list[str]:
 
 
 def _constants(program: Program, schedule: list[_Scheduled]) -> dict[str, Array]:
-    """The constants that running needs, expanded. What planning used up is not among them."""
+    """The constants that a run needs, expanded, without those that were used up in planning."""
     used = {name for scheduled in schedule for name in scheduled.reads}
     used |= {output.value for output in program.outputs} | {state.update for state in program.state}
     return {constant.name: constant.array() for constant in program.constants if constant.name in used}
@@ -134,7 +134,7 @@ class _Issued:
         self._taken = {id(array) for array in borrowed}
 
     def independent(self, array: Array) -> Int32Array:
-        """The array itself if it is nobody else's memory, else a copy."""
+        """The array itself if it shares its memory with no other, else a copy."""
         if array.base is not None or id(array) in self._taken:
             array = array.copy()
         self._taken.add(id(array))

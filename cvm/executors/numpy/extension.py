@@ -66,7 +66,7 @@ def _aligned(parameter: Array, shape: Shape) -> Array:
 
 
 def _part(parameter: Array, box: Sequence[slice]) -> Array:
-    """What of a parameter belongs to a box of the output."""
+    """The part of a parameter that belongs to a box of the output."""
     return parameter[tuple(slice(None) if n == 1 else part for n, part in zip(parameter.shape, box, strict=True))]
 
 

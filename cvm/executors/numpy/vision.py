@@ -56,7 +56,7 @@ def _unlimited(count: int, total: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """When one box suppresses another, and in which integers that is decided.
+    """The rule by which one box suppresses another, and the integer type that decides it.
 
     Rows are (id, score, x1, y1, x2, y2). With signed areas (x2 - x1) * (y2 - y1), overlap o >= 0 of two boxes and
     union u = sum of the areas - o, one suppresses the other if sum and u are positive and 100 * o >= threshold * u. An

@@ -15,7 +15,7 @@ from cvm.program.verifier import VerifiedProgram
 __all__ = ["exact_clips"]
 
 SAMPLES = 16
-"""Integers that are tried before all are."""
+"""The number of integers that are tried first; all are tried only if these are clipped as expected."""
 
 Function: TypeAlias = "Callable[[Integers, list[Integers]], Integers | None]"
 

@@ -1,4 +1,4 @@
-"""Ops that treat each element by itself, tried on every integer of an interval.
+"""The results of ops on single elements, found by running the op on every integer of an interval.
 
 The range rule of such an op is the op where each operand's interval is one number: what it then proves is one number
 too, the result. So a whole table is proven at once, by the rules that the verifier uses, and no kernel is needed.

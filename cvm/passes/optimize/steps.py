@@ -28,7 +28,7 @@ class AffineStep:
 
 
 def step_of(draft: Draft, node: Node | None) -> AffineStep | None:
-    """What an op of one tensor and constants is, if it is an affine step of the tensor's own shape."""
+    """The affine step that a node computes of its one tensor operand, if it is one and keeps the tensor's shape."""
     if node is None or node.op not in _STEPS:
         return None
     (output,) = node.outputs
@@ -61,7 +61,7 @@ _STEPS = frozenset({
 
 
 def broadcast(result: Exact, *operands: Exact) -> Exact:
-    """A result of constants, if it has no more elements than the largest of them. Raises `Declined`."""
+    """The array, computed from constants, unless it has more elements than the largest of them. Raises `Declined`."""
     if result.size > max(operand.size for operand in operands):
         raise Declined("the constants would grow")
     return result

@@ -1,4 +1,4 @@
-"""Tables: pointwise ops on one tensor of few integers are one table."""
+"""Tables: pointwise ops on one tensor that takes few integers become one table."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _pointwise(draft: Draft, node: Node) -> bool:
 
 
 def _tensors(draft: Draft, node: Node) -> list[str]:
-    """The operands of a node that are no constants."""
+    """The operands of a node that are not constants."""
     return [name for name in node.inputs if draft.array(draft.now(name)) is None]
 
 
