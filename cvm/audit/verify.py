@@ -129,6 +129,11 @@ def verify(
         progress=progress,
         judging=Judging() if judging is None else judging,
     )
+    return _recomputed(task, goal)
+
+
+def _recomputed(task: _Task, goal: Level) -> Verdict:
+    """The verdict of all levels up to the goal, one after the other."""
     for step in LEVELS[: LEVELS.index(goal) + 1]:
         try:
             _CHECKS[step](task, goal)

@@ -25,27 +25,31 @@ if TYPE_CHECKING:
 __all__ = ["agreement_document", "command", "default_executors", "judged_words", "render"]
 
 
+_Executors = Annotated[
+    str | None,
+    typer.Option(
+        "--executors",
+        metavar="NAME,..",
+        help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
+    ),
+]
+_Sample = Annotated[
+    int | None,
+    typer.Option(
+        "--sample",
+        min=1,
+        metavar="N",
+        help="FORMAL computes N elements of every tensor, each from its operands as the other executor gave them, "
+        "instead of everything: for large programs.",
+    ),
+]
+
+
 def command(
     program: Model,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    executors: Annotated[
-        str | None,
-        typer.Option(
-            "--executors",
-            metavar="NAME,..",
-            help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            "--sample",
-            min=1,
-            metavar="N",
-            help="FORMAL computes N elements of every tensor, each from its operands as the other executor gave them, "
-            "instead of everything: for large programs.",
-        ),
-    ] = None,
+    executors: _Executors = None,
+    sample: _Sample = None,
     judge: Judge = None,
     salt: Salt = None,
     threads: Threads = None,

@@ -233,24 +233,30 @@ def _render_game(console: Console, document: dict[str, Any]) -> None:
 # Steps
 
 
+_Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the proof.")]
+_Tensor = Annotated[str | None, typer.Option("--tensor", metavar="NAME", help="The tensor that the step is about.")]
+_Op = Annotated[int | None, typer.Option("--op", min=0, metavar="N", help="Or the number of the op.")]
+_Target = Annotated[
+    int | None,
+    typer.Option("--target", min=0, metavar="N", help="With --op: which target; by default the first output."),
+]
+_Element = Annotated[
+    str, typer.Option("--element", metavar="N|I,J,..", help="The element: its number row-major, or its index.")
+]
+_Number = Annotated[
+    int | None, typer.Option("--step", min=0, metavar="N", help="The step of the element; by default the last.")
+]
+
+
 def step(
     program: _Program,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the proof.")],
+    output: _Output,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    tensor: Annotated[
-        str | None, typer.Option("--tensor", metavar="NAME", help="The tensor that the step is about.")
-    ] = None,
-    op: Annotated[int | None, typer.Option("--op", min=0, metavar="N", help="Or the number of the op.")] = None,
-    target: Annotated[
-        int | None,
-        typer.Option("--target", min=0, metavar="N", help="With --op: which target; by default the first output."),
-    ] = None,
-    element: Annotated[
-        str, typer.Option("--element", metavar="N|I,J,..", help="The element: its number row-major, or its index.")
-    ] = "0",
-    number: Annotated[
-        int | None, typer.Option("--step", min=0, metavar="N", help="The step of the element; by default the last.")
-    ] = None,
+    tensor: _Tensor = None,
+    op: _Op = None,
+    target: _Target = None,
+    element: _Element = "0",
+    number: _Number = None,
     state: _State = None,
     run: _Run = 0,
     cycles: Cycles = False,
