@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import holding, magnitude
-from cvm.graph import GraphOperation
 from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.gather import gathered, gathered_windows
 from cvm.lowering.forms.windows import Axis
 
@@ -30,60 +30,59 @@ def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
 
 
 def convolved(
-    lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[str], axes: Sequence[Axis], groups: int
-) -> list[str]:
+    lowering: Lowering, value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int
+) -> list[Value]:
     """Emit the correlations of (N, C, x_1, ..) with kernels (O, C / groups, k_1, ..), already flipped, along all axes.
 
     With one spatial axis a second one of extent 1 is added. With more than two, the windows along the first of them
     are taken apart, their positions joining the batch and their taps the channels, until two are left.
     """
-    batch = lowering.builder.shape(value)[0]
+    batch = value.shape[0]
     outputs = tuple(axis.outputs for axis in axes)
     axes, kernels = list(axes), list(kernels)
     while len(axes) < 2:
         axes.insert(0, Axis(1, 1))
-        value, *kernels = (_with_axis(lowering, operation, name) for name in (value, *kernels))
+        value, *kernels = (_with_axis(lowering, name) for name in (value, *kernels))
     folded, plane = axes[:-2], axes[-2:]
     for axis in folded:
-        value = _folded(lowering, operation, value, axis)
-        kernels = [_with_folded_taps(lowering, operation, kernel) for kernel in kernels]
+        value = _folded(lowering, value, axis)
+        kernels = [_with_folded_taps(lowering, kernel) for kernel in kernels]
     padding = []
     for i, axis in enumerate(plane):
         pad = own_padding(axis)
         if pad is None:
-            value = gathered(lowering, operation, value, i + 2, axis.line())
+            value = gathered(lowering, value, i + 2, axis.line())
         padding.append(pad or 0)
     totals = []
     for kernel in kernels:
-        total = lowering.emit(
-            operation, "conv2d", value, kernel, padding=tuple(padding), stride=tuple(axis.step for axis in plane),
+        total = lowering.emit("conv2d", value, kernel, padding=tuple(padding), stride=tuple(axis.step for axis in plane),
             dilation=tuple(axis.dilation for axis in plane), groups=groups,
         )  # fmt: skip
-        channels = lowering.builder.shape(total)[1]
+        channels = total.shape[1]
         if folded:
             places = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
-            total = _reshaped(lowering, operation, total, (batch, *places))
+            total = _reshaped(lowering, total, (batch, *places))
             count = len(folded)
             order = (0, count + 1, *range(1, count + 1), count + 2, count + 3)
-            total = lowering.emit(operation, "transpose", total, axes=order)
-        totals.append(_reshaped(lowering, operation, total, (batch, channels, *outputs)))
+            total = total.transpose(order)
+        totals.append(_reshaped(lowering, total, (batch, channels, *outputs)))
     return totals
 
 
-def _with_folded_taps(lowering: Lowering, operation: GraphOperation, kernel: str) -> str:
-    shape = lowering.builder.shape(kernel)
-    return _reshaped(lowering, operation, kernel, (shape[0], shape[1] * shape[2], *shape[3:]))
+def _with_folded_taps(lowering: Lowering, kernel: Value) -> Value:
+    shape = kernel.shape
+    return _reshaped(lowering, kernel, (shape[0], shape[1] * shape[2], *shape[3:]))
 
 
-def _with_axis(lowering: Lowering, operation: GraphOperation, value: str) -> str:
-    shape = lowering.builder.shape(value)
-    return _reshaped(lowering, operation, value, (*shape[:2], 1, *shape[2:]))
+def _with_axis(lowering: Lowering, value: Value) -> Value:
+    shape = value.shape
+    return _reshaped(lowering, value, (*shape[:2], 1, *shape[2:]))
 
 
-def _reshaped(lowering: Lowering, operation: GraphOperation, value: str, shape: tuple[int, ...]) -> str:
-    if lowering.builder.shape(value) == shape:
+def _reshaped(lowering: Lowering, value: Value, shape: tuple[int, ...]) -> Value:
+    if value.shape == shape:
         return value
-    return lowering.emit(operation, "reshape", value, target_shape=shape)
+    return value.reshape(shape)
 
 
 def own_padding(axis: Axis) -> int | None:
@@ -102,16 +101,16 @@ def own_padding(axis: Axis) -> int | None:
     return pad if plain and outputs == axis.outputs and (whole or behind == 0) and behind <= pad else None
 
 
-def _folded(lowering: Lowering, operation: GraphOperation, value: str, axis: Axis) -> str:
+def _folded(lowering: Lowering, value: Value, axis: Axis) -> Value:
     """Axis 2 of (N, C, x, ..) taken apart: (N * outputs, C * size, ..)."""
-    shape = lowering.builder.shape(value)
+    shape = value.shape
     rest = shape[3:]
     starts = np.arange(axis.outputs)[:, None] * axis.step
     places = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
-    value = _reshaped(lowering, operation, value, (*shape[:3], math.prod(rest)))
-    value = gathered_windows(lowering, operation, value, 2, places)
-    value = lowering.emit(operation, "transpose", value, axes=(0, 2, 1, 3, 4))
-    return _reshaped(lowering, operation, value, (shape[0] * axis.outputs, shape[1] * axis.size, *rest))
+    value = _reshaped(lowering, value, (*shape[:3], math.prod(rest)))
+    value = gathered_windows(lowering, value, 2, places)
+    value = value.transpose((0, 2, 1, 3, 4))
+    return _reshaped(lowering, value, (shape[0] * axis.outputs, shape[1] * axis.size, *rest))
 
 
 def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], groups: int) -> Array:
