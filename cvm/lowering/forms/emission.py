@@ -46,6 +46,16 @@ class Value(Operators):
         """Emit an op on this tensor and ``others``. Raises `Unsupported`, as `Emission.emit`."""
         return self.emission.emit(op, self, *others, label=label, **attributes)
 
+    def broadcast(self, shape: Shape) -> Value:
+        """The tensor at the full extents ``shape``."""
+        if self.shape == shape:
+            return self
+        return self + self.emission.tensor_constant(np.zeros(shape, np.int64), "zeros")
+
+    def in_shape(self, shape: Shape) -> Value:
+        """The items in the same order, in ``shape``; without an op where that is their shape."""
+        return self if self.shape == shape else self.reshape(shape)
+
 
 class Emission:
     """The program that is being built, and the report on its exactness.

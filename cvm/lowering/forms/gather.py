@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.lowering.forms.emission import Emission, Value
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.windows import Indices
 
 __all__ = ["around", "gathered", "gathered_windows"]
@@ -16,50 +16,55 @@ __all__ = ["around", "gathered", "gathered_windows"]
 Array = npt.NDArray[Any]
 
 
-def gathered(lowering: Emission, value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
+def gathered(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
     """The items at ``indices`` along ``axis``; where an index is -1, ``fill``, which broadcasts to the other axes."""
+    lowering = value.emission
     extent = value.shape[axis]
     inside = np.flatnonzero(indices >= 0)
     if inside.size == indices.size:
-        return _selected(lowering, value, axis, indices)
+        return _selected(value, axis, indices)
     if inside.size:
         first, last = int(inside[0]), int(inside[-1])
         middle = indices[first : last + 1]
         if (middle >= 0).all():
-            parts = [_selected(lowering, value, axis, middle)]
+            parts = [_selected(value, axis, middle)]
             if first:
-                parts.insert(0, _rows(lowering, value, axis, first, fill))
+                parts.insert(0, _rows(value, axis, first, fill))
             if last + 1 < indices.size:
-                parts.append(_rows(lowering, value, axis, indices.size - last - 1, fill))
+                parts.append(_rows(value, axis, indices.size - last - 1, fill))
             return lowering.emit("concatenate", *parts, axis=axis)
     # A row of the filling behind the last item, to take from where there is none.
-    joined = _with_row(lowering, value, axis, fill)
-    return _selected(lowering, joined, axis, np.where(indices < 0, extent, indices))
+    joined = _with_row(value, axis, fill)
+    return _selected(joined, axis, np.where(indices < 0, extent, indices))
 
 
-def gathered_windows(lowering: Emission, value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
+def gathered_windows(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
     """The items at (outputs, taps) ``indices``: ``axis`` gives way to two axes. Ranks of up to 7 only."""
+    lowering = value.emission
     if (indices < 0).any():
         extent = value.shape[axis]
-        value = _with_row(lowering, value, axis, fill)
+        value = _with_row(value, axis, fill)
         indices = np.where(indices < 0, extent, indices)
     places = lowering.tensor_constant(indices, "places")
     return value.take(places, axis)
 
 
-def _with_row(lowering: Emission, value: Value, axis: int, fill: int | Array) -> Value:
-    row = _rows(lowering, value, axis, 1, fill)
+def _with_row(value: Value, axis: int, fill: int | Array) -> Value:
+    lowering = value.emission
+    row = _rows(value, axis, 1, fill)
     return lowering.emit("concatenate", value, row, axis=axis)
 
 
-def _rows(lowering: Emission, value: Value, axis: int, count: int, fill: int | Array) -> Value:
+def _rows(value: Value, axis: int, count: int, fill: int | Array) -> Value:
+    lowering = value.emission
     shape = list(value.shape)
     shape[axis] = count
     items = np.broadcast_to(np.asarray(fill, dtype=object), shape)
     return lowering.tensor_constant(items, "padding")
 
 
-def _selected(lowering: Emission, value: Value, axis: int, indices: Indices) -> Value:
+def _selected(value: Value, axis: int, indices: Indices) -> Value:
+    lowering = value.emission
     shape = value.shape
     extent, count = shape[axis], indices.size
     if count == extent and (indices == np.arange(extent)).all():

@@ -124,25 +124,26 @@ def _summed_along(lowering: Lowering, form: LinearForm, axis: int, sums: AxisSum
                 for part, same in parts:
                     kept = AxisSum(np.where(same[sums.sources], sums.sources, -1), sums.weights)
                     if (kept.sources >= 0).any():
-                        terms.append(Term(_value_sum(lowering, value, axis, kept), part))
+                        terms.append(Term(_value_sum(value, axis, kept), part))
                 continue
-            value, factor = with_common_factor(lowering, term, [axis])
-        terms.append(Term(_value_sum(lowering, value, axis, sums), factor))
+            value, factor = with_common_factor(term, [axis])
+        terms.append(Term(_value_sum(value, axis, sums), factor))
     return LinearForm(shape, tuple(terms), sums.of_items(form.constant, axis, extent))
 
 
-def _value_sum(lowering: Lowering, value: Value, axis: int, sums: AxisSum) -> Value:
+def _value_sum(value: Value, axis: int, sums: AxisSum) -> Value:
+    lowering = value.emission
     if sums.moves:
-        return gathered(lowering, value, axis, sums.sources[:, 0])
+        return gathered(value, axis, sums.sources[:, 0])
     if (sums.weights[sums.sources >= 0] == 1).all():
-        return _plain_sum(lowering, value, axis, sums.sources)
+        return _plain_sum(value, axis, sums.sources)
     shape = value.shape
     along = [len(sums.sources) if i == axis else 1 for i in range(len(shape))]
     parts = []
     for sources, weights in zip(sums.sources.T, (sums.weights * (sums.sources >= 0)).T, strict=True):
         if not weights.any():
             continue
-        part = gathered(lowering, value, axis, np.maximum(sources, 0))
+        part = gathered(value, axis, np.maximum(sources, 0))
         if (weights != 1).any():
             scale = lowering.tensor_constant(weights.reshape(along), "weights")
             part = part * scale
@@ -153,19 +154,19 @@ def _value_sum(lowering: Lowering, value: Value, axis: int, sums: AxisSum) -> Va
     return total
 
 
-def _plain_sum(lowering: Lowering, value: Value, axis: int, sources: Indices) -> Value:
+def _plain_sum(value: Value, axis: int, sources: Indices) -> Value:
     shape = value.shape
     if len(sources) == 1 and np.array_equal(np.sort(sources[0]), np.arange(shape[axis])):
         return value.sum((axis,), keepdims=True)
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
     if len(shape) == 8:  # a rank of 9 on the way would be too many
         if (sources < 0).any():
-            value = gathered(lowering, value, axis, np.append(np.arange(shape[axis]), -1))
+            value = gathered(value, axis, np.append(np.arange(shape[axis]), -1))
             sources = np.where(sources < 0, shape[axis], sources)
             shape = value.shape
         value = value.reshape(around(shape, axis))
         axis = 1
-    windows = gathered_windows(lowering, value, axis, sources)
+    windows = gathered_windows(value, axis, sources)
     total = windows.sum((axis + 1,))
     if total.shape != target:
         total = total.reshape(target)
@@ -201,11 +202,12 @@ def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
     return Rationals(np.where(divisors == 0, 1, divisors).astype(object), factor.denominator)
 
 
-def with_common_factor(lowering: Lowering, term: Term, axes: Sequence[int]) -> tuple[Value, Rationals]:
+def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rationals]:
     """The term with one factor for all positions along ``axes``: what differs is multiplied into the value.
 
     Raises `Unsupported` where the factors have no common measure that leaves small integers.
     """
+    lowering = term.value.emission
     common = common_factors(term.factor, axes)
     multiples = term.factor.numerators // common.numerators
     if (multiples == 1).all():
@@ -239,7 +241,7 @@ def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> 
         if not codes.any():
             return form
         codes = codes.reshape(zero.shape)
-        value = _minus(lowering, term.value, codes)
+        value = _minus(term.value, codes)
         if value is None:
             return form
         terms = (*form.terms[:place], Term(value, term.factor), *form.terms[place + 1 :])
@@ -260,7 +262,8 @@ def with_constant_as_value(lowering: Lowering, form: LinearForm, axes: Sequence[
     return replace(form, terms=(*form.terms, *terms), constant=Rationals.scalar(0, rank))
 
 
-def _minus(lowering: Lowering, value: Value, codes: Array) -> Value | None:
+def _minus(value: Value, codes: Array) -> Value | None:
+    lowering = value.emission
     shape = value.shape
     if any(extent not in (1, wide) for extent, wide in zip(codes.shape, shape, strict=True)):
         return None

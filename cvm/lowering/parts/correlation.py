@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import holding, magnitude
-from cvm.lowering.context import Lowering
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.gather import gathered, gathered_windows
 from cvm.lowering.forms.windows import Axis
@@ -29,9 +28,7 @@ def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
     return tuple(i + 2 for i, axis in enumerate(axes) if axis.reverse)
 
 
-def convolved(
-    lowering: Lowering, value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int
-) -> list[Value]:
+def convolved(value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int) -> list[Value]:
     """Emit the correlations of (N, C, x_1, ..) with kernels (O, C / groups, k_1, ..), already flipped, along all axes.
 
     With one spatial axis a second one of extent 1 is added. With more than two, the windows along the first of them
@@ -42,47 +39,41 @@ def convolved(
     axes, kernels = list(axes), list(kernels)
     while len(axes) < 2:
         axes.insert(0, Axis(1, 1))
-        value, *kernels = (_with_axis(lowering, name) for name in (value, *kernels))
+        value, *kernels = (_with_axis(name) for name in (value, *kernels))
     folded, plane = axes[:-2], axes[-2:]
     for axis in folded:
-        value = _folded(lowering, value, axis)
-        kernels = [_with_folded_taps(lowering, kernel) for kernel in kernels]
+        value = _folded(value, axis)
+        kernels = [_with_folded_taps(kernel) for kernel in kernels]
     padding = []
     for i, axis in enumerate(plane):
         pad = own_padding(axis)
         if pad is None:
-            value = gathered(lowering, value, i + 2, axis.line())
+            value = gathered(value, i + 2, axis.line())
         padding.append(pad or 0)
     totals = []
     for kernel in kernels:
-        total = lowering.emit("conv2d", value, kernel, padding=tuple(padding), stride=tuple(axis.step for axis in plane),
-            dilation=tuple(axis.dilation for axis in plane), groups=groups,
-        )  # fmt: skip
+        steps, dilations = tuple(axis.step for axis in plane), tuple(axis.dilation for axis in plane)
+        geometry: dict[str, Any] = {"padding": tuple(padding), "stride": steps, "dilation": dilations}
+        total = value.apply("conv2d", kernel, **geometry, groups=groups)
         channels = total.shape[1]
         if folded:
             places = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
-            total = _reshaped(lowering, total, (batch, *places))
+            total = total.in_shape((batch, *places))
             count = len(folded)
             order = (0, count + 1, *range(1, count + 1), count + 2, count + 3)
             total = total.transpose(order)
-        totals.append(_reshaped(lowering, total, (batch, channels, *outputs)))
+        totals.append(total.in_shape((batch, channels, *outputs)))
     return totals
 
 
-def _with_folded_taps(lowering: Lowering, kernel: Value) -> Value:
+def _with_folded_taps(kernel: Value) -> Value:
     shape = kernel.shape
-    return _reshaped(lowering, kernel, (shape[0], shape[1] * shape[2], *shape[3:]))
+    return kernel.in_shape((shape[0], shape[1] * shape[2], *shape[3:]))
 
 
-def _with_axis(lowering: Lowering, value: Value) -> Value:
+def _with_axis(value: Value) -> Value:
     shape = value.shape
-    return _reshaped(lowering, value, (*shape[:2], 1, *shape[2:]))
-
-
-def _reshaped(lowering: Lowering, value: Value, shape: tuple[int, ...]) -> Value:
-    if value.shape == shape:
-        return value
-    return value.reshape(shape)
+    return value.in_shape((*shape[:2], 1, *shape[2:]))
 
 
 def own_padding(axis: Axis) -> int | None:
@@ -101,16 +92,16 @@ def own_padding(axis: Axis) -> int | None:
     return pad if plain and outputs == axis.outputs and (whole or behind == 0) and behind <= pad else None
 
 
-def _folded(lowering: Lowering, value: Value, axis: Axis) -> Value:
+def _folded(value: Value, axis: Axis) -> Value:
     """Axis 2 of (N, C, x, ..) taken apart: (N * outputs, C * size, ..)."""
     shape = value.shape
     rest = shape[3:]
     starts = np.arange(axis.outputs)[:, None] * axis.step
     places = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
-    value = _reshaped(lowering, value, (*shape[:3], math.prod(rest)))
-    value = gathered_windows(lowering, value, 2, places)
+    value = value.in_shape((*shape[:3], math.prod(rest)))
+    value = gathered_windows(value, 2, places)
     value = value.transpose((0, 2, 1, 3, 4))
-    return _reshaped(lowering, value, (shape[0] * axis.outputs, shape[1] * axis.size, *rest))
+    return value.in_shape((shape[0] * axis.outputs, shape[1] * axis.size, *rest))
 
 
 def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], groups: int) -> Array:

@@ -61,20 +61,21 @@ def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
     return found
 
 
-def value_digits(lowering: Lowering, value: Value, limit: int) -> list[Weighted]:
+def value_digits(value: Value, limit: int) -> list[Weighted]:
     """A value as digits of magnitudes up to ``limit`` >= 2: X = 2^b * h + l with h = round(X / 2^b)."""
     magnitude = value.range.magnitude()
     if magnitude <= limit:
         return [(value, 1)]
     bits = limit.bit_length()  # a low digit lies in [-2^(b-1), 2^(b-1) - 1]
-    high = _rounded_sum(lowering, [(value, 1)], bits, (-INT32_MAX, INT32_MAX))
+    high = _rounded_sum([(value, 1)], bits, (-INT32_MAX, INT32_MAX))
     half = 2 ** (bits - 1)
-    low = _rounded_sum(lowering, [(value, 1), (high, -(2**bits))], 0, (-half, half - 1))
-    above = value_digits(lowering, high, limit)
+    low = _rounded_sum([(value, 1), (high, -(2**bits))], 0, (-half, half - 1))
+    above = value_digits(high, limit)
     return [(low, 1), *((digit, weight * 2**bits) for digit, weight in above)]
 
 
-def _rounded_sum(lowering: Lowering, terms: Sequence[Weighted], shift: int, bounds: tuple[int, int]) -> Value:
+def _rounded_sum(terms: Sequence[Weighted], shift: int, bounds: tuple[int, int]) -> Value:
+    lowering = terms[0][0].emission
     parameters = [
         lowering.parameter(np.full((1,) * terms[0][0].rank, item), "digit")
         for item in (*(weight for _, weight in terms), 0, shift)
@@ -83,8 +84,9 @@ def _rounded_sum(lowering: Lowering, terms: Sequence[Weighted], shift: int, boun
     return lowering.emit("requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])
 
 
-def narrow_digits(lowering: Lowering, x: Value, y: Value, count: int) -> tuple[list[Weighted], list[Weighted]]:
+def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[Weighted]]:
     """Digits of two values such that ``count`` products of any two of them may be added up."""
+    lowering = x.emission
     room = budget(count)
     a, b = (value.range.magnitude() for value in (x, y))
     if a * b <= room:
@@ -93,16 +95,15 @@ def narrow_digits(lowering: Lowering, x: Value, y: Value, count: int) -> tuple[l
         raise lowering.unsupported(f"it adds up {count} products, which do not fit 32 bits")
     root = isqrt(room)
     limits = (a, room // a) if a <= root else (room // b, b) if b <= root else (root, root)
-    first, second = (value_digits(lowering, *side) for side in zip((x, y), limits, strict=True))
+    first, second = (value_digits(*side) for side in zip((x, y), limits, strict=True))
     return first, second
 
 
-def weighed_digits(
-    lowering: Lowering, value: Value, weights: Array, kept: tuple[int, ...]
-) -> list[tuple[Value, Array, int]]:
+def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[tuple[Value, Array, int]]:
     """Digits of a value and of constant weights, such that the sum of their products over all but the ``kept`` axes of
     the weights fits 32 bits; and the weights of these sums.
     """
+    lowering = value.emission
     along = tuple(axis for axis in range(weights.ndim) if axis not in kept)
     lo, hi = value.range.hull()
     if _sum_fits(weights, min(lo, 0), max(hi, 0), along):
@@ -120,7 +121,7 @@ def weighed_digits(
         limits = root, root
     return [
         (digit, part, weight * times)
-        for digit, weight in value_digits(lowering, value, limits[0])
+        for digit, weight in value_digits(value, limits[0])
         for part, times in array_digits(weights, limits[1])
         if part.any()
     ]
@@ -141,25 +142,26 @@ def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
     terms: list[Term] = []
     for term in form.terms:
         rank = len(term.factor.shape)
-        for value, weight in value_digits(lowering, term.value, max(budget(count), 2)):
+        for value, weight in value_digits(term.value, max(budget(count), 2)):
             terms.append(Term(value, term.factor * Rationals.scalar(weight, rank)))
     return replace(form, terms=tuple(terms))
 
 
-def product(lowering: Lowering, x: Value, y: Value, count: int = 1) -> list[Weighted]:
+def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
     """X * y, broadcast: values of which ``count`` may be added up, and their weights."""
     if x == y:
-        return square(lowering, x, count)
-    digits = narrow_digits(lowering, x, y, count)
+        return square(x, count)
+    digits = narrow_digits(x, y, count)
     return [(a * b, p * q) for a, p in digits[0] for b, q in digits[1]]
 
 
-def square(lowering: Lowering, x: Value, count: int = 1) -> list[Weighted]:
+def square(x: Value, count: int = 1) -> list[Weighted]:
     """X * x, as `product`. Squares are proven not to be negative."""
+    lowering = x.emission
     room = budget(count)
     if room < 4:
         raise lowering.unsupported(f"it adds up {count} squares, which do not fit 32 bits")
-    digits = value_digits(lowering, x, isqrt(room))
+    digits = value_digits(x, isqrt(room))
     found = []
     for place, (a, p) in enumerate(digits):
         size = abs(a)
@@ -177,10 +179,10 @@ def squared(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
     two = Rationals.scalar(2, form.rank)
     terms = []
     for i, first in enumerate(form.terms):
-        for value, weight in square(lowering, first.value, count):
+        for value, weight in square(first.value, count):
             terms.append(Term(value, first.factor * first.factor * Rationals.scalar(weight, form.rank)))
         for second in form.terms[i + 1 :]:
-            for value, weight in product(lowering, first.value, second.value, count):
+            for value, weight in product(first.value, second.value, count):
                 factor = two * first.factor * second.factor * Rationals.scalar(weight, form.rank)
                 terms.append(Term(value, factor))
         if not form.constant.is_zero():

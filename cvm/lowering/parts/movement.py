@@ -18,7 +18,7 @@ from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering, Result
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
-from cvm.lowering.parts.operands import codes_of, full_value
+from cvm.lowering.parts.operands import codes_of
 from cvm.lowering.proofs.table import MOST_ENTRIES, Operand, tabulate
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import quantize_rationals
@@ -45,7 +45,7 @@ def moved(
         return Rationals.scalar(items.item(), len(shape)) if items.uniform else items.broadcast(before).moved(move)
 
     def emitted(value: Value) -> Value:
-        return lowering.emit(op, full_value(lowering, value, before), *others, **attributes)
+        return lowering.emit(op, value.broadcast(before), *others, **attributes)
 
     if isinstance(operand, Known):
         return Known(move(operand.codes), rearranged(operand.scale), rearranged(operand.offset))
@@ -143,7 +143,7 @@ def _sums(lowering: Lowering, forms: Sequence[LinearForm], axis: int) -> LinearF
         for form in forms:
             if place < len(form.terms):
                 term = form.terms[place]
-                values.append(full_value(lowering, term.value, form.shape))
+                values.append(term.value.broadcast(form.shape))
                 factors.append(term.factor)
             else:
                 values.append(lowering.tensor_constant(np.zeros(form.shape, dtype=object), "zeros"))

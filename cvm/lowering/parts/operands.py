@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
@@ -26,7 +24,6 @@ __all__ = [
     "codes",
     "codes_of",
     "expanded",
-    "full_value",
     "function",
     "integer_value",
     "integers",
@@ -148,14 +145,6 @@ def codes_of(lowering: Lowering, form: Form | Known, quantizer: Quantizer, what:
         return requantize(lowering, form, quantizer)
 
 
-def full_value(lowering: Lowering, value: Value, shape: Shape) -> Value:
-    """The value broadcast to its full extent."""
-    if value.shape == shape:
-        return value
-    zeros = lowering.tensor_constant(np.zeros(shape, dtype=object), "zeros")
-    return value + zeros
-
-
 def integers(lowering: Lowering, parameter: str) -> Value:
     """An operand whose real numbers are integers (indices, logical values), as the value of these integers."""
     return integer_value(lowering, lowering.linear(parameter), parameter)
@@ -168,7 +157,7 @@ def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
         return lowering.tensor_constant(values.numerators // values.denominator, what)
     (term, *more) = form.terms
     if not more and form.constant.is_zero() and term.factor.uniform and term.factor.item() == 1:
-        return full_value(lowering, term.value, form.shape)
+        return term.value.broadcast(form.shape)
     everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
     return codes_of(lowering, form, everything, what)
 

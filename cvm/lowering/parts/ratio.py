@@ -100,7 +100,7 @@ def ratio_codes(
     parts = [
         Term(value, term.factor * Rationals.scalar(weight, rank))
         for term in denominator.terms
-        for value, weight in value_digits(lowering, term.value, INT32_MAX >> steps.bit_length())
+        for value, weight in value_digits(term.value, INT32_MAX >> steps.bit_length())
     ]
 
     def reached(trial: Value) -> Value:
@@ -122,7 +122,7 @@ def ratio_codes(
         found = count_reached(lowering, shape, steps, reached, "ratio", most=steps)
     except TooWide:
         raise lowering.unsupported("the quotient does not fit 64 bits: quantise its operands") from None
-    return from_least(lowering, found, quantizer)
+    return from_least(found, quantizer)
 
 
 def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer) -> Value:
@@ -150,7 +150,7 @@ def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, qu
     parts = [
         Term(value, term.factor * Rationals.scalar(weight, rank))
         for term in square.terms
-        for value, weight in value_digits(lowering, term.value, _SQUARE_DIGIT)
+        for value, weight in value_digits(term.value, _SQUARE_DIGIT)
     ]
 
     def reached(trial: Value) -> Value:
@@ -175,7 +175,7 @@ def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, qu
         count = count_reached(lowering, shape, len(steps), reached, "root", most=len(steps))
     except TooWide:
         raise lowering.unsupported("the root does not fit 64 bits: use fewer bits") from None
-    return from_least(lowering, count, quantizer)
+    return from_least(count, quantizer)
 
 
 _STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
@@ -185,8 +185,9 @@ def _table(lowering: Lowering, items: npt.NDArray[Any]) -> Value:
     return lowering.tensor_constant(items, "steps")
 
 
-def from_least(lowering: Lowering, count: Value, quantizer: Quantizer) -> Value:
+def from_least(count: Value, quantizer: Quantizer) -> Value:
     """The codes of a count of steps that were reached."""
+    lowering = count.emission
     if not quantizer.lo:
         return count
     least = lowering.tensor_constant([quantizer.lo], "lo")

@@ -13,7 +13,7 @@ from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term
-from cvm.lowering.parts.operands import full_value, integers
+from cvm.lowering.parts.operands import integers
 from cvm.lowering.rules.integers import combined
 from cvm.quantization.rationals import Rationals
 
@@ -27,7 +27,7 @@ _DIGIT = 8
 def bitwise(lowering: Lowering) -> list[Result]:
     """The attribute ``kind`` ("and", "or", "xor") of the bits of x and y, which have one rank and hold integers."""
     shape = lowering.output_shape()
-    values = [full_value(lowering, integers(lowering, name), shape) for name in ("x", "y")]
+    values = [integers(lowering, name).broadcast(shape) for name in ("x", "y")]
     terms = []
     for place, (first, second) in enumerate(_digits(lowering, values)):
         value = _by_table(lowering, first, second)

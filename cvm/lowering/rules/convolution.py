@@ -101,12 +101,12 @@ def _sums(
     """
     convolutions: dict[Value, list[tuple[Value, int, int]]] = {}
     for which, (kernel, what) in enumerate(zip(kernels, ("weights", "ones"), strict=False)):
-        for digit, part, weight in weighed_digits(lowering, value, kernel, (0,)):
+        for digit, part, weight in weighed_digits(value, kernel, (0,)):
             constant = lowering.tensor_constant(part, what)
             convolutions.setdefault(digit, []).append((constant, which, weight))
     found = []
     for digit, parts in convolutions.items():
-        totals = convolved(lowering, digit, [constant for constant, _, _ in parts], axes, groups)
+        totals = convolved(digit, [constant for constant, _, _ in parts], axes, groups)
         found += [(total, which, weight) for total, (_, which, weight) in zip(totals, parts, strict=True)]
     return found
 
@@ -132,11 +132,11 @@ def _by_groups(lowering: Lowering, term: Term, groups: int) -> tuple[Value, Rati
     if channels in (1, groups) and math.prod(term.factor.shape[2:]) == 1:
         return term.value, term.factor
     if channels == 1 or groups == 1:
-        return with_common_factor(lowering, term, range(1, rank))
+        return with_common_factor(term, range(1, rank))
     items = term.factor.moved(lambda a: a.reshape(a.shape[0], groups, -1, *a.shape[2:]))
     common = common_factors(items, range(2, rank + 1)).moved(lambda a: a.reshape(a.shape[:2] + (1,) * (rank - 2)))
     each = common.moved(lambda a: np.repeat(a, channels // groups, axis=1))
-    value, one = with_common_factor(lowering, Term(term.value, term.factor / each), range(rank))
+    value, one = with_common_factor(Term(term.value, term.factor / each), range(rank))
     return value, common * one
 
 
@@ -176,29 +176,30 @@ def _computed_filter(
     (x,), (w,) = form.terms, weights.terms
     s, t = x.factor, Rationals.scalar(w.factor.item(), form.rank)
     b, u = form.constant, Rationals.scalar(weights.constant.item(), form.rank)
-    kernel = _flipped_value(lowering, w.value, flipped(axes))
+    kernel = _flipped_value(w.value, flipped(axes))
     shape = kernel.shape
     ones = np.ones(shape, np.int64)
-    items, parts = narrow_digits(lowering, x.value, kernel, math.prod(shape[1:]))
+    items, parts = narrow_digits(x.value, kernel, math.prod(shape[1:]))
     kernels, coefficients = [part for part, _ in parts], [t * Rationals.scalar(p, form.rank) for _, p in parts]
     if not u.is_zero():
         kernels.append(lowering.tensor_constant(ones, "ones"))
     terms = []
     for item, weight in items:
-        totals = convolved(lowering, item, kernels, axes, groups)
+        totals = convolved(item, kernels, axes, groups)
         factor = s * Rationals.scalar(weight, form.rank)
         terms += [Term(total, factor * other) for total, other in zip(totals, [*coefficients, u], strict=False)]
     constant = Rationals.scalar(0, form.rank)
     if not b.is_zero():
         image = lowering.tensor_constant(np.ones((1, *form.shape[1:]), dtype=object), "ones")
-        totals = convolved(lowering, image, kernels[: len(parts)], axes, groups)
+        totals = convolved(image, kernels[: len(parts)], axes, groups)
         terms += [Term(total, b * other) for total, other in zip(totals, coefficients, strict=True)]
         counts = correlated_constants(ones, np.ones((1,) * form.rank, dtype=object), axes, groups)
         constant = Rationals(counts) * b * u
     return LinearForm((form.shape[0], shape[0], *(axis.outputs for axis in axes)), tuple(terms), constant)
 
 
-def _flipped_value(lowering: Lowering, value: Value, dimensions: Sequence[int]) -> Value:
+def _flipped_value(value: Value, dimensions: Sequence[int]) -> Value:
+    lowering = value.emission
     if not dimensions:
         return value
     shape = value.shape

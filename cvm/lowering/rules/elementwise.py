@@ -114,7 +114,7 @@ def _product_of_terms(lowering: Lowering, x: LinearForm, y: LinearForm) -> Linea
     x, y = around_zero(lowering, x), around_zero(lowering, y)
     (a,), (b,) = x.terms, y.terms
     rank = x.rank
-    products = products_of(lowering, a.value, b.value)
+    products = products_of(a.value, b.value)
     terms = [Term(value, a.factor * b.factor * Rationals.scalar(weight, rank)) for value, weight in products]
     if not y.constant.is_zero():
         terms.append(Term(a.value, a.factor * y.constant))

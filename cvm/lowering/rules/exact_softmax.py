@@ -51,7 +51,7 @@ def softmax_of_two(lowering: Lowering, value: Value, scale: Fraction, axes: Sequ
     """1 / (1 + e^-(x_i - x_j)): the logistic function of the difference to the other item."""
     shape = value.shape
     (axis,) = (axis for axis in axes if shape[axis] == 2)
-    other = gathered(lowering, value, axis, np.array([1, 0]))
+    other = gathered(value, axis, np.array([1, 0]))
     lo, hi = value.range.hull()
     least = lowering.tensor_constant([hi - lo], "least")
     difference = value - other

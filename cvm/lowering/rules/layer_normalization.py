@@ -95,7 +95,7 @@ def _codes(
         whole = numerator
         for value, coefficient in _squares_of_step(lowering, trial, base, step):
             for term in radicand.terms:
-                for part, weight in product(lowering, value, term.value, _MOST_SUMMANDS):
+                for part, weight in product(value, term.value, _MOST_SUMMANDS):
                     factor = -(coefficient * term.factor * Rationals.scalar(weight, rank))
                     whole = sum_of(whole, LinearForm(shape, (Term(part, factor),), Rationals.scalar(0, rank)))
             constant = Term(value, -(coefficient * radicand.constant))
@@ -112,7 +112,7 @@ def _codes(
         count = count_reached(lowering, shape, steps, reached, "root", most=steps)
     except TooWide:
         raise lowering.unsupported("the squares do not fit 64 bits: quantise the input to fewer bits") from None
-    return from_least(lowering, count, quantizer)
+    return from_least(count, quantizer)
 
 
 def _squares_of_step(
@@ -126,6 +126,6 @@ def _squares_of_step(
     sign = sign - one
     with_sign = sign * trial
     found = [(sign, base * base), (with_sign, base * step * Rationals.scalar(2, rank))]
-    for value, weight in product(lowering, with_sign, trial, _MOST_SUMMANDS):
+    for value, weight in product(with_sign, trial, _MOST_SUMMANDS):
         found.append((value, step * step * Rationals.scalar(weight, rank)))
     return found

@@ -24,7 +24,7 @@ from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, Term
 from cvm.lowering.parts.digits import narrow_digits, weighed_digits
-from cvm.lowering.parts.operands import around_zero, full_value, linear_operand, sum_of
+from cvm.lowering.parts.operands import around_zero, linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -87,11 +87,11 @@ def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]
                 add(items, factor * Rationals.scalar(weight, len(shape)))
     if not b.constant.is_zero():
         for x in a.factors:
-            add(_totals(lowering, x.items), x.factor * _crossed(b.constant))
+            add(_totals(x.items), x.factor * _crossed(b.constant))
     if not a.constant.is_zero():
         for y in b.factors:
-            totals = _totals(lowering, y.items)
-            add(_turned(lowering, totals), a.constant * _crossed(y.factor))
+            totals = _totals(y.items)
+            add(_turned(totals), a.constant * _crossed(y.factor))
     return result
 
 
@@ -103,11 +103,11 @@ def _matrices(lowering: Lowering, parameter: str, exchanged: bool) -> _Matrices:
         form = lowering.linear(parameter)
         if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
             form = around_zero(lowering, form)
-        factors = tuple(_Factor(full_value(lowering, term.value, form.shape), term.factor) for term in form.terms)
+        factors = tuple(_Factor(term.value.broadcast(form.shape), term.factor) for term in form.terms)
         found = _Matrices(form.shape, factors, form.constant)
     if exchanged:
         shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
-        turned = tuple(_Factor(_turned(lowering, x.items), _crossed(x.factor)) for x in found.factors)
+        turned = tuple(_Factor(_turned(x.items), _crossed(x.factor)) for x in found.factors)
         found = _Matrices(shape, turned, _crossed(found.constant))
     apart = [part for factor in found.factors for part in _apart(lowering, found, factor, parameter)]
     if found.constant.shape[-1] == 1:
@@ -155,7 +155,7 @@ def _crossed(items: Rationals) -> Rationals:
     return items.moved(lambda array: np.swapaxes(array, -1, -2))
 
 
-def _turned(lowering: Lowering, items: Value | Array) -> Value | Array:
+def _turned(items: Value | Array) -> Value | Array:
     """The last two axes exchanged."""
     if not isinstance(items, Value):
         return np.swapaxes(items, -1, -2)
@@ -163,7 +163,7 @@ def _turned(lowering: Lowering, items: Value | Array) -> Value | Array:
     return items.transpose((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _totals(lowering: Lowering, items: Value | Array) -> Value | Array:
+def _totals(items: Value | Array) -> Value | Array:
     """Sums over the last axis, of extent 1 then."""
     if not isinstance(items, Value):
         held = holding(items, magnitude(items) * items.shape[-1])
@@ -180,14 +180,14 @@ def _products(
     if not isinstance(x, Value) and not isinstance(y, Value):
         return [(_multiplied(lowering, left, right), 1)]
     if isinstance(x, Value) and isinstance(y, Value):
-        digits = narrow_digits(lowering, x, y, x_shape[-1])
+        digits = narrow_digits(x, y, x_shape[-1])
         return [(_multiplied(lowering, (a, x_shape), (b, y_shape)), p * q) for a, p in digits[0] for b, q in digits[1]]
     if isinstance(x, Value):
         assert not isinstance(y, Value)
-        found = weighed_digits(lowering, x, y, tuple(range(y.ndim - 1)))
+        found = weighed_digits(x, y, tuple(range(y.ndim - 1)))
         return [(_multiplied(lowering, (a, x_shape), (b, y_shape)), weight) for a, b, weight in found]
     assert isinstance(y, Value)
-    found = weighed_digits(lowering, y, x, tuple(range(x.ndim - 1)))
+    found = weighed_digits(y, x, tuple(range(x.ndim - 1)))
     return [(_multiplied(lowering, (b, x_shape), (a, y_shape)), weight) for a, b, weight in found]
 
 
@@ -206,22 +206,15 @@ def _multiplied(
     if int(np.prod(y_shape[:-2])) == 1:
         # One matrix for the whole batch: its rows are so many more.
         every = int(np.prod(x_shape[:-1]))
-        flat = [_shaped(lowering, values[0], (every, count)), _shaped(lowering, values[1], (columns, count))]
-        return _shaped(lowering, lowering.emit("dense", *flat), (*batch, rows, columns))
-    full = [full_value(lowering, value, (*batch, *shape[-2:]))
-            for value, shape in zip(values, (x_shape, y_shape), strict=True)]  # fmt: skip
+        flat = [values[0].in_shape((every, count)), values[1].in_shape((columns, count))]
+        return lowering.emit("dense", *flat).in_shape((*batch, rows, columns))
+    full = [value.broadcast((*batch, *shape[-2:])) for value, shape in zip(values, (x_shape, y_shape), strict=True)]
     # Each item of the batch is a group of channels: the summed axis are its input channels, rows are pixels.
-    image = _shaped(lowering, full[0], (size, rows, count)).transpose((0, 2, 1))
-    image = _shaped(lowering, image, (1, size * count, rows, 1))
-    filters = _shaped(lowering, full[1], (size * columns, count, 1, 1))
+    image = full[0].in_shape((size, rows, count)).transpose((0, 2, 1))
+    image = image.in_shape((1, size * count, rows, 1))
+    filters = full[1].in_shape((size * columns, count, 1, 1))
     product = lowering.emit("conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=size)
-    turned = _shaped(lowering, product, (*batch, columns, rows))
-    found = _turned(lowering, turned)
+    turned = product.in_shape((*batch, columns, rows))
+    found = _turned(turned)
     assert isinstance(found, Value)
     return found
-
-
-def _shaped(lowering: Lowering, value: Value, shape: Shape) -> Value:
-    if value.shape == shape:
-        return value
-    return value.reshape(shape)

@@ -14,7 +14,7 @@ from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term
-from cvm.lowering.parts.operands import by_form, codes, codes_of, full_value, function, linear_operand, scaled, sum_of
+from cvm.lowering.parts.operands import by_form, codes, codes_of, function, linear_operand, scaled, sum_of
 from cvm.lowering.rules.elementwise import sum_of_operands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -109,7 +109,7 @@ def select(lowering: Lowering) -> list[Result]:
     quantizer = lowering.quantizer()
     if quantizer is not None:
         arms = [codes(lowering, name, quantizer) for name in ("true_value", "false_value")]
-        full = [full_value(lowering, value, shape) for value in (condition, *arms)]
+        full = [value.broadcast(shape) for value in (condition, *arms)]
         chosen = lowering.emit("where", *full)
         return [Coded(chosen, note="selected codes", any_rounding=True)]
     forms = [lowering.linear(name) for name in ("true_value", "false_value")]

@@ -128,30 +128,29 @@ def _greatest(lowering: Lowering, value: Value, axes: Sequence[Axis], zero: Arra
         for i, axis in enumerate(axes[2:], start=2):
             pad = own_padding(axis) if ignored or (axis.line() >= 0).all() else None
             if pad is None or pad >= axis.size:
-                value, pad = gathered(lowering, value, i, axis.line(), fill), 0
+                value, pad = gathered(value, i, axis.line(), fill), 0
             padding.append(pad)
-        return lowering.emit("max_pool2d", value, pool_size=tuple(axis.size for axis in axes[2:]), padding=tuple(padding),
-            strides=tuple(axis.stride for axis in axes[2:]), ceil_mode=False,
-        )  # fmt: skip
+        sizes, strides = tuple(axis.size for axis in axes[2:]), tuple(axis.stride for axis in axes[2:])
+        return value.apply("max_pool2d", pool_size=sizes, padding=tuple(padding), strides=strides, ceil_mode=False)
     for i, axis in enumerate(axes):
         if not axis.identity:
-            value = _greatest_along(lowering, value, i, axis.sources(), fill)
+            value = _greatest_along(value, i, axis.sources(), fill)
     return value
 
 
-def _greatest_along(lowering: Lowering, value: Value, axis: int, sources: Indices, fill: int | Array) -> Value:
+def _greatest_along(value: Value, axis: int, sources: Indices, fill: int | Array) -> Value:
     if sources.shape[1] == 1:
-        return gathered(lowering, value, axis, sources[:, 0], fill)
+        return gathered(value, axis, sources[:, 0], fill)
     shape = value.shape
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
     place = axis
     if len(shape) == 8:  # a rank of 9 on the way would be too many
         if (sources < 0).any():
-            value = gathered(lowering, value, axis, np.append(np.arange(shape[axis]), -1), fill)
+            value = gathered(value, axis, np.append(np.arange(shape[axis]), -1), fill)
             sources = np.where(sources < 0, shape[axis], sources)
         value = value.reshape(around(value.shape, axis))
         place = 1
-    windows = gathered_windows(lowering, value, place, sources, fill)
+    windows = gathered_windows(value, place, sources, fill)
     found = windows.max((place + 1,))
     if found.shape != target:
         found = found.reshape(target)
@@ -173,7 +172,7 @@ def _position(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result
     fill = order.value.range.hull()[0] - 1 if ignored else order.zero
     value, index = order.value, None
     for i, axis in enumerate(axes):
-        value = gathered(lowering, value, i, axis.line(), fill)
+        value = gathered(value, i, axis.line(), fill)
     weight = 1
     for i, axis in reversed(list(enumerate(axes))):
         value, index = _winners(lowering, value, index, i, axis, weight)
@@ -188,11 +187,11 @@ def _winners(
 ) -> tuple[Value, Value | None]:
     """The greatest of the taps along one axis of the line, and its position: ``index`` (None: 0) + weight * tap."""
     starts = np.arange(axis.outputs) * axis.step
-    best = gathered(lowering, value, place, starts)
-    found = None if index is None else gathered(lowering, index, place, starts)
+    best = gathered(value, place, starts)
+    found = None if index is None else gathered(index, place, starts)
     for tap in range(1, axis.size):
         places = starts + tap * axis.dilation
-        here = gathered(lowering, value, place, places)
+        here = gathered(value, place, places)
         greater = here.greater(best)
         best = best.maximum(here)
         step = lowering.tensor_constant([tap * weight], "tap")
@@ -201,7 +200,7 @@ def _winners(
             found = position if found is None else found.maximum(position)
         else:
             assert found is not None
-            position = gathered(lowering, index, place, places)
+            position = gathered(index, place, places)
             position = position + step
             found = lowering.emit("where", greater, position, found)
     return best, found

@@ -15,7 +15,7 @@ from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, SurdForm, Term
 from cvm.lowering.parts.axis_sums import with_common_factor, with_constant_as_value
 from cvm.lowering.parts.digits import narrowed, product
-from cvm.lowering.parts.operands import around_zero, full_value, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, scaled, sum_of
 from cvm.lowering.rules.pooling import window_total, window_volume
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization.rationals import Rationals
@@ -85,15 +85,15 @@ def moments(lowering: Lowering) -> list[Result]:
         term = Term(value, factor * Rationals.scalar(weight, form.rank))
         variance = sum_of(variance, LinearForm(mean.shape, (term,), Rationals.scalar(0, form.rank)))
 
-    items = [with_common_factor(lowering, term, axes) for term in form.terms]
+    items = [with_common_factor(term, axes) for term in form.terms]
     digits = narrowed(lowering, LinearForm(form.shape, tuple(Term(*item) for item in items), form.constant), count)
-    found = [(full_value(lowering, term.value, form.shape), term.factor) for term in digits.terms]
+    found = [(term.value.broadcast(form.shape), term.factor) for term in digits.terms]
     sums = [summed(value) for value, _ in found]
     for i, (first, f) in enumerate(found):
         for j, (second, g) in enumerate(found[i:], start=i):
             twice = 1 if i == j else 2
-            for value, weight in product(lowering, first, second, count):
+            for value, weight in product(first, second, count):
                 add(summed(value), f * g, Fraction(twice * weight, count))
-            for value, weight in product(lowering, sums[i], sums[j]):
+            for value, weight in product(sums[i], sums[j]):
                 add(value, f * g, Fraction(-twice * weight, count * count))
     return [mean, variance]

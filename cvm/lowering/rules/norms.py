@@ -28,7 +28,7 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import squared
-from cvm.lowering.parts.operands import around_zero, full_value, integer_value, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, integer_value, scaled, sum_of
 from cvm.lowering.parts.ratio import bounded_below, least_value, quotient_codes, root_codes, signed, summands
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
 from cvm.lowering.proofs.table import MOST_ENTRIES
@@ -346,7 +346,7 @@ def _selected(
     """The count of steps that the signed sum reaches, by digits of the thresholds in tables."""
     shape, rank = form.shape, form.rank
     (term,) = form.terms
-    value = full_value(lowering, term.value, shape)
+    value = term.value.broadcast(shape)
     zero, start, (steps, run) = Rationals.scalar(0, rank), codes[0], size
     x = (term.factor.item() * q + form.constant.item() for q in range(start, codes[1] + 1))
     signs = lowering.tensor_constant([-1 if item >= 0 else 1 for item in x], "signs")

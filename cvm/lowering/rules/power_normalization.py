@@ -90,9 +90,9 @@ def power_normalization(lowering: Lowering) -> list[Result]:
     tables = _tables(largest, most, constants, beta, count * largest * largest)
     digits = _square_digits(lowering, squares, scale)
     magnitude = abs(value)
-    found = _magnitudes(lowering, magnitude, digits, tables, most)
+    found = _magnitudes(magnitude, digits, tables, most)
     if value.range.hull()[0] < 0:
-        found = _signed(lowering, value, found)
+        found = _signed(value, found)
     found = found.clip(quantizer.lo, quantizer.hi)
     note = (
         "exact comparisons of powers" if not tables.margin else f"may differ only within 2^-{_FINENESS} steps of a tie"
@@ -192,16 +192,16 @@ def _square_digits(lowering: Lowering, squares: LinearForm, scale: Fraction) -> 
     upper = fixed_sum(lowering, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, INT32_MAX), "high")
     rest = [*terms, (upper, one * -(2**bits))]
     low = fixed_sum(lowering, squares.shape, rest, one * 0, 0, (0, 2**bits - 1), "low")
-    above = value_digits(lowering, upper, 2 ** (bits + 1))
+    above = value_digits(upper, 2 ** (bits + 1))
     return [(low, 1), *((value, weight * 2**bits) for value, weight in above)]
 
 
 def _magnitudes(
-    lowering: Lowering, magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables,
+    magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables,
     steps: int,
 ) -> Value:  # fmt: skip
     """The greatest k whose step a magnitude reaches."""
-    shape = lowering.output_shape()
+    lowering, shape = magnitude.emission, magnitude.shape
     rank = len(shape)
     thresholds = table_digits(lowering, tables.left, magnitude, rank, "power")
     left = [Summand(item.value, -item.coefficients) for item in thresholds]
@@ -223,8 +223,9 @@ def _magnitudes(
     return count_reached(lowering, shape, steps, reached, "power", most=steps)
 
 
-def _signed(lowering: Lowering, value: Value, found: Value) -> Value:
+def _signed(value: Value, found: Value) -> Value:
     """The magnitude with the sign of x."""
+    lowering = value.emission
     rank = len(value.shape)
     zero, one = (lowering.tensor_constant(np.full((1,) * rank, k, dtype=object), "sign") for k in (0, 1))
     negative = zero.greater(value)

@@ -102,7 +102,7 @@ def _dynamic(lowering: Lowering) -> LinearForm:
     unit = Rationals.scalar(Fraction(1, levels), rank)
     zero = Rationals.scalar(0, rank)
     for term in extent.terms:
-        for value, weight in product(lowering, codes, term.value):
+        for value, weight in product(codes, term.value):
             part = Term(value, term.factor * unit * Rationals.scalar(weight, rank))
             result = sum_of(result, LinearForm(shape, (part,), zero))
     if not extent.constant.is_zero():

@@ -18,7 +18,7 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.parts.digits import narrowed
-from cvm.lowering.parts.operands import codes_of, full_value, sum_of
+from cvm.lowering.parts.operands import codes_of, sum_of
 from cvm.lowering.proofs.table import Operand, tabulate
 from cvm.lowering.rules.logic import truth
 from cvm.quantization.rationals import Rationals
@@ -72,7 +72,7 @@ def _apart(lowering: Lowering, term: Term, axes: Sequence[int], shape: Shape) ->
         return [(term.value, term.factor)]
     if any(extent > 1 for axis, extent in enumerate(term.factor.shape) if axis not in varying):
         raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
-    value = full_value(lowering, term.value, shape)
+    value = term.value.broadcast(shape)
     parts = []
     for numerator in dict.fromkeys(term.factor.numerators.ravel().tolist()):
         mask = (term.factor.numerators == numerator).astype(object) * 1
@@ -119,7 +119,7 @@ def _ranks_of_integers(lowering: Lowering, form: LinearForm, axes: Sequence[int]
     if any(items.shape[axis] > 1 for items in (term.factor, form.constant) for axis in axes):
         return None
     falling = (signs == {False}) != negated
-    value = full_value(lowering, term.value, form.shape)
+    value = term.value.broadcast(form.shape)
     if falling:
         value = -value
 
@@ -268,7 +268,7 @@ def any_reduce(lowering: Lowering) -> list[Result]:
     """The greatest, or the least, of zeros and ones."""
     shape = lowering.output_shape()
     operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
-    value = full_value(lowering, truth(lowering, "input", len(shape)), operand.shape)
+    value = truth(lowering, "input", len(shape)).broadcast(operand.shape)
     one = Rationals.scalar(1, len(shape))
     if lowering.operation.name == "all_reduce":
         value = _ones(lowering, len(shape)) - value

@@ -21,7 +21,7 @@ from cvm.lowering.claims import TOO_FINE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Shape, Term
-from cvm.lowering.parts.operands import around_zero, codes_of, full_value, integers, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, codes_of, integers, scaled, sum_of
 from cvm.lowering.parts.ratio import quotient_codes, summands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -49,7 +49,7 @@ class _Regions:
 
     def images(self) -> Value:
         """One image per region, (N, C, ..)."""
-        value = full_value(self.lowering, self.form.terms[0].value, self.form.shape)
+        value = self.form.terms[0].value.broadcast(self.form.shape)
         index = integers(self.lowering, "batch_index")
         return value.take(index.reshape((self.count,)).clip(0, self.form.shape[0] - 1), 0)
 
@@ -66,7 +66,7 @@ class _Regions:
 
         terms = []
         for term in rois.terms:
-            value = full_value(lowering, term.value, rois.shape)
+            value = term.value.broadcast(rois.shape)
             value = lowering.emit("slice", value, begin=(0, column), end=(self.count, column + 1), strides=(1, 1))
             terms.append(Term(value.reshape(shape), column_of(term.factor)))
         return LinearForm(shape, tuple(terms), column_of(rois.constant))

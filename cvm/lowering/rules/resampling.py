@@ -21,7 +21,7 @@ from cvm.lowering.forms.form import Known, LinearForm, TableForm
 from cvm.lowering.forms.gather import gathered
 from cvm.lowering.forms.windows import Axis
 from cvm.lowering.parts.axis_sums import AxisSum, summed
-from cvm.lowering.parts.operands import full_value, scaled
+from cvm.lowering.parts.operands import scaled
 from cvm.lowering.rules.pooling import boxed
 from cvm.quantization.rationals import Rationals
 
@@ -65,10 +65,10 @@ def _nearest(lowering: Lowering, axes: Sequence[Axis]) -> Result:
     shape = (*operand.shape[:2], *(axis.outputs for axis in axes))
 
     def taken(value: Value) -> Value:
-        value = full_value(lowering, value, operand.shape)
+        value = value.broadcast(operand.shape)
         for axis, along in enumerate(sums):
             if along is not None:
-                value = gathered(lowering, value, axis, along.sources[:, 0])
+                value = gathered(value, axis, along.sources[:, 0])
         return value
 
     def items_taken(items: Rationals) -> Rationals:

@@ -64,7 +64,7 @@ def _uniform(lowering: Lowering, form: LinearForm, axes: Sequence[Axis]) -> tupl
     if lowering.operation.name == "desample" or any((axis.sources() < 0).any() for axis in axes):
         form = moved_to_zero(lowering, form, moving)
     form = spread(lowering, with_constant_as_value(lowering, form, moving), range(form.rank))
-    terms = tuple(Term(*with_common_factor(lowering, term, moving)) if moving else term for term in form.terms)
+    terms = tuple(Term(*with_common_factor(term, moving)) if moving else term for term in form.terms)
     return LinearForm(form.shape, terms, form.constant), moving
 
 
@@ -85,18 +85,18 @@ def sample(lowering: Lowering) -> list[Result]:
     index = _index(lowering, math.prod(size))
     place = _places(lowering, index, axes)
     shape = tuple(axis.outputs for axis in axes)
-    terms = [Term(_looked_up(lowering, term.value, axes, place), term.factor) for term in form.terms]
+    terms = [Term(_looked_up(term.value, axes, place), term.factor) for term in form.terms]
     zero = Rationals.scalar(0, form.rank)
     if form.constant.is_zero() or not any((axis.sources() < 0).any() for axis in axes):
         return [LinearForm(shape, tuple(terms), form.constant)]
     ones = lowering.tensor_constant(np.ones(form.shape, dtype=object), "ones")
-    terms.append(Term(_looked_up(lowering, ones, axes, place), form.constant))
+    terms.append(Term(_looked_up(ones, axes, place), form.constant))
     return [LinearForm(shape, tuple(terms), zero)]
 
 
-def _looked_up(lowering: Lowering, value: Value, axes: Sequence[Axis], place: Value) -> Value:
+def _looked_up(value: Value, axes: Sequence[Axis], place: Value) -> Value:
     for i, axis in enumerate(axes):
-        value = gathered(lowering, value, i, axis.line())
+        value = gathered(value, i, axis.line())
     return value.apply("take", place, axis=None)
 
 
@@ -137,7 +137,7 @@ def desample(lowering: Lowering) -> list[Result]:
         sources = [item[:, k] for (item, _), k in zip(packed, choice, strict=True)]
         here = _named(lowering, index, size, sources, [t[:, k] for (_, t), k in zip(packed, choice, strict=True)])
         for i, term in enumerate(form.terms):
-            item = _spread_out(lowering, term.value, sources, 0)
+            item = _spread_out(term.value, sources, 0)
             values[i] = _plus(lowering, values[i], item * here)
         if not form.constant.is_zero():
             count = _plus(lowering, count, here)
@@ -155,9 +155,9 @@ def _packed(axis: Axis) -> tuple[Indices, Indices]:
     return np.take_along_axis(sources, order, axis=1), order
 
 
-def _spread_out(lowering: Lowering, value: Value, sources: Sequence[Indices], fill: int) -> Value:
+def _spread_out(value: Value, sources: Sequence[Indices], fill: int) -> Value:
     for i, item in enumerate(sources):
-        value = gathered(lowering, value, i, item, fill)
+        value = gathered(value, i, item, fill)
     return value
 
 
@@ -173,7 +173,7 @@ def _named(
     for i in range(rank):  # where all positions along an axis want the same, one says so
         if (wanted == np.take(wanted, [0], i)).all():
             wanted = np.take(wanted, [0], i)
-    found = _spread_out(lowering, index, sources, -1)
+    found = _spread_out(index, sources, -1)
     tap_constant = lowering.tensor_constant(wanted, "taps")
     difference = found - tap_constant
     apart = abs(difference)

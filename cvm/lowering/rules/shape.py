@@ -15,7 +15,7 @@ from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, SurdForm, TableForm, Term
 from cvm.lowering.parts.movement import joined, moved, sliced, valued
-from cvm.lowering.parts.operands import codes_of, full_value, function, integers, scaled
+from cvm.lowering.parts.operands import codes_of, function, integers, scaled
 from cvm.lowering.proofs.table import Operand, tabulate
 from cvm.lowering.rules.logic import not_zero
 from cvm.quantization import LinearQuantizer
@@ -229,7 +229,7 @@ def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, 
         fill = fill if abs(fill) <= INT32_MAX else 0
     terms, rest = [], value
     for term in operand.terms:
-        full = full_value(lowering, term.value, operand.shape)
+        full = term.value.broadcast(operand.shape)
         factor = term.factor
         if factor.uniform:
             rest -= fill * factor.item()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Unsupported
+from cvm.errors import Invalid, Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
@@ -64,7 +64,10 @@ def wrapping_quantize(lowering: Lowering) -> list[Result]:
     if step.denominator & (step.denominator - 1) or turns > INT32_MAX:
         message = f"codes of {name!r} that wrap need a scale of integers times a power of two, of at most 62 bits"
         raise Unsupported("lowering.rounding", message, location)
-    value = _wrapped(lowering, form.shape, terms, offset, shift, (lo, hi), rounding)
+    try:
+        value = _wrapped(lowering, form.shape, terms, offset, shift, (lo, hi), rounding)
+    except Invalid as error:
+        raise Unsupported("lowering.range", f"{lowering.operation.name}: {error.message}", location) from None
     return [Coded(value, note=f"modulo 2^{(hi - lo).bit_length()}", any_rounding=True)]
 
 
