@@ -45,8 +45,8 @@ def gathered_windows(value: Value, axis: int, indices: Indices, fill: int | Arra
         extent = value.shape[axis]
         value = _with_row(value, axis, fill)
         indices = np.where(indices < 0, extent, indices)
-    places = lowering.tensor_constant(indices, "places")
-    return value.take(places, axis)
+    taken = lowering.tensor_constant(indices, "places")
+    return value.take(taken, axis)
 
 
 def _with_row(value: Value, axis: int, fill: int | Array) -> Value:
@@ -79,8 +79,8 @@ def _selected(value: Value, axis: int, indices: Indices) -> Value:
         end = [*shape[:axis], int(indices[-1]) + 1]
         strides = [1] * axis + [step]
         return lowering.emit("slice", value, begin=tuple(begin), end=tuple(end), strides=tuple(strides))
-    places = lowering.tensor_constant(indices, "places")
-    return value.take(places, axis)
+    taken = lowering.tensor_constant(indices, "places")
+    return value.take(taken, axis)
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

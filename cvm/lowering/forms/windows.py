@@ -45,7 +45,7 @@ class Axis:
 
     @property
     def length(self) -> int:
-        """The number of places of the line."""
+        """The number of indices of the line."""
         return (self.outputs - 1) * self.step + (self.size - 1) * self.dilation + 1
 
     @property
@@ -81,8 +81,8 @@ class Axis:
 
     def sources(self) -> Indices:
         """An (outputs, size) array: which item each tap of the kernel reads, -1 where it reads nothing."""
-        places = np.arange(self.outputs)[:, None] * self.step + np.arange(self.size)[None, :] * self.dilation
-        found: Indices = self.line()[places]
+        indices = np.arange(self.outputs)[:, None] * self.step + np.arange(self.size)[None, :] * self.dilation
+        found: Indices = self.line()[indices]
         return found[:, ::-1] if self.reverse else found
 
     def inside(self) -> Indices:
@@ -131,8 +131,8 @@ def reverse_axes_of(
 
 def _checked(lowering: Emission, axes: Sequence[Axis]) -> tuple[Axis, ...]:
     for i, axis in enumerate(axes):
-        places = max(axis.length, abs(axis.before))
-        require("elements", places, DEFAULT.elements, "places that windows go over", lowering.location)
+        length = max(axis.length, abs(axis.before))
+        require("elements", length, DEFAULT.elements, "indices that windows go over", lowering.location)
         if not axis.defined():
             reason = f"border {axis.border!r} reaches beyond one reflection of an extent of {axis.extent}"
             raise lowering.unsupported(f"{reason}, in dimension {i} of the window")

@@ -228,7 +228,7 @@ def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> 
     """
     if form.constant.is_zero() or any(form.constant.shape[axis] > 1 for axis in axes):
         return form
-    for place, term in enumerate(form.terms):
+    for number, term in enumerate(form.terms):
         if any(term.factor.shape[axis] > 1 for axis in axes) or (term.factor.numerators == 0).any():
             continue
         value_shape = term.value.shape
@@ -244,7 +244,7 @@ def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> 
         value = _minus(term.value, codes)
         if value is None:
             return form
-        terms = (*form.terms[:place], Term(value, term.factor), *form.terms[place + 1 :])
+        terms = (*form.terms[:number], Term(value, term.factor), *form.terms[number + 1 :])
         return replace(form, terms=terms, constant=(form.constant + term.factor * Rationals(codes)).reduced())
     return form
 

@@ -57,8 +57,8 @@ def convolved(value: Value, kernels: Sequence[Value], axes: Sequence[Axis], grou
         total = value.apply("conv2d", kernel, **geometry, groups=groups)
         channels = total.shape[1]
         if folded:
-            places = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
-            total = total.in_shape((batch, *places))
+            extents = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
+            total = total.in_shape((batch, *extents))
             count = len(folded)
             order = (0, count + 1, *range(1, count + 1), count + 2, count + 3)
             total = total.transpose(order)
@@ -97,9 +97,9 @@ def _folded(value: Value, axis: Axis) -> Value:
     shape = value.shape
     rest = shape[3:]
     starts = np.arange(axis.outputs)[:, None] * axis.step
-    places = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
+    indices = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
     value = value.in_shape((*shape[:3], math.prod(rest)))
-    value = gathered_windows(value, 2, places)
+    value = gathered_windows(value, 2, indices)
     value = value.transpose((0, 2, 1, 3, 4))
     return value.in_shape((shape[0] * axis.outputs, shape[1] * axis.size, *rest))
 

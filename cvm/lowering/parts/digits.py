@@ -1,6 +1,6 @@
 """Integers that are too wide: values and constants as digits, products and sums digit by digit.
 
-Where a product, or a sum of many, would leave 32 bits, its operands are cut into digits first; what one op would have
+Where a product, or a sum of many, would leave 32 bits, its operands are split into digits first; what one op would have
 given becomes several values of the program with weights 2^k, which are terms of a linear form like any others.
 """
 
@@ -163,10 +163,10 @@ def square(x: Value, count: int = 1) -> list[Weighted]:
         raise lowering.unsupported(f"it adds up {count} squares, which do not fit 32 bits")
     digits = value_digits(x, isqrt(room))
     found = []
-    for place, (a, p) in enumerate(digits):
+    for number, (a, p) in enumerate(digits):
         size = abs(a)
         found.append((size * size, p * p))
-        found += [(a * b, 2 * p * q) for b, q in digits[place + 1 :]]
+        found += [(a * b, 2 * p * q) for b, q in digits[number + 1 :]]
     return found
 
 

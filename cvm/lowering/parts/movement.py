@@ -57,14 +57,14 @@ def moved(
     return replace(operand, shape=shape, terms=terms, constant=rearranged(operand.constant))
 
 
-def sliced(lowering: Lowering, operand: Operand, cuts: Sequence[slice], drop: int | None = None) -> Operand:
+def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: int | None = None) -> Operand:
     """A section of the operand, one slice with known ends per axis; axis ``drop``, of extent 1 then, is left out."""
-    begin, end, step = zip(*(cut.indices(n) for cut, n in zip(cuts, operand.shape, strict=True)), strict=True)
+    begin, end, step = zip(*(part.indices(n) for part, n in zip(slices, operand.shape, strict=True)), strict=True)
     extents = tuple(len(range(*ends)) for ends in zip(begin, end, step, strict=True))
     result = operand
     if extents != operand.shape:
         result = moved(
-            lowering, operand, extents, lambda items: items[tuple(cuts)], "slice",
+            lowering, operand, extents, lambda items: items[tuple(slices)], "slice",
             begin=begin, end=end, strides=step,
         )  # fmt: skip
     if drop is None:
@@ -138,11 +138,11 @@ def _summand(lowering: Lowering, part: Known) -> LinearForm:
 def _sums(lowering: Lowering, forms: Sequence[LinearForm], axis: int) -> LinearForm:
     shapes = [form.shape for form in forms]
     terms = []
-    for place in range(max(len(form.terms) for form in forms)):
+    for number in range(max(len(form.terms) for form in forms)):
         values, factors = [], []
         for form in forms:
-            if place < len(form.terms):
-                term = form.terms[place]
+            if number < len(form.terms):
+                term = form.terms[number]
                 values.append(term.value.broadcast(form.shape))
                 factors.append(term.factor)
             else:
@@ -177,7 +177,7 @@ def _tables(lowering: Lowering, parts: Sequence[Operand], axis: int) -> TableFor
 
 
 def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, start: int) -> Value:
-    """The codes of a part; a quantiser along ``axis`` is cut as the tensor is."""
+    """The codes of a part; a quantiser along ``axis`` is split as the tensor is."""
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis == axis:
         own = slice(start, start + part.shape[axis])
         quantizer = replace(quantizer, scale=quantizer.scale[own], offset=quantizer.offset[own])

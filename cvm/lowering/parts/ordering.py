@@ -79,9 +79,9 @@ def in_order(
 
     if not zero:
         return Ordered(value, np.zeros((1,) * rank, dtype=object), decoded)
-    place = -constant / factor
-    floors = place.numerators // place.denominator
-    odd = np.where(place.numerators % place.denominator == 0, 0, 1)
+    root = -constant / factor
+    floors = root.numerators // root.denominator
+    odd = np.where(root.numerators % root.denominator == 0, 0, 1)
     if not odd.any() and max(abs(int(item)) for item in floors.ravel()) < 2**31:
         return Ordered(value, floors, decoded)
     lo, hi = value.range.hull()
@@ -117,13 +117,13 @@ def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
 
 
 def _ranks(numbers: Sequence[Real]) -> tuple[list[int], tuple[Real, ...]]:
-    """The place of each number among the distinct ones in rising order, and those."""
+    """The index of each number among the distinct ones in rising order, and those."""
     exact = [number.exact for number in numbers]
     if all(item is not None for item in exact):
         values: list[Any] = exact
         order = sorted(set(values))
-        places = {item: place for place, item in enumerate(order)}
-        return [places[item] for item in values], tuple(rational(item) for item in order)
+        index_of = {item: index for index, item in enumerate(order)}
+        return [index_of[item] for item in values], tuple(rational(item) for item in order)
 
     def rising(i: int, j: int) -> int:
         return _compare(numbers[i], numbers[j])

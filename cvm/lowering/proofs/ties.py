@@ -18,7 +18,7 @@ from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fi
 __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 
 _MOST_SOLUTIONS = 4096
-"""Places of ties that are looked at one by one; more are taken to hold an odd one."""
+"""Ties that are looked at one by one; more are taken to hold an odd one."""
 _MOST_SHIFT = 62
 
 
@@ -64,7 +64,7 @@ def _surd_tie(row: SurdRow) -> bool:
 def by_shift(row: Row, below: Row) -> FixedPoint | None:
     """The row as a ``requantize`` with the rounding half_even: a power of two divides; None where none does.
 
-    A row without ties gets one more bit, so that what was cut off of R keeps the sum from a tie.
+    A row without ties gets one more bit, so that the fraction that R lost keeps the sum from a tie.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
@@ -80,7 +80,7 @@ def by_shift(row: Row, below: Row) -> FixedPoint | None:
 def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
     """As `by_shift` for the rounding toward_zero; the rows are those of the number itself, without a half.
 
-    What was cut off of R lies between two integers: half a unit in its place keeps the sum from being an integer.
+    The fraction that R lost lies between two integers: half a unit in its place keeps the sum from being an integer.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None

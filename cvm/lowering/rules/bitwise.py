@@ -29,9 +29,9 @@ def bitwise(lowering: Lowering) -> list[Result]:
     shape = lowering.output_shape()
     values = [integers(lowering, name).broadcast(shape) for name in ("x", "y")]
     terms = []
-    for place, (first, second) in enumerate(_digits(lowering, values)):
+    for number, (first, second) in enumerate(_digits(lowering, values)):
         value = _by_table(lowering, first, second)
-        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * place), len(shape))))
+        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * number), len(shape))))
     return [LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))]
 
 
@@ -40,11 +40,11 @@ def _by_table(lowering: Lowering, first: Value, second: Value) -> Value:
     (low, high), (least, most) = (value.range.hull() for value in (first, second))
     run = most - least + 1
     end = (high - low + 1) * run - 1
-    place = combined(lowering, [first, second], (run, 1), -low * run - least, 0, (0, end))
+    index = combined(lowering, [first, second], (run, 1), -low * run - least, 0, (0, end))
     rows, columns = np.arange(low, high + 1).reshape(-1, 1), np.arange(least, most + 1)
     items = _FUNCTIONS[str(lowering.operation.attributes["kind"])](rows, columns)
     table = lowering.tensor_constant(items.ravel(), "bits")
-    return lowering.emit("cvm_lut", table, place)
+    return lowering.emit("cvm_lut", table, index)
 
 
 def _digits(lowering: Lowering, values: list[Value]) -> list[list[Value]]:

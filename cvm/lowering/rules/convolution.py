@@ -297,7 +297,7 @@ def _filtered(
         groups = groups or form.shape[1]
     if isinstance(weights, Known):
         if reverse:
-            weights = _turned(weights, groups)
+            weights = _swapped(weights, groups)
         return correlated(lowering, form, Kernel.of(weights, groups), axes)
     if not (_coded(lowering, form) and _coded(lowering, weights)):
         name = str(lowering.operation.inputs[parameter])
@@ -313,26 +313,26 @@ def _coded(lowering: Lowering, form: LinearForm) -> bool:
     return one and form.terms[0].factor.uniform and form.constant.uniform
 
 
-def _turn(array: Array, groups: int) -> Array:
+def _swap(array: Array, groups: int) -> Array:
     """(c, C / G, k_1, ..) to (C, c / G, k_1, ..); coefficients may have extent 1 along any dimension."""
     group = groups if array.shape[0] > 1 else 1
-    turned = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
-    if turned.shape[1] > 1 and group == 1:
-        turned = np.broadcast_to(turned, (groups, *turned.shape[1:]))
-    return turned.reshape(-1, *turned.shape[2:])
+    swapped = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
+    if swapped.shape[1] > 1 and group == 1:
+        swapped = np.broadcast_to(swapped, (groups, *swapped.shape[1:]))
+    return swapped.reshape(-1, *swapped.shape[2:])
 
 
-def _turned(known: Known, groups: int) -> Known:
+def _swapped(known: Known, groups: int) -> Known:
     outputs = groups * known.shape[1]
 
-    def turn(items: Rationals) -> Rationals:
+    def swap(items: Rationals) -> Rationals:
         if items.uniform:
             return items
-        turned = items.moved(lambda array: _turn(array, groups))
-        missing = outputs // turned.shape[0] if turned.shape[0] > 1 else 1
-        return turned.moved(lambda array: np.repeat(array, missing, axis=0))
+        swapped = items.moved(lambda array: _swap(array, groups))
+        missing = outputs // swapped.shape[0] if swapped.shape[0] > 1 else 1
+        return swapped.moved(lambda array: np.repeat(array, missing, axis=0))
 
-    return Known(_turn(known.codes, groups), turn(known.scale), turn(known.offset))
+    return Known(_swap(known.codes, groups), swap(known.scale), swap(known.offset))
 
 
 def _turned_value(lowering: Lowering, form: LinearForm, groups: int) -> LinearForm:

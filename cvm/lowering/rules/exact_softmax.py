@@ -55,9 +55,9 @@ def softmax_of_two(lowering: Lowering, value: Value, scale: Fraction, axes: Sequ
     lo, hi = value.range.hull()
     least = lowering.tensor_constant([hi - lo], "least")
     difference = value - other
-    place = difference + least
+    index = difference + least
     numbers = tuple(sigmoid(rational(scale * d)) for d in range(lo - hi, hi - lo + 1))
-    return TableForm(shape, place, numbers)
+    return TableForm(shape, index, numbers)
 
 
 def softmax_of_few(
@@ -125,8 +125,8 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
     least = math.inf
     for inverse in inverses:
         wanted = (inverse - 1.0) - small
-        place = np.searchsorted(large, wanted)
-        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+        index = np.searchsorted(large, wanted)
+        for side in (np.minimum(index, large.size - 1), np.maximum(index - 1, 0)):
             distance = np.abs(large[side] - wanted)
             # All differences 0: the fixed-point sum is exact.
             ones = (small == first) & (large[side] == second)
@@ -156,11 +156,11 @@ def _nearest(exponent: Fraction) -> float:
 
 
 def _sums_of(values: Floats, size: int) -> tuple[Floats, bool]:
-    """The distinct sums of all multisets of so many values, and whether but one of them is that of as many ones."""
+    """The distinct sums of all multisets of ``size`` values, and whether only ones give the sum ``size``."""
     if size == 0:
         return np.zeros(1), True
-    places = np.array(list(combinations_with_replacement(range(values.size), size)))
-    sums, counts = np.unique(values[places].sum(axis=1), return_counts=True)
+    choices = np.array(list(combinations_with_replacement(range(values.size), size)))
+    sums, counts = np.unique(values[choices].sum(axis=1), return_counts=True)
     return sums, bool((counts[sums == size] == 1).all())
 
 
@@ -175,10 +175,10 @@ def _sums(
     others = value.reshape(rows)
     own = value.reshape(columns)
     least = lowering.tensor_constant([span], "least")
-    place = (others - own) + least
+    index = (others - own) + least
     terms = []
     for digit, weight in array_digits(table, budget(count)):
-        looked = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), place)
+        looked = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), index)
         total = looked.sum((axis + 1,))
         terms.append(Term(total, Rationals.scalar(-weight, rank)))
     return terms

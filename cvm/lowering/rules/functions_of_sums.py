@@ -209,8 +209,8 @@ def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: 
         if at > math.log(count) + 1 or at < min(numbers):  # no sum comes near
             continue
         wanted = _nearest(at) - small
-        place = np.searchsorted(large, wanted)
-        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+        index = np.searchsorted(large, wanted)
+        for side in (np.minimum(index, large.size - 1), np.maximum(index - 1, 0)):
             distance = np.abs(large[side] - wanted) - _FLOAT_ERROR * (small + large[side])
             least = min(least, float(distance.min()))
     if least <= 0:
@@ -227,8 +227,8 @@ def _nearest(exponent: Fraction) -> float:
 
 def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
     """The sums of all multisets of so many values, rising."""
-    places = np.array(list(combinations_with_replacement(range(values.size), size)))
-    return np.unique(values[places].sum(axis=1))
+    choices = np.array(list(combinations_with_replacement(range(values.size), size)))
+    return np.unique(values[choices].sum(axis=1))
 
 
 def _summed(

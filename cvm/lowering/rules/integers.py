@@ -60,8 +60,8 @@ def wrap(lowering: Lowering) -> list[Result]:
         return [TableForm(operand.shape, operand.value, numbers)]
     value, shape = integers(lowering, "x"), operand.shape
     bits = (hi - lo).bit_length()
-    turns = combined(lowering, [value], (1,), -lo - 2 ** (bits - 1), bits, (-INT32_MAX, INT32_MAX))
-    rest = combined(lowering, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
+    periods = combined(lowering, [value], (1,), -lo - 2 ** (bits - 1), bits, (-INT32_MAX, INT32_MAX))
+    rest = combined(lowering, [value, periods], (1, -(2**bits)), 0, 0, (lo, hi))
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
     return [LinearForm(shape, (Term(rest, one),), zero)]
 

@@ -91,7 +91,7 @@ def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]
     if not a.constant.is_zero():
         for y in b.factors:
             totals = _totals(y.items)
-            add(_turned(totals), a.constant * _crossed(y.factor))
+            add(_transposed(totals), a.constant * _crossed(y.factor))
     return result
 
 
@@ -107,8 +107,8 @@ def _matrices(lowering: Lowering, parameter: str, exchanged: bool) -> _Matrices:
         found = _Matrices(form.shape, factors, form.constant)
     if exchanged:
         shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
-        turned = tuple(_Factor(_turned(x.items), _crossed(x.factor)) for x in found.factors)
-        found = _Matrices(shape, turned, _crossed(found.constant))
+        transposed = tuple(_Factor(_transposed(x.items), _crossed(x.factor)) for x in found.factors)
+        found = _Matrices(shape, transposed, _crossed(found.constant))
     apart = [part for factor in found.factors for part in _apart(lowering, found, factor, parameter)]
     if found.constant.shape[-1] == 1:
         return _Matrices(found.shape, tuple(apart), found.constant)
@@ -155,7 +155,7 @@ def _crossed(items: Rationals) -> Rationals:
     return items.moved(lambda array: np.swapaxes(array, -1, -2))
 
 
-def _turned(items: Value | Array) -> Value | Array:
+def _transposed(items: Value | Array) -> Value | Array:
     """The last two axes exchanged."""
     if not isinstance(items, Value):
         return np.swapaxes(items, -1, -2)
@@ -214,7 +214,7 @@ def _multiplied(
     image = image.in_shape((1, size * count, rows, 1))
     filters = full[1].in_shape((size * columns, count, 1, 1))
     product = lowering.emit("conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=size)
-    turned = product.in_shape((*batch, columns, rows))
-    found = _turned(turned)
+    transposed = product.in_shape((*batch, columns, rows))
+    found = _transposed(transposed)
     assert isinstance(found, Value)
     return found

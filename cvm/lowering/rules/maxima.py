@@ -143,15 +143,15 @@ def _greatest_along(value: Value, axis: int, sources: Indices, fill: int | Array
         return gathered(value, axis, sources[:, 0], fill)
     shape = value.shape
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
-    place = axis
+    dimension = axis
     if len(shape) == 8:  # a rank of 9 on the way would be too many
         if (sources < 0).any():
             value = gathered(value, axis, np.append(np.arange(shape[axis]), -1), fill)
             sources = np.where(sources < 0, shape[axis], sources)
         value = value.reshape(around(value.shape, axis))
-        place = 1
-    windows = gathered_windows(value, place, sources, fill)
-    found = windows.max((place + 1,))
+        dimension = 1
+    windows = gathered_windows(value, dimension, sources, fill)
+    found = windows.max((dimension + 1,))
     if found.shape != target:
         found = found.reshape(target)
     return found
@@ -183,15 +183,15 @@ def _position(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result
 
 
 def _winners(
-    lowering: Lowering, value: Value, index: Value | None, place: int, axis: Axis, weight: int
+    lowering: Lowering, value: Value, index: Value | None, dimension: int, axis: Axis, weight: int
 ) -> tuple[Value, Value | None]:
     """The greatest of the taps along one axis of the line, and its position: ``index`` (None: 0) + weight * tap."""
     starts = np.arange(axis.outputs) * axis.step
-    best = gathered(value, place, starts)
-    found = None if index is None else gathered(index, place, starts)
+    best = gathered(value, dimension, starts)
+    found = None if index is None else gathered(index, dimension, starts)
     for tap in range(1, axis.size):
-        places = starts + tap * axis.dilation
-        here = gathered(value, place, places)
+        indices = starts + tap * axis.dilation
+        here = gathered(value, dimension, indices)
         greater = here.greater(best)
         best = best.maximum(here)
         step = lowering.tensor_constant([tap * weight], "tap")
@@ -200,7 +200,7 @@ def _winners(
             found = position if found is None else found.maximum(position)
         else:
             assert found is not None
-            position = gathered(index, place, places)
+            position = gathered(index, dimension, indices)
             position = position + step
             found = lowering.emit("where", greater, position, found)
     return best, found

@@ -355,10 +355,10 @@ def _selected(
     signed = [Summand(sign * item.value, item.coefficients) for item in sigma]
     if rest.any():
         signed.append(Summand(sign, rest))
-    places = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
+    starts = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
 
     def reached(trial: Value) -> Value:
-        at = sum_of(places, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
+        at = sum_of(starts, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
         index = integer_value(lowering, at, "index")
         digits = table_digits(lowering, thresholds, index, rank)
         nothing = np.zeros((1,) * rank, dtype=object)

@@ -117,12 +117,12 @@ class _Tables:
 def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta: Fraction, squares: int) -> _Tables:
     inverse = 1 / beta
     size = 2 ** steps.bit_length()
-    places = [2 * min(k, steps) - 1 if k else 0 for k in range(size)]
+    odds = [2 * min(k, steps) - 1 if k else 0 for k in range(size)]
     if inverse.denominator == 1:
         unit = math.lcm(*(item.denominator for item in constants))
         raised = [k ** int(inverse) for k in range(2 * max(largest, steps) + 1)]
         left = [raised[2 * x] * unit for x in range(largest + 1)]
-        base, slope = ([raised[k] * int(item * unit) for k in places] for item in constants)
+        base, slope = ([raised[k] * int(item * unit) for k in odds] for item in constants)
         return _Tables(left, base, slope, 0)
     margin = squares + 4
     # Near step k the right side R grows by 2 R / (beta * (2 k - 1)) per step; R is at least 1, and k at most 2^15.
@@ -132,7 +132,7 @@ def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta
     guard = -(-guard // _STEP) * _STEP
     powers = _powers(2 * max(largest, steps), inverse, bits + guard)
     left = [_shifted(powers[2 * x], guard) for x in range(largest + 1)]
-    base, slope = ([_shifted_product(powers[k], item, guard) for k in places] for item in constants)
+    base, slope = ([_shifted_product(powers[k], item, guard) for k in odds] for item in constants)
     return _Tables(left, base, slope, margin)
 
 

@@ -132,7 +132,7 @@ def _ranks_of_integers(lowering: Lowering, form: LinearForm, axes: Sequence[int]
 
 
 def _ranks_of_table(lowering: Lowering, operand: Operand, negated: bool) -> _Ranks:
-    """The places of an operand's few numbers in their order."""
+    """The ranks of an operand's few numbers in their order."""
     if not isinstance(operand, TableForm):
         operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
     numbers = operand.numbers
@@ -142,8 +142,8 @@ def _ranks_of_table(lowering: Lowering, operand: Operand, negated: bool) -> _Ran
         order = _sorted(numbers)
     except Undecided as error:
         raise Unsupported("lowering.undecided", f"{lowering.operation.name}: {error}", lowering.location) from None
-    place = {entry: rank for rank, entries in enumerate(order) for entry in entries}
-    table = np.array([place[entry] for entry in range(len(numbers))], dtype=object)
+    rank_of = {entry: rank for rank, entries in enumerate(order) for entry in entries}
+    table = np.array([rank_of[entry] for entry in range(len(numbers))], dtype=object)
     ascending = tuple(numbers[entries[0]] for entries in order)
     if negated:
         table = len(order) - 1 - table
@@ -215,13 +215,13 @@ def max_reduce(lowering: Lowering) -> list[Result]:
 
 
 @rule(
-    "argmax_reduce", "argmin_reduce", claim=exact("the first place of the greatest integer, or rank among all numbers")
+    "argmax_reduce", "argmin_reduce", claim=exact("the first index of the greatest integer, or rank among all numbers")
 )
 def argmax_reduce(lowering: Lowering) -> list[Result]:
-    """The first place of the greatest or least item, row-major over the axes in increasing order.
+    """The first index of the greatest or least item, row-major over the axes in increasing order.
 
-    With n places and j for each, n - 1 - j is least wanted where the item is less than the greatest, and of the others
-    the greatest is the first place: n - 1 - max((n - 1 - j) * [item = greatest]).
+    With n indices j, n - 1 - j is least wanted where the item is less than the greatest, and of the others
+    the greatest is the first index: n - 1 - max((n - 1 - j) * [item = greatest]).
     """
     operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
     count = math.prod(operand.shape[axis] for axis in axes)
@@ -254,9 +254,9 @@ def _known_places(lowering: Lowering, known: Known, axes: Sequence[int]) -> Line
     numbers = known.rationals().numerators * (1 if lowering.operation.name == "argmax_reduce" else -1)
     kept = [axis for axis in range(numbers.ndim) if axis not in axes]
     rows: npt.NDArray[Any] = numbers.transpose([*kept, *axes]).reshape([*(numbers.shape[axis] for axis in kept), -1])
-    places = rows.argmax(axis=-1).astype(object)
+    indices = rows.argmax(axis=-1).astype(object)
     shape = lowering.output_shape()
-    return LinearForm(shape, (), Rationals(np.asarray(places, dtype=object).reshape(shape)))
+    return LinearForm(shape, (), Rationals(np.asarray(indices, dtype=object).reshape(shape)))
 
 
 @rule(

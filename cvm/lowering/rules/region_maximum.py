@@ -65,8 +65,8 @@ def _cells(
     """
     batch, count = regions
     first, last = (
-        lowering.emit("slice", rois, begin=(0, 0, place), end=(batch, count, place + 1), strides=(1, 1, 1))
-        for place in (axis, axis + 2)
+        lowering.emit("slice", rois, begin=(0, 0, column), end=(batch, count, column + 1), strides=(1, 1, 1))
+        for column in (axis, axis + 2)
     )
     # Coordinates have at most 16 bits, and so does their difference, but for its sign.
     size = (last - first).clip(0, 2**17)
@@ -106,5 +106,5 @@ def _greatest(value: Value, begin: Value, end: Value) -> Value:
     reach = lowering.emit("cvm_lut", lowering.tensor_constant([2**power for power in powers], "reach"), length)
     own = lowering.tensor_constant((np.arange(groups) * len(levels) * extent).reshape(groups, 1), "group")
     base = level + own
-    sides = [joined.take(base + place, 1) for place in (begin, end - reach)]
+    sides = [joined.take(base + side, 1) for side in (begin, end - reach)]
     return sides[0].maximum(sides[1])

@@ -2,8 +2,8 @@
 
 A region selects by its batch index one image, and along each spatial axis, one after the other, the positions of its
 cells or samples: cells by masks of zeros and ones, samples by the integer weights of linear interpolation. What the
-document leaves undefined is cut: a batch index into those that exist, a pooled region to at least one position inside.
-A cell starts at the region's own corner (the text's "c + i * s" has no corner).
+document leaves undefined is clipped: a batch index to those that exist, a pooled region to at least one position
+inside. A cell starts at the region's own corner (the text's "c + i * s" has no corner).
 """
 
 from __future__ import annotations
@@ -129,16 +129,16 @@ def _cells(regions: _Regions, axis: int) -> tuple[Value, Value]:
     begin = (numbers * step) + first
     # Position - begin is 0 .. size - 1 inside of a cell.
     positions = regions.constant(np.arange(extent).reshape(1, 1, extent), "positions")
-    place = positions - begin
+    offset = positions - begin
     minus = regions.constant([-1], "minus")
-    inside = place.greater(minus)
-    before = size.greater(place)
+    inside = offset.greater(minus)
+    before = size.greater(offset)
     assert lowering.output_shape()[0] == regions.count
     return inside * before, size
 
 
 def _codes(regions: _Regions, form: LinearForm, unit: Fraction, bounds: tuple[int, int], what: str) -> Value:
-    """The numbers of a form as multiples of a unit, rounded and cut."""
+    """The numbers of a form as multiples of a unit, rounded and clipped."""
     lo, hi = bounds
     if not form.terms or lo == hi:
         steps = form.constant / Rationals.scalar(unit, form.rank)
@@ -245,7 +245,7 @@ def _too_fine(regions: _Regions) -> Unsupported:
 def _weights(regions: _Regions, axis: int, method: str) -> tuple[Value, int]:
     """The weights of positions along an axis in units of 1/G, (N, samples, positions), and G.
 
-    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, cut into the axis, since
+    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, clipped to the axis, since
     neighbours beyond the ends are the ends. Item j weighs max(0, 1 - |position - j|).
     """
     extent, samples = regions.extents[axis], regions.size[axis]

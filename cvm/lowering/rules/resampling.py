@@ -112,20 +112,20 @@ def multilinear_upsample(lowering: Lowering) -> list[Result]:
 
 
 def _interpolation(lowering: Lowering, extent: int, factor: int, method: str, border: str) -> tuple[AxisSum, int]:
-    """Output i lies between the items j and j + 1, at j + u: (1 - u) * in[j] + u * in[j + 1], j + u = place(i)."""
+    """Output i lies between the items j and j + 1, at j + u: (1 - u) * in[j] + u * in[j + 1], j + u = coordinate(i)."""
     if factor == 1 or (method == "aligned" and extent == 1):
         whole = np.zeros(extent * factor, np.int64) if extent == 1 else np.arange(extent)
         return AxisSum(whole[:, None], np.ones((whole.size, 1), np.int64)), 1
     positions = range(extent * factor)
     if method == "aligned":
-        places = [Fraction(i * (extent - 1), extent * factor - 1) for i in positions]
+        coordinates = [Fraction(i * (extent - 1), extent * factor - 1) for i in positions]
     elif method == "symmetric":
-        places = [(Fraction(i) - Fraction(factor - 1, 2)) / factor for i in positions]
+        coordinates = [(Fraction(i) - Fraction(factor - 1, 2)) / factor for i in positions]
     else:
-        places = [Fraction(i, factor) for i in positions]
-    denominator = math.lcm(*(place.denominator for place in places))
-    first = np.array([math.floor(place) for place in places])
-    second_weight = np.array([int((place - math.floor(place)) * denominator) for place in places])
+        coordinates = [Fraction(i, factor) for i in positions]
+    denominator = math.lcm(*(coordinate.denominator for coordinate in coordinates))
+    first = np.array([math.floor(coordinate) for coordinate in coordinates])
+    second_weight = np.array([int((coordinate - math.floor(coordinate)) * denominator) for coordinate in coordinates])
     weights = np.stack([denominator - second_weight, second_weight], axis=1)
     border_axis = Axis(extent, extent * factor, border=border)
     sources = np.stack([border_axis.bordered(first), border_axis.bordered(first + 1)], axis=1)

@@ -1,6 +1,6 @@
 """Index based sampling (NNEF 1.0.1 section 4.3.3).
 
-``sample`` reads the padded input at the place that an index names within its window: one look-up in the flattened
+``sample`` reads the padded input at the position that an index names within its window: one look-up in the flattened
 tensor. ``desample`` is its reverse: each position of the up-scaled space looks at the windows that reach it, of which
 there is one only where windows do not overlap, and takes the item where the index names this very position.
 
@@ -83,40 +83,40 @@ def sample(lowering: Lowering) -> list[Result]:
     axes = axes_of(lowering, form.shape, size)
     form, _ = _uniform(lowering, form, axes)
     index = _index(lowering, math.prod(size))
-    place = _places(lowering, index, axes)
+    position = _positions(lowering, index, axes)
     shape = tuple(axis.outputs for axis in axes)
-    terms = [Term(_looked_up(term.value, axes, place), term.factor) for term in form.terms]
+    terms = [Term(_looked_up(term.value, axes, position), term.factor) for term in form.terms]
     zero = Rationals.scalar(0, form.rank)
     if form.constant.is_zero() or not any((axis.sources() < 0).any() for axis in axes):
         return [LinearForm(shape, tuple(terms), form.constant)]
     ones = lowering.tensor_constant(np.ones(form.shape, dtype=object), "ones")
-    terms.append(Term(_looked_up(ones, axes, place), form.constant))
+    terms.append(Term(_looked_up(ones, axes, position), form.constant))
     return [LinearForm(shape, tuple(terms), zero)]
 
 
-def _looked_up(value: Value, axes: Sequence[Axis], place: Value) -> Value:
+def _looked_up(value: Value, axes: Sequence[Axis], position: Value) -> Value:
     for i, axis in enumerate(axes):
         value = gathered(value, i, axis.line())
-    return value.apply("take", place, axis=None)
+    return value.apply("take", position, axis=None)
 
 
-def _places(lowering: Lowering, index: Value, axes: Sequence[Axis]) -> Value:
+def _positions(lowering: Lowering, index: Value, axes: Sequence[Axis]) -> Value:
     """Where in the flattened lines each index points: the start of its window plus what the index adds."""
     extents = [axis.line().size for axis in axes]
     strides = [math.prod(extents[i + 1 :]) for i in range(len(axes))]
     offsets = np.zeros((1,) * len(axes), dtype=object)
     for i, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
         offsets = offsets + _along(np.arange(axis.size).astype(object) * (axis.dilation * stride), i, len(axes))
-    place = index
+    position = index
     if offsets.size > 1:
         table = lowering.tensor_constant(offsets.ravel(), "offsets")
-        place = lowering.emit("cvm_lut", table, index)
+        position = lowering.emit("cvm_lut", table, index)
     for i, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
         if axis.outputs > 1:
             starts = _along(np.arange(axis.outputs).astype(object) * (axis.step * stride), i, len(axes))
             start = lowering.tensor_constant(starts, "starts")
-            place = place + start
-    return place
+            position = position + start
+    return position
 
 
 @rule(

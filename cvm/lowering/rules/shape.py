@@ -100,9 +100,9 @@ def split(lowering: Lowering) -> list[Result]:
     results: list[Result] = []
     start = 0
     for ratio in ratios:
-        cuts = [slice(None)] * len(operand.shape)
-        cuts[axis] = slice(start, start + ratio * unit)
-        results.append(sliced(lowering, operand, cuts, axis if unstack else None))
+        slices = [slice(None)] * len(operand.shape)
+        slices[axis] = slice(start, start + ratio * unit)
+        results.append(sliced(lowering, operand, slices, axis if unstack else None))
         start += ratio * unit
     return results
 
@@ -116,13 +116,13 @@ def slice_(lowering: Lowering) -> list[Result]:
     operand = lowering.operand("input")
     axes, begin, end = (lowering.integers(name) for name in ("axes", "begin", "end"))
     stride = lowering.integers("stride") or (1,) * len(axes)
-    cuts = [slice(None)] * len(operand.shape)
+    slices = [slice(None)] * len(operand.shape)
     for axis, first, last, step in zip(axes, begin, end, stride, strict=True):
         if step < 1:
             raise lowering.unsupported(f"stride {step} is not lowered")
         extent = operand.shape[axis]
-        cuts[axis] = slice(first + extent if first < 0 else first, last + extent if last <= 0 else last, step)
-    return [sliced(lowering, operand, cuts)]
+        slices[axis] = slice(first + extent if first < 0 else first, last + extent if last <= 0 else last, step)
+    return [sliced(lowering, operand, slices)]
 
 
 @rule(
@@ -161,9 +161,9 @@ def pad(lowering: Lowering) -> list[Result]:
     if not padding:  # of a single number
         return [operand]
     border = str(lowering.operation.attributes["border"])
-    cuts = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
+    slices = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
     if border == "constant":
-        operand = sliced(lowering, operand, cuts)
+        operand = sliced(lowering, operand, slices)
         value = lowering.fraction("value")
         return [_padded_with(lowering, operand, [(max(p, 0), max(q, 0)) for p, q in padding], value)]
     for axis, (before, after) in enumerate(padding):
@@ -276,7 +276,7 @@ def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], 
     claim=exact("one take", "a constant index lies outside of the axis"),
 )
 def gather(lowering: Lowering) -> list[Result]:
-    """The items at given positions along an axis. A position that is computed is cut into those that exist."""
+    """The items at given positions along an axis. A position that is computed is clipped to those that exist."""
     operand, indices = lowering.operand("input"), lowering.operand("indices")
     axis = lowering.integer("axis")
     if isinstance(indices, Known):

@@ -1,6 +1,7 @@
 """Quantisers that wrap: round(x / scale) modulo 2^N, in two's complement, which NNEF has none of.
 
-For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but its turns do,
+For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but the number of periods of
+2^N in it does,
 
     t = floor((q - lo) / 2^N),   q - 2^N * t = round((S - 2^(s + N) * t) / 2^s),
 
@@ -37,7 +38,7 @@ __all__: list[str] = []
 Term = tuple[Value, npt.NDArray[Any]]
 
 
-@rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of turns that it is beyond the range"))
+@rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of periods that it is beyond the range"))
 def wrapping_quantize(lowering: Lowering) -> list[Result]:
     """The code of x with step ``scale``, rounded by ``rounding``, modulo hi - lo + 1 = 2^N; lo is even."""
     scale = lowering.fraction("scale")
@@ -60,8 +61,8 @@ def wrapping_quantize(lowering: Lowering) -> list[Result]:
     shift = step.denominator.bit_length() - 1
     terms: list[Term] = [(item.value, item.coefficients * step.numerator) for item in found]
     offset = constant.numerators // constant.denominator * step.numerator
-    turns = max(-least, greatest) / (hi - lo + 1) + 2
-    if step.denominator & (step.denominator - 1) or turns > INT32_MAX:
+    periods = max(-least, greatest) / (hi - lo + 1) + 2
+    if step.denominator & (step.denominator - 1) or periods > INT32_MAX:
         message = f"codes of {name!r} that wrap need a scale of integers times a power of two, of at most 62 bits"
         raise Unsupported("lowering.rounding", message, location)
     try:
