@@ -19,17 +19,6 @@ PACKAGES = ("cvm", "formal")
 MOST = 50
 """Lines of a function."""
 KNOWN: dict[tuple[str, str], int] = {
-    ("cvm/api.py", "compile"): 54,
-    ("cvm/audit/verify.py", "verify"): 53,
-    ("cvm/cli/bench.py", "command"): 61,
-    ("cvm/cli/check.py", "command"): 53,
-    ("cvm/cli/compile.py", "command"): 57,
-    ("cvm/cli/demo.py", "command"): 63,
-    ("cvm/cli/dispute.py", "step"): 55,
-    ("cvm/cli/quantize.py", "command"): 80,
-    ("cvm/cli/receipt.py", "verify_receipt"): 92,
-    ("cvm/cli/report.py", "command"): 79,
-    ("cvm/cli/run.py", "command"): 78,
     ("cvm/executors/native/contractions.py", "_calls"): 62,
     ("cvm/executors/native/depthwise.py", "plan_depthwise"): 51,
     ("cvm/executors/native/runtime.py", "emit_worker"): 121,
