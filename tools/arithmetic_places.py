@@ -136,7 +136,10 @@ SAME: Table = {
     ("cvm/audit/verify.py", "_codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
     ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
-    ("cvm/executors/native/formats.py", "Format.stored"): "checked against the hull of the format, in exact integers",
+    (
+        "cvm/executors/native/emit/formats.py",
+        "Format.stored",
+    ): "checked against the hull of the format, in exact integers",
     (
         "cvm/frontends/cvm_runtime/importer.py",
         "_Making.variables",

@@ -33,9 +33,9 @@ from cvm.cli.models import open_program
 from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import initial_state, returned
 from cvm.executors.native import runtime
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.executor import SLACK, network_text, read_bounds
-from cvm.executors.native.ir import Module
-from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.plan import plan
 from cvm.executors.native.runtime import DIRECT, emit_worker
 from cvm.executors.native.steps import Plan

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from cvm.errors import CvmError
-from cvm.executors.native import executor, requantize
+from cvm.executors.native import executor
+from cvm.executors.native.emit import requantize
 from cvm.executors.native.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tools.fuzz.edge_feeds import feeds
@@ -35,7 +36,7 @@ def test_edges_hold_the_powers_of_two_and_what_lies_beside_them() -> None:
 
 
 def test_intervals_are_stored_as_they_are_named() -> None:
-    from cvm.executors.native.formats import Format
+    from cvm.executors.native.emit.formats import Format
 
     assert {(name, stored_as(Format.of(lo, hi))) for name, ends in FORMATS.items() for lo, hi in ends} == {
         (name, name) for name in FORMATS

@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cvm.audit.costs import macs
 from cvm.cli.models import open_program
 from cvm.executors.base import returned
-from cvm.executors.native.ir import Code, Module, V
+from cvm.executors.native.emit.ir import Code, Module, V
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.plan import plan
 from cvm.executors.native.select import choice, named
 from cvm.executors.native.steps import Call, Plan

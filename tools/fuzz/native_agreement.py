@@ -14,7 +14,7 @@ from llvmlite.binding import Target
 from cvm.errors import CvmError
 from cvm.executors import Executor, RunResult, create, initial_state
 from cvm.executors.native import NativeExecutor, executor, proven, rehearsal, runtime
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_feeds import Feed

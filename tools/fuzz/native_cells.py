@@ -13,16 +13,16 @@ from random import Random
 from typing import Any
 
 from cvm.executors.base import returned
-from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Nest
+from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import Nest
+from cvm.executors.native.emit.requantize import Requantization
+from cvm.executors.native.emit.residual import residual
+from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.plan import Planner
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import residual
-from cvm.executors.native.tiles import Tiled
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_programs import ARITHMETICS, KERNELS, STARTS, STORES, Aim, family

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import CvmError
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.select import available, named
 from cvm.program import Program, decode, verify
 from tools.fuzz.edge_feeds import Feed, feeds

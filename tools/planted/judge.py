@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from cvm.executors.native.emit.machine import Machine
     from cvm.executors.native.executor import NativeExecutor
-    from cvm.executors.native.machine import Machine
     from tools.planted.samples import Sample
 
 __all__ = ["Guards", "judge", "plant"]

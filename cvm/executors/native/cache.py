@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 
 __all__ = ["Host", "folder", "host", "key", "read", "read_into", "trouble", "write"]
 
@@ -58,8 +58,8 @@ def folder() -> Path | None:
         return None
 
 
-PARTS = ("executors/native", "ops", "program")
-"""The parts of `cvm` that code depends on: the rules of ranges decide formats and places."""
+PARTS = ("executors/native", "executors/native/emit", "ops", "program")
+"""The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
 
 
 @cache

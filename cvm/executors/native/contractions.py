@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from cvm.executors.native import depthwise
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.contraction import Contraction, emit_contraction, segments
-from cvm.executors.native.epilogue import Output, Pixels, Read, joined
+from cvm.executors.native.emit.contraction import Contraction, emit_contraction, segments
+from cvm.executors.native.emit.epilogue import Output, Pixels, Read, joined
+from cvm.executors.native.emit.formats import INT32, Format
+from cvm.executors.native.emit.tiles import emit_tiles, tiled
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.formats import INT32, Format
 from cvm.executors.native.packing import packed_channels, packed_weights, passes
 from cvm.executors.native.pointwise import Build, Sums, build
 from cvm.executors.native.pointwise import Read as Operand
 from cvm.executors.native.steps import Buffer, Home
-from cvm.executors.native.tiles import emit_tiles, tiled
 from cvm.executors.native.view import View
 from cvm.executors.native.windows import plan_products
 from cvm.program.model import Node

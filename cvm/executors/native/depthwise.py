@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.contraction import Segment, each_block, starting, tile_start
-from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read, joined
-from cvm.executors.native.formats import INT32, Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.ir import Code, Module, Scalar, V, vector
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.contraction import Segment, each_block, starting, tile_start
+from cvm.executors.native.emit.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read, joined
+from cvm.executors.native.emit.formats import INT32, Format
+from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.packs import unpacked
+from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
-from cvm.executors.native.packs import unpacked
 from cvm.executors.native.pointwise import Build
-from cvm.executors.native.residual import Residual
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
 

@@ -19,9 +19,9 @@ from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned, windows
 from cvm.executors.native import cache
 from cvm.executors.native.distrust import Distrusted
-from cvm.executors.native.ir import Module
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.runtime import CLAIM_BYTES, DIRECT, HEAD_BYTES, emit_network, emit_start
 from cvm.executors.native.select import choice
 from cvm.executors.native.steps import Plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.objects import placed
 
 __all__ = ["Loaded", "compiled", "loaded"]

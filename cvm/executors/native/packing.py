@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import magnitude, require_fits
-from cvm.executors.native.epilogue import interleaved
-from cvm.executors.native.formats import Format
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.epilogue import interleaved
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.machine import Machine
 
 if TYPE_CHECKING:
-    from cvm.executors.native.contraction import Contraction, Segment
+    from cvm.executors.native.emit.contraction import Contraction, Segment
 
 __all__ = ["ROWS", "packed_channels", "packed_taps", "packed_weights", "passes"]
 

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
 from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds
-from cvm.executors.native.exchange import Exchange, emit_exchange, exchange
-from cvm.executors.native.formats import INT32, INT64, Format
-from cvm.executors.native.formula import Formula, Step
+from cvm.executors.native.emit.exchange import Exchange, emit_exchange, exchange
+from cvm.executors.native.emit.formats import INT32, INT64, Format
+from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import Loop, Nest, emit_nest, loops_in_order
 from cvm.executors.native.groups import Groups, group
 from cvm.executors.native.layout import orders
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Loop, Nest, emit_nest, loops_in_order
 from cvm.executors.native.pointwise import Build, build
 from cvm.executors.native.steps import Buffer, Call, Constants, Emit, Home, Plan
 from cvm.executors.native.view import View, refined

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.emit.formats import INT32, INT64, Format
+from cvm.executors.native.emit.formula import Formula, Static, Step
+from cvm.executors.native.emit.fused import fused_parameters
+from cvm.executors.native.emit.requantize import Requantization, Terms, biased, half, terms
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.formats import INT32, INT64, Format
-from cvm.executors.native.formula import Formula, Static, Step
-from cvm.executors.native.fused import fused_parameters
-from cvm.executors.native.requantize import Requantization, Terms, biased, half, terms
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import View
 from cvm.limits import INT32_MAX

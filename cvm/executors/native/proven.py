@@ -16,7 +16,7 @@ from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.plan import plan
 
 if TYPE_CHECKING:
-    from cvm.executors.native.machine import Machine
+    from cvm.executors.native.emit.machine import Machine
     from cvm.executors.native.steps import Plan
     from cvm.program.verifier import VerifiedProgram
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.nest import Loop, walked
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.nest import Loop, walked
 from cvm.executors.native.steps import Home
 from cvm.executors.native.view import refined
 from cvm.program.model import Node

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
 from cvm.executors.native.claims import Claim, Computes, Copies, Fills
-from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.distrust import Distrusted
+from cvm.executors.native.emit.contraction import Contraction
 from cvm.executors.native.steps import Buffer, Home, Plan
 from cvm.executors.native.stored import SLACK, aligned
 from cvm.limits import INT32_MAX

@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from cvm.executors.native.ir import Code, Module, V, typed, vector
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.steps import Call, Plan
 
 __all__ = ["BUSY", "CLAIM_BYTES", "DIRECT", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "chunks",

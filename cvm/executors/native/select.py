@@ -11,7 +11,7 @@ from functools import cache
 
 from cvm.errors import Invalid
 from cvm.executors.native.cache import host
-from cvm.executors.native.machine import MACHINES, Machine
+from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.trial import failure
 
 __all__ = ["Choice", "available", "choice", "named", "permitted", "told_by_linux"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Module
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.view import View
 
 if TYPE_CHECKING:

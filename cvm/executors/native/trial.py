@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
 from cvm.executors.native import cache
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output

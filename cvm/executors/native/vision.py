@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector, whole
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.steps import Buffer, Home
 from cvm.program.model import Node
 

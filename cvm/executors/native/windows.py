@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.machine import multiply_add
-from cvm.executors.native.nest import Loop, moved
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import multiply_add
+from cvm.executors.native.emit.nest import Loop, moved
 from cvm.executors.native.steps import Home
 from cvm.program.model import Node
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from cvm.executors.native import NativeExecutor, cache
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.machine import Machine
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare

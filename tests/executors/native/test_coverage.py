@@ -41,7 +41,7 @@ def test_no_impossible_cell_is_filled(coverage: Coverage) -> None:
 
 def test_every_reason_is_needed() -> None:
     """Without any one of the rules the table would have more cells, here or on a machine that this one is not."""
-    from cvm.executors.native.machine import MACHINES as KNOWN
+    from cvm.executors.native.emit.machine import MACHINES as KNOWN
 
     for rule in IMPOSSIBLE:
         others = [other for other in IMPOSSIBLE if other is not rule]

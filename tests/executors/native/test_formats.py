@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.formats import INT32, INT64, Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.ir import Module
+from cvm.executors.native.emit.formats import INT32, INT64, Format
+from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import Loop, Nest, emit_nest
 from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Loop, Nest, emit_nest
 from tests.executors.native.comparison import MACHINES, NAMES
 
 LEAST, MOST = -(2**31) + 1, 2**31 - 1

@@ -11,25 +11,11 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.executors import initial_state
-from cvm.executors.native import (
-    contraction,
-    depthwise,
-    epilogue,
-    formats,
-    formula,
-    nest,
-    reductions,
-    rehearsal,
-    requantize,
-    residual,
-    runtime,
-    trial,
-    vision,
-    windows,
-)
+from cvm.executors.native import depthwise, reductions, rehearsal, runtime, trial, vision, windows
+from cvm.executors.native.emit import contraction, epilogue, formats, formula, nest, requantize, residual
+from cvm.executors.native.emit.ir import V, typed
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.ir import V, typed
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify

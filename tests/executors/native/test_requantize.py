@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.requantize import Terms, biased, terms
+from cvm.executors.native.emit.requantize import Terms, biased, terms
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.ir import Module
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
 from cvm.executors.native.runtime import CHUNKS, DIRECT, chunks, emit_start
 from tests.executors.native.comparison import MACHINES, NAMES
 

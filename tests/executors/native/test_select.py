@@ -11,17 +11,10 @@ import pytest
 
 import cvm.executors
 from cvm.errors import Invalid, Unsupported
-from cvm.executors.native import (
-    NativeExecutor,
-    cache,
-    epilogue,
-    requantize,
-    select,
-    tiles,
-    trial,
-)
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
-from cvm.executors.native.machine import MACHINES, Dot, Machine
+from cvm.executors.native import NativeExecutor, cache, select, trial
+from cvm.executors.native.emit import epilogue, requantize, tiles
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.machine import MACHINES, Dot, Machine
 from cvm.program import verify
 from tests.executors.native.comparison import NAMES
 from tools.planted.networks import network

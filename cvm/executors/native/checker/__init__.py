@@ -34,16 +34,16 @@ from cvm.executors.native.checker.places import (
     visited,
 )
 from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
-from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.exchange import Exchange
-from cvm.executors.native.formats import INT32
-from cvm.executors.native.nest import Nest
+from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.emit.exchange import Exchange
+from cvm.executors.native.emit.formats import INT32
+from cvm.executors.native.emit.nest import Nest
 from cvm.executors.native.steps import Buffer, Home, Plan
 from cvm.program.model import Node
 
 if TYPE_CHECKING:
-    from cvm.executors.native.machine import Machine
+    from cvm.executors.native.emit.machine import Machine
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Unproven", "unproven"]

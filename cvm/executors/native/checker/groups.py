@@ -25,10 +25,10 @@ from cvm.executors.native.checker.places import (
     stride,
 )
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula, Step
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import Residual
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.requantize import Requantization
+from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.steps import Home
 from cvm.program.model import Node
 

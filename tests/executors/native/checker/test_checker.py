@@ -9,30 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cvm.executors.native import (
-    contractions,
-    depthwise,
-    epilogue,
-    fused,
-    packing,
-    plan,
-    pointwise,
-    requantize,
-    residual,
-)
+from cvm.executors.native import contractions, depthwise, packing, plan, pointwise
 from cvm.executors.native.checker import Unproven, unproven
 from cvm.executors.native.checker.groups import _require_same, require_joint
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.contraction import Contraction
 from cvm.executors.native.distrust import Distrusted
+from cvm.executors.native.emit import epilogue, fused, requantize, residual
+from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.machine import MACHINES, Machine
+from cvm.executors.native.emit.requantize import Requantization
+from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.exact import exact
 from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.machine import MACHINES, Machine
 from cvm.executors.native.proven import proven
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import Residual
 from cvm.executors.native.select import available
 from cvm.executors.native.steps import Home, Plan
 from cvm.executors.numpy import NumpyExecutor

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula, evaluate
-from cvm.executors.native.ir import Code, Module, Scalar, V, lanes, vector
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula, evaluate
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
 
 __all__ = ["Loop", "Nest", "emit_nest", "loops_in_order", "moved", "walked"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.nest import Loop, moved, walked
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.nest import Loop, moved, walked
 
 __all__ = ["Exchange", "emit_exchange", "exchange"]
 

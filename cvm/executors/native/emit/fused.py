@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.emit.ir import Code, V, lanes
 from cvm.executors.native.exact import Exact, Operand, exact, where
-from cvm.executors.native.ir import Code, V, lanes
 
 __all__ = ["LEAST", "MOST", "fused_parameters", "fused_product"]
 

@@ -19,9 +19,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.emit.fused import fused_product
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
-from cvm.executors.native.fused import fused_product
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
 from cvm.limits import INT32_MAX
 
 __all__ = ["Parameter", "Requantization", "Terms", "biased", "half", "requantized", "terms"]

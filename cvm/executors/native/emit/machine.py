@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
 __all__ = ["MACHINES", "TURN", "Machine", "multiply_add"]
 

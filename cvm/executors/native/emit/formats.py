@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.emit.ir import Code, V, vector
 from cvm.executors.native.exact import exact
-from cvm.executors.native.ir import Code, V, vector
 
 __all__ = ["INT32", "INT64", "Format"]
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cvm.executors.native.formula import Formula, Step
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.packs import to_words, unpacked, widened
-from cvm.executors.native.requantize import Requantization
+from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.packs import to_words, unpacked, widened
+from cvm.executors.native.emit.requantize import Requantization
 
 __all__ = ["Residual", "residual"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
 __all__ = ["to_bytes", "to_words", "unpacked", "widened"]
 

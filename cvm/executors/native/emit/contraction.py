@@ -15,13 +15,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from cvm.executors.native.cover import Grid, cover
-from cvm.executors.native.epilogue import Block, Epilogue, Output, Pixels, Read
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.machine import TURN, Machine, multiply_add
-from cvm.executors.native.residual import Residual
+from cvm.executors.native.emit.cover import Grid, cover
+from cvm.executors.native.emit.epilogue import Block, Epilogue, Output, Pixels, Read
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import TURN, Machine, multiply_add
+from cvm.executors.native.emit.residual import Residual
 
 __all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "starting",
            "tile_start"]  # fmt: skip

@@ -15,10 +15,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from cvm.executors.native.contraction import Contraction, Segment, each_block, tile_start
-from cvm.executors.native.epilogue import TOGETHER, Block, Epilogue, Pixels
-from cvm.executors.native.ir import Code, Module, Scalar, V, vector
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.contraction import Contraction, Segment, each_block, tile_start
+from cvm.executors.native.emit.epilogue import TOGETHER, Block, Epilogue, Pixels
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
+from cvm.executors.native.emit.machine import Machine
 
 __all__ = ["ROWS", "Tiled", "Walk", "configure", "emit_tiles", "product", "tiled", "way"]
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula, evaluate
-from cvm.executors.native.ir import Code, Scalar, V, lanes, typed, vector
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.packs import to_bytes, to_words, unpacked, widened
-from cvm.executors.native.residual import Residual, residual
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.formula import Formula, evaluate
+from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.packs import to_bytes, to_words, unpacked, widened
+from cvm.executors.native.emit.residual import Residual, residual
 
 __all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "joined"]
 

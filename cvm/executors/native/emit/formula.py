@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cvm.executors.native.formats import Format
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
-from cvm.executors.native.requantize import Requantization, requantized
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.requantize import Requantization, requantized
 
 __all__ = ["Formula", "Reader", "Static", "Step", "evaluate"]
 
