@@ -237,7 +237,10 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/packed.py", "per_channel"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
     ("cvm/executors/native/checker/places.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
-    ("cvm/executors/native/rehearsal.py", "_elements"): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/rehearsal.py",
+        "_elements",
+    ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     ("cvm/ops/broadcast.py", "_quotient"): "program.range: operands within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "_magnitude"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "CvmPrecision.range"): "powers up to 2^31, in 64 bits",
@@ -259,7 +262,7 @@ PROVEN: Table = {
 """Values that the verifier has bounded: the label of the constraint, or the code of the check."""
 
 CHOSEN: Table = {
-    ("cvm/executors/native/trial.py", "*"): "constants of the programs that try the compiler, all written here",
+    ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",
     (

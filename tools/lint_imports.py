@@ -44,7 +44,6 @@ CYCLES: tuple[tuple[str, ...], ...] = (
         "cvm.executors.native", "contractions", "depthwise", "movement", "plan", "pointwise", "reductions", "vision",
         "windows",
     ),
-    ("cvm.executors.native", "executor", "select", "trial"),
     ("cvm.export.cvm_runtime", "arithmetic", "contractions"),
     ("cvm.frontends.onnx", "folding", "rules", "translation"),
     ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),

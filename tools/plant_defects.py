@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    from cvm.executors.native.select import available
+    from cvm.executors.native.runtime.select import available
     from tools.planted.samples import kept, samples
 
     options.machine = machine = options.machine or available()[0].name

@@ -1,6 +1,6 @@
 """Roots of many tensors, as fast as the machine hashes.
 
-Where the processor has instructions for SHA-256 (`cvm.executors.native.sha256`), tensors are cut into pieces of whole
+Where the processor has instructions for SHA-256 (`native.runtime.sha256`), tensors are cut into pieces of whole
 subtrees, which all cores hash at once; elsewhere, and for so little data that sharing it would cost more, `hashlib`
 does it. The roots are the same.
 """

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from cvm.errors import CvmError
-from cvm.executors.native import executor
 from cvm.executors.native.emit import requantize
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime import networks
+from cvm.executors.native.runtime.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
@@ -182,11 +182,11 @@ def test_wrong_code_is_found_and_an_exception_is_a_failure(monkeypatch: pytest.M
         def broken(*arguments: object) -> bytes:
             raise RuntimeError("no\nsecond line")
 
-        monkeypatch.setattr(executor, "compiled", broken)
+        monkeypatch.setattr(networks, "compiled", broken)
         assert {one.kind for one in differences(program, runs, known, every)} == {
             "error: refused: the code generator refuses the code: no"
         }
-    assert executor.WORTH > 0
+    assert networks.WORTH > 0
 
 
 def test_a_run_is_logged_and_goes_on(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import Output, ProgramBuilder, verify
 from tools.plant_defects import CHECKER, CRASHED, NOTHING, REHEARSAL, TRIAL, WRONG, events, table, verdict
 

@@ -30,9 +30,9 @@ from cvm.cli.models import open_program
 from cvm.executors.base import returned
 from cvm.executors.native.emit.ir import Code, Module, V
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.jit import Loaded, compiled
 from cvm.executors.native.plan import plan
-from cvm.executors.native.select import choice, named
+from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.select import choice, named
 from cvm.executors.native.steps import Call, Plan
 from cvm.program.verifier import VerifiedProgram, verify
 from tools.bench.networks import NETWORKS

@@ -10,9 +10,9 @@ __all__ = ["MODULES", "Defect", "dotted", "source"]
 PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
-    "arena", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats", "formula",
-    "fused", "groups", "ir", "layout", "machine", "movement", "nest", "packing", "packs", "plan", "pointwise",
-    "reductions", "requantize", "residual", "runtime", "steps", "tiles", "view", "vision", "windows",
+    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats",
+    "formula", "fused", "groups", "ir", "layout", "machine", "movement", "nest", "packing", "packs", "plan",
+    "pointwise", "reductions", "requantize", "residual", "sharing", "steps", "tiles", "view", "vision", "windows",
 )  # fmt: skip
 """The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
 

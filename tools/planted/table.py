@@ -251,7 +251,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "border",
-        "runtime",
+        "calls",
         "single = code.loop(whole, count, 1,",
         "single = code.loop(min(whole + 1, count), count, 1,",
     ),
@@ -401,13 +401,13 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "runtime",
+        "calls",
         "code.at(claims, number * CLAIM_BYTES)",
         "code.at(claims, 0)",
     ),
     (
         "stale",
-        "runtime",
+        "sharing",
         "%taken = select i1 %same, i64 %low, i64 0",
         "%taken = select i1 %same, i64 %low, i64 %low",
     ),

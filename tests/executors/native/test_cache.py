@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native import NativeExecutor, cache
+from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import cache
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare
@@ -417,7 +418,7 @@ def test_our_code_is_all_that_formats_and_places_follow_from() -> None:
 
 PROCESS = """
 import sys, time
-from cvm.executors.native import cache
+from cvm.executors.native.runtime import cache
 names = [str(k) * 64 for k in range(3)]
 contents = {name: name.encode() * 2000 for name in names}
 found, end = 0, time.monotonic() + float(sys.argv[1])
@@ -443,7 +444,7 @@ def test_several_processes_share_a_folder(folder: Path) -> None:
 
 PLANNED = """
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tools.planted.networks import AIMS, network
 for aim in list(AIMS)[1:4]:

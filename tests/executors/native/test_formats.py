@@ -14,7 +14,7 @@ from cvm.executors.native.emit.formula import Formula
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import Loop, Nest, emit_nest
-from cvm.executors.native.jit import Loaded, compiled
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 LEAST, MOST = -(2**31) + 1, 2**31 - 1

@@ -10,7 +10,7 @@ import pytest
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.jit import Loaded, compiled
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 GENERIC = MACHINES[-1]

@@ -13,8 +13,8 @@ import sys
 import numpy as np
 import pytest
 
-from cvm.executors.native import jit, objects
-from cvm.executors.native.objects import placed
+from cvm.executors.native.runtime import jit, objects
+from cvm.executors.native.runtime.objects import placed
 from tests.executors.native.comparison import MACHINES
 
 pytestmark = pytest.mark.skipif(

@@ -11,12 +11,13 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.executors import initial_state
-from cvm.executors.native import depthwise, reductions, rehearsal, runtime, trial, vision, windows
+from cvm.executors.native import depthwise, reductions, vision, windows
 from cvm.executors.native.emit import contraction, epilogue, formats, formula, nest, requantize, residual
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime import calls, rehearsal, trial
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -73,7 +74,7 @@ def sampler() -> VerifiedProgram:
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
 _decoded, _parameter, _starting = formats.Format.decoded, epilogue.Epilogue.parameter, contraction.starting
 _results, _overlaps = residual.Residual.results, vision._overlaps
-_outside, _claim, _write = runtime._outside, runtime._emit_claim, nest._Place.write
+_outside, _claim, _write = calls._outside, calls.emit_claim, nest._Place.write
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -166,7 +167,7 @@ def test_a_check_of_inputs_that_forgets_one_element_is_noticed(skipped: int, mon
         behind = _outside(code, code.at(array, 4 * (skipped + 1)), count - skipped - 1, *rest)
         return code.binary("or", before, behind)
 
-    monkeypatch.setattr(runtime, "_outside", forgetful)
+    monkeypatch.setattr(calls, "_outside", forgetful)
     native = NativeExecutor(verified, 1, available()[-1])
     assert "beyond its interval" in " ".join(native.refusals)
     feed = np.zeros((1, 40), np.int32)
@@ -187,8 +188,8 @@ def test_a_run_that_only_the_next_one_trips_over_is_noticed(monkeypatch: pytest.
     def hasty(module: Any, machine: Machine) -> None:
         module.functions["await"] = "define void @await(ptr %counter, i64 %goal) nounwind {\n  ret void\n}"
 
-    monkeypatch.setattr(runtime, "_emit_claim", stale)
-    monkeypatch.setattr(runtime, "_emit_wait", hasty)
+    monkeypatch.setattr(calls, "emit_claim", stale)
+    monkeypatch.setattr(calls, "emit_wait", hasty)
     monkeypatch.setattr(rehearsal, "QUICK", -1)  # as a long run: one feed
     verified = sampler()
     native = NativeExecutor(verified, 2, available()[-1])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.runtime import CHUNKS, DIRECT, chunks, emit_start
+from cvm.executors.native.runtime.calls import CHUNKS, DIRECT, chunks, emit_start
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 

@@ -11,10 +11,11 @@ import pytest
 
 import cvm.executors
 from cvm.errors import Invalid, Unsupported
-from cvm.executors.native import NativeExecutor, cache, select, trial
+from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit import epilogue, requantize, tiles
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import MACHINES, Dot, Machine
+from cvm.executors.native.runtime import cache, select, trial
 from cvm.program import verify
 from tests.executors.native.comparison import NAMES
 from tools.planted.networks import network
@@ -232,12 +233,12 @@ def test_a_missing_or_broken_llvmlite_leaves_numpy(monkeypatch: pytest.MonkeyPat
     for error in (ImportError("no module named llvmlite"), OSError("could not load shared object file")):
 
         def importing(name: str, *arguments: object, error: Exception = error) -> object:
-            if name == "cvm.executors.native.select":
+            if name == "cvm.executors.native.runtime.select":
                 raise error
             return real(name, *arguments)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.delitem(sys.modules, "cvm.executors.native.select")
+            patch.delitem(sys.modules, "cvm.executors.native.runtime.select")
             patch.setattr(builtins, "__import__", importing)
             name, reason = cvm.executors.default()
         assert name == "numpy"

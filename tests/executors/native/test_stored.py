@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native import NativeExecutor, cache, stored
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.runtime import cache, stored
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare

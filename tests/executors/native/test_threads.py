@@ -18,8 +18,10 @@ import pytest
 
 import cvm
 from cvm.executors import initial_state
-from cvm.executors.native import NativeExecutor, executor, runtime, threads
-from cvm.executors.native.threads import Workers
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.emit import sharing
+from cvm.executors.native.runtime import calls, networks, threads
+from cvm.executors.native.runtime.threads import Workers
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare, expected, require_equal
@@ -66,9 +68,9 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 def test_calls_are_really_cut() -> None:
     """What the tests of this folder share is shared: the calls of a small network have several chunks."""
     made = NativeExecutor(verify(small()), 2, GENERIC)._main
-    counts = [runtime.chunks(call.units, call.cost, 2) for call in made.plan.calls]
+    counts = [calls.chunks(call.units, call.cost, 2) for call in made.plan.calls]
     assert made.threads == 2
-    assert max(counts) == 2 * runtime.CHUNKS
+    assert max(counts) == 2 * calls.CHUNKS
 
 
 def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
@@ -76,7 +78,7 @@ def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
 import threading
 import numpy as np
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tests.executors.native.test_threads import small
 executor = NativeExecutor(verify(small()), {threads}, available()[-1])
@@ -85,7 +87,7 @@ for _ in range(50):
 print(sorted(thread.name for thread in threading.enumerate()), executor._main.threads)
 """
     assert process(script.format(threads=2)) == "['MainThread'] 1"
-    patched = "from cvm.executors.native import executor as one\none.WORTH = 0\n"
+    patched = "from cvm.executors.native.runtime import networks as one\none.WORTH = 0\n"
     assert process(patched + script.format(threads=1)) == "['MainThread'] 1"
     assert process(patched + script.format(threads=3)) == "['MainThread', 'cvm-worker-0', 'cvm-worker-1'] 3"
 
@@ -149,27 +151,27 @@ def test_workers_of_a_stopped_run_help_the_next_one() -> None:
     _, _, native, run = ready(small(), 3)
     run(0)
     pool = threads.workers(GENERIC)
-    assert pool.control[runtime.JOB // 8] == 0
-    assert pool.control[runtime.BUSY // 8] == 0
+    assert pool.control[sharing.JOB // 8] == 0
+    assert pool.control[sharing.BUSY // 8] == 0
     threads.settled(native._main._free[0].heads[0])
-    before = int(pool.control[runtime.TICKET // 8])
+    before = int(pool.control[sharing.TICKET // 8])
     for place in range(5):
         run(place)
-    assert int(pool.control[runtime.TICKET // 8]) == before + 5
+    assert int(pool.control[sharing.TICKET // 8]) == before + 5
 
 
 def test_a_run_that_finds_the_workers_taken_runs_alone() -> None:
     _, _, _, run = ready(small(), 3)
     run(0)
     pool = threads.workers(GENERIC)
-    pool.control[runtime.BUSY // 8] = 1
+    pool.control[sharing.BUSY // 8] = 1
     try:
-        before = int(pool.control[runtime.TICKET // 8])
+        before = int(pool.control[sharing.TICKET // 8])
         for place in range(5):
             run(place)
-        assert int(pool.control[runtime.TICKET // 8]) == before
+        assert int(pool.control[sharing.TICKET // 8]) == before
     finally:
-        pool.control[runtime.BUSY // 8] = 0
+        pool.control[sharing.BUSY // 8] = 0
     run(0)
 
 
@@ -194,7 +196,7 @@ def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPat
 def test_more_threads_than_a_counter_holds_chunks_of() -> None:
     native = NativeExecutor(verify(small()), 1_000_000, GENERIC)
     assert native._main.threads == 1_000_000
-    assert runtime.chunks(10**6, 1e12, 10**6) == 2**16 - 1
+    assert calls.chunks(10**6, 1e12, 10**6) == 2**16 - 1
 
 
 @posix
@@ -202,7 +204,7 @@ def test_a_forked_child_computes_and_exits() -> None:
     script = """
 import os, signal, sys, threading, time
 import numpy as np
-from cvm.executors.native import executor as one
+from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 verified, runs, native, run = ready(small(), 3)
@@ -248,7 +250,7 @@ print("done")
 def test_the_interpreter_exits_whatever_workers_do(state: str) -> None:
     script = f"""
 import threading, time
-from cvm.executors.native import executor as one, threads
+from cvm.executors.native.runtime import networks as one, threads
 one.WORTH = 0
 if {state!r} == "spinning":
     threads.BUDGET = 2**60
@@ -276,7 +278,7 @@ print("done")
 def test_interrupts_leave_the_executor_usable() -> None:
     script = """
 import random, signal, time
-from cvm.executors.native import executor as one
+from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 _, _, _, run = ready(small(), 2)
@@ -323,8 +325,9 @@ def test_two_hundred_thousand_inferences_under_load() -> None:
 import os, random, sys, threading, time
 import numpy as np
 from cvm.executors import initial_state
-from cvm.executors.native import NativeExecutor, executor as one, runtime
-from cvm.executors.native.select import available
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.runtime import calls, networks as one
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tests.executors.native.comparison import expected
 from tools.feeds import feeds
@@ -383,5 +386,5 @@ print(sum(done), time.monotonic() - begin, max(half) >> 20, max(last) >> 20)
 
 def test_the_threshold_of_sharing_is_restored() -> None:
     """The settings of these tests are those that conftest made."""
-    assert executor.WORTH == 0
-    assert runtime.GRAIN == 1
+    assert networks.WORTH == 0
+    assert calls.GRAIN == 1

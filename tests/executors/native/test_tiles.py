@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from cvm.executors.native.emit.epilogue import Pixels
 from cvm.executors.native.emit.tiles import ROWS, Walk, way
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.select import permitted
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.select import permitted
 from cvm.program import Output, ProgramBuilder, verify
 from tests.executors.native.comparison import MACHINES as HERE
 from tests.executors.native.comparison import compare

@@ -13,7 +13,6 @@ from cvm.executors.native import contractions, depthwise, packing, plan, pointwi
 from cvm.executors.native.checker import Unproven, unproven
 from cvm.executors.native.checker.groups import _require_same, require_joint
 from cvm.executors.native.claims import Computes
-from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.emit import epilogue, fused, requantize, residual
 from cvm.executors.native.emit.contraction import Contraction
 from cvm.executors.native.emit.formats import Format
@@ -22,9 +21,10 @@ from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.emit.requantize import Requantization
 from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.exact import exact
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.proven import proven
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.proven import proven
+from cvm.executors.native.runtime.select import available
 from cvm.executors.native.steps import Home, Plan
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify

@@ -58,7 +58,7 @@ def folder() -> Path | None:
         return None
 
 
-PARTS = ("executors/native", "executors/native/emit", "ops", "program")
+PARTS = ("executors/native", "executors/native/emit", "executors/native/runtime", "ops", "program")
 """The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
 
 
@@ -66,7 +66,7 @@ PARTS = ("executors/native", "executors/native/emit", "ops", "program")
 def _sources() -> bytes:
     """A digest of our own code."""
     total = hashlib.sha256()
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     for part in PARTS:
         for path in sorted((root / part).glob("*.py")):
             total.update(f"{part}/{path.name}\0".encode() + path.read_bytes())

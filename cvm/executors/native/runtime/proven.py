@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cvm.executors.native.checker import unproven
-from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.plan import plan
+from cvm.executors.native.runtime.distrust import Distrusted
 
 if TYPE_CHECKING:
     from cvm.executors.native.emit.machine import Machine

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.objects import placed
+from cvm.executors.native.runtime.objects import placed
 
 __all__ = ["Loaded", "compiled", "loaded"]
 

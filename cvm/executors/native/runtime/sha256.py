@@ -15,9 +15,9 @@ import ctypes
 import hashlib
 from functools import cache
 
-from cvm.executors.native import cache as store
-from cvm.executors.native.jit import compiled, loaded
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime import cache as store
+from cvm.executors.native.runtime.jit import compiled, loaded
+from cvm.executors.native.runtime.select import available
 from cvm.program.leaves import Hasher
 from cvm.program.merkle import Tree
 

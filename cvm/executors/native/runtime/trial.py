@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.base import Int32Array
-from cvm.executors.native import cache
+from cvm.executors.base import Int32Array, returned
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.networks import network_of
 from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
@@ -43,15 +45,18 @@ def failure(machine: Machine) -> str | None:
 
 
 def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
-    from cvm.executors.native.executor import NativeExecutor
     from cvm.executors.numpy import NumpyExecutor
 
-    native, numpy = NativeExecutor(verified, 1, machine), NumpyExecutor(verified)
-    if native.refusals:
+    numpy = NumpyExecutor(verified)
+    try:
+        network = network_of(verified, machine, 1, returned(verified.program, frozenset()))
+    except Distrusted:
         return False
     for feed in _feeds(verified):
-        expected, found = numpy.run(feed, {}).values, native.run(feed, {}).values
-        if any(not np.array_equal(found[name], tensor) for name, tensor in expected.items()):
+        found = {name: np.empty(shape, np.int32) for name, shape in network.left}
+        done = network.run([*(feed[name] for name, _ in network.given), *found.values()])
+        expected = numpy.run(feed, {}).values
+        if not done or any(not np.array_equal(found[name], tensor) for name, tensor in expected.items()):
             return False
     return True
 

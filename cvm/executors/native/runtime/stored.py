@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native import cache
+from cvm.executors.native.runtime import cache
 from cvm.executors.native.steps import Call, Plan
 
 __all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]

@@ -20,14 +20,14 @@ import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
 from cvm.executors.native.claims import Claim, Computes, Copies, Fills
-from cvm.executors.native.distrust import Distrusted
 from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.stored import SLACK, aligned
 from cvm.executors.native.steps import Buffer, Home, Plan
-from cvm.executors.native.stored import SLACK, aligned
 from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:
-    from cvm.executors.native.jit import Loaded
+    from cvm.executors.native.runtime.jit import Loaded
     from cvm.program.model import Program, Value
     from cvm.program.verifier import VerifiedProgram
 

@@ -29,7 +29,7 @@ class _Stages(Protocol):
     """What runs the stages."""
 
     def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
-        """See `cvm.executors.native.executor.Network.run`."""
+        """See `cvm.executors.native.runtime.networks.Network.run`."""
 
 
 def _groups(program: Program) -> list[list[Value]]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from cvm.errors import Invalid
-from cvm.executors.native.cache import host
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.trial import failure
+from cvm.executors.native.runtime.cache import host
+from cvm.executors.native.runtime.trial import failure
 
 __all__ = ["Choice", "available", "choice", "named", "permitted", "told_by_linux"]
 

@@ -15,11 +15,11 @@ import threading
 
 import numpy as np
 
-from cvm.executors.native import cache
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.runtime import BUSY, LINE, LINES, STOP, TICKET, emit_worker
+from cvm.executors.native.emit.sharing import BUSY, LINE, LINES, STOP, TICKET, emit_worker
+from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.jit import Loaded, compiled
 
 __all__ = ["Workers", "settled", "workers"]
 
