@@ -53,7 +53,7 @@ SIZES: Table = {
     ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "places in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/places.py", "decoded"): "places in the arena",
-    ("cvm/executors/native/view.py", "View.positions"): "places in a buffer",
+    ("cvm/executors/native/plan/view.py", "View.positions"): "places in a buffer",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",
     (
         "cvm/reference/operations/resampling.py",

@@ -30,10 +30,6 @@ KNOWN: dict[tuple[str, str], int] = {
     ("cvm/cli/receipt.py", "verify_receipt"): 92,
     ("cvm/cli/report.py", "command"): 79,
     ("cvm/cli/run.py", "command"): 78,
-    ("cvm/executors/native/contractions.py", "_calls"): 62,
-    ("cvm/executors/native/depthwise.py", "plan_depthwise"): 51,
-    ("cvm/executors/native/runtime/sha256.py", "_module"): 64,
-    ("cvm/executors/native/windows.py", "emit_pool"): 56,
 }
 """Longer functions that are left, by file and name."""
 

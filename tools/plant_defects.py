@@ -149,7 +149,7 @@ def _main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples"
         kept(path, samples(options.seed))
-        none = Defect("nothing", "", "steps", source("steps"))
+        none = Defect("nothing", "", "homes", source("homes"))
         who, said = verdict(events(none, path, machine, [], options.limit))
         if who != NOTHING:
             raise SystemExit(f"without a defect: {who}: {said}")

@@ -35,12 +35,12 @@ from cvm.executors.base import initial_state, returned
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.emit.sharing import emit_worker
-from cvm.executors.native.plan import plan
+from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import calls
 from cvm.executors.native.runtime.calls import DIRECT
 from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
 from cvm.executors.native.runtime.trial import programs
-from cvm.executors.native.steps import Plan
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram

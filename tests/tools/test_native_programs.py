@@ -211,9 +211,9 @@ def test_planted_defects_are_found(broken: str, monkeypatch: pytest.MonkeyPatch)
             return type(found)(found.rule, found.multipliers, found.offset - 1, found.shift)
         return type(found)(found.rule, found.multipliers, found.offset, np.minimum(found.shift, 30))
 
-    from cvm.executors.native import pointwise
+    from cvm.executors.native.kernels import formulas
 
-    monkeypatch.setattr(pointwise, "terms", wrong)
+    monkeypatch.setattr(formulas, "terms", wrong)
     random = Random(0)
     with prepared(level=0):
         for _ in range(12):

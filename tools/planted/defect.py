@@ -11,8 +11,9 @@ PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
     "arena", "calls", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats",
-    "formula", "fused", "groups", "ir", "layout", "machine", "movement", "nest", "packing", "packs", "plan",
-    "pointwise", "reductions", "requantize", "residual", "sharing", "steps", "tiles", "view", "vision", "windows",
+    "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "machine", "movement", "nest", "packing",
+    "packs", "planner", "pointwise", "reductions", "requantize", "residual", "sharing", "steps", "tiles", "view",
+    "vision", "windows",
 )  # fmt: skip
 """The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.arena import ALIGNMENT, place
-from cvm.executors.native.steps import Buffer
+from cvm.executors.native.plan.arena import ALIGNMENT, place
+from cvm.executors.native.plan.homes import Buffer
 
 LIVES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
 BUFFERS = st.lists(

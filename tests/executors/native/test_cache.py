@@ -411,7 +411,7 @@ def test_a_key_depends_on_everything_that_code_depends_on(monkeypatch: pytest.Mo
 
 
 def test_our_code_is_all_that_formats_and_places_follow_from() -> None:
-    root = Path(cache.__file__).parents[2]
+    root = Path(cache.__file__).parents[3]
     for part in cache.PARTS:
         assert list((root / part).glob("*.py"))
 

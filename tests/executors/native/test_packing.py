@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.epilogue import Block, interleaved
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.packing import packed_weights, passes
+from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.program import Constant
 
 WEIGHTS = st.integers(1, 31).flatmap(

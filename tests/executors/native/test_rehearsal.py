@@ -11,10 +11,10 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.executors import initial_state
-from cvm.executors.native import depthwise, reductions, vision, windows
 from cvm.executors.native.emit import contraction, epilogue, formats, formula, nest, requantize, residual
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.kernels import depthwise, reductions, vision, windows
 from cvm.executors.native.runtime import calls, rehearsal, trial
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import available

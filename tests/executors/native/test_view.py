@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from cvm.executors.native.view import Axis, View, refined
+from cvm.executors.native.plan.view import Axis, View, refined
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple)
 

@@ -33,13 +33,14 @@ from cvm.executors.native.checker.places import (
     stride,
     visited,
 )
-from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
-from cvm.executors.native.depthwise import Depthwise
 from cvm.executors.native.emit.contraction import Contraction
 from cvm.executors.native.emit.exchange import Exchange
 from cvm.executors.native.emit.formats import INT32
 from cvm.executors.native.emit.nest import Nest
-from cvm.executors.native.steps import Buffer, Home, Plan
+from cvm.executors.native.kernels.depthwise import Depthwise
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
+from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.steps import Plan
 from cvm.program.model import Node
 
 if TYPE_CHECKING:

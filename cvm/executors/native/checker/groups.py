@@ -26,10 +26,10 @@ from cvm.executors.native.checker.places import (
 )
 from cvm.executors.native.checker.thresholds import Line, agree
 from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.formula import Formula, FormulaStep
 from cvm.executors.native.emit.requantize import Requantization
 from cvm.executors.native.emit.residual import Residual
-from cvm.executors.native.steps import Home
+from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
 __all__ = ["Added", "Group", "require_joint"]
@@ -107,7 +107,7 @@ class Group:
             (number,) = self.formula.steps[number - self.formula.reads].arguments
         return number
 
-    def _step(self, number: int) -> Step:
+    def _step(self, number: int) -> FormulaStep:
         number = self._same(number)
         require(number >= self.formula.reads, "nothing is computed")
         return self.formula.steps[number - self.formula.reads]
@@ -130,7 +130,7 @@ class Group:
         spread = self.holds(name, home, lambda one: (one.view.offset, broadcast(one.view.axes, self.shape)))
         require(spread, f"what is read is not {name}")
 
-    def _immediate(self, name: str, step: Step) -> None:
+    def _immediate(self, name: str, step: FormulaStep) -> None:
         values = self.constant(name)
         require(values is not None and step.op == "immediate", f"{name} is not what is computed")
         assert values is not None
@@ -173,7 +173,7 @@ class Group:
             number = step.arguments[0]
         self.proves(node.inputs[0], number)
 
-    def _where(self, node: Node, step: Step) -> None:
+    def _where(self, node: Node, step: FormulaStep) -> None:
         require(step.op == "where", f"where is computed as {step.op}")
         condition, *branches = node.inputs
         if len(self.shape_of(condition)) == len(self.shape):
@@ -187,7 +187,7 @@ class Group:
         for name, argument in zip(branches, step.arguments[1:], strict=True):
             self.proves(name, argument)
 
-    def _gather(self, node: Node, step: Step, axis: int | None) -> None:
+    def _gather(self, node: Node, step: FormulaStep, axis: int | None) -> None:
         require(step.op == "gather", f"{node.op} is computed as {step.op}")
         source, indices = node.inputs
         base, index = self.home(step.arguments[0]), step.arguments[1]
@@ -219,7 +219,7 @@ class Group:
         )  # fmt: skip
         require(found, f"what is read is not {indices}")
 
-    def _requantize(self, node: Node, step: Step, bias: int, cut: tuple[int, int]) -> None:
+    def _requantize(self, node: Node, step: FormulaStep, bias: int, cut: tuple[int, int]) -> None:
         """The step is the node's result plus ``bias``, once it is cut to ``cut`` plus ``bias``."""
         require(step.op == "requantize", f"requantize is computed as {step.op}")
         (rule,) = step.static
@@ -336,7 +336,7 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     (own,) = before[-1].static if before[-1].static else (None,)
     require(before[-1].op == "requantize" and isinstance(own, Requantization), "words are not requantized")
     assert isinstance(own, Requantization)
-    uncut = Step("requantize", before[-1].arguments, (replace(own, cuts=False),))
+    uncut = FormulaStep("requantize", before[-1].arguments, (replace(own, cuts=False),))
     require(joint.codes == Formula(formula.reads, (*before[:-1], uncut)), "words of another formula")
     require(own.cuts and own.arithmetic != "wide" and joint.cut == (own.lo, own.hi), "words are cut elsewhere")
     require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from cvm.executors.native.checker.places import Array, require
-from cvm.executors.native.depthwise import Depthwise
 from cvm.executors.native.emit.contraction import Contraction, Segment
 from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.kernels.depthwise import Depthwise
 
 __all__ = ["per_channel", "weights_of"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.steps import Home
+from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
 __all__ = ["Array", "Factors", "Loops", "Unproven", "broadcast", "decoded", "extent", "loops_of", "merged", "moved",

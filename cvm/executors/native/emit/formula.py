@@ -15,13 +15,13 @@ from cvm.executors.native.emit.formats import Format
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import Requantization, requantized
 
-__all__ = ["Formula", "Reader", "Static", "Step", "evaluate"]
+__all__ = ["Formula", "FormulaStep", "Reader", "Static", "evaluate"]
 
 Static: TypeAlias = "int | Format | Requantization"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FormulaStep:
     """One operation on earlier values; ``static`` is what it knows beforehand."""
 
     op: str
@@ -34,7 +34,7 @@ class Formula:
     """The steps over ``reads`` tensors; the last value is the result."""
 
     reads: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FormulaStep, ...] = ()
 
     @property
     def result(self) -> int:
@@ -114,7 +114,7 @@ class _Operand:
         return half, half
 
 
-def _gathered(code: Code, step: Step, reader: Reader, index: V, count: int) -> V:
+def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: int) -> V:
     """Elements at base + index * stride, the index clamped to the existing ones."""
     extent, stride, format_ = step.static
     assert isinstance(extent, int)

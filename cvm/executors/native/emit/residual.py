@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.formula import Formula, FormulaStep
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import to_words, unpacked, widened
@@ -59,7 +59,7 @@ class Residual:
 
 def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
     """What a formula is, if it ends so; ``biases`` are those of the tensors of bytes that it reads, by number."""
-    last = formula.steps[-1] if formula.steps else Step("same")
+    last = formula.steps[-1] if formula.steps else FormulaStep("same")
     if last.op != "requantize":
         return None
     (rule,) = last.static

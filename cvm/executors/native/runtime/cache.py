@@ -58,7 +58,10 @@ def folder() -> Path | None:
         return None
 
 
-PARTS = ("executors/native", "executors/native/emit", "executors/native/runtime", "ops", "program")
+PARTS = (
+    "executors/native", "executors/native/emit", "executors/native/kernels", "executors/native/plan",
+    "executors/native/runtime", "ops", "program",
+)  # fmt: skip
 """The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import CLAIM_BYTES, emit_claim, emit_wait
-from cvm.executors.native.steps import Call, Plan
+from cvm.executors.native.plan.steps import KernelCall, Plan
 
 __all__ = ["DIRECT", "chunks", "emit_network", "emit_start"]
 
@@ -28,7 +28,9 @@ def chunks(units: int, cost: float, threads: int) -> int:
     return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 
-def emit_network(module: Module, name: str, plan: Plan, calls: Sequence[Call], machine: Machine, threads: int) -> None:
+def emit_network(
+    module: Module, name: str, plan: Plan, calls: Sequence[KernelCall], machine: Machine, threads: int
+) -> None:
     """The function ``name(arena, constants, arrays, claims, epoch)``: these calls in order, by one thread or several.
 
     ``claims`` are for these calls alone.

@@ -13,11 +13,11 @@ import numpy as np
 from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.networks import Network, network_of
 from cvm.executors.native.runtime.select import choice
 from cvm.executors.native.runtime.watched import Watched
-from cvm.executors.native.steps import Plan
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

@@ -17,6 +17,7 @@ from cvm.executors.base import Int32Array, windows
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
+from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.calls import DIRECT, emit_network, emit_start
 from cvm.executors.native.runtime.distrust import Distrusted
@@ -24,7 +25,6 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.stored import SLACK, Compiled, aligned, restore, store
 from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
-from cvm.executors.native.steps import Plan
 
 if TYPE_CHECKING:
     from cvm.program.model import Program
@@ -84,9 +84,11 @@ def network_text(
     """The IR of a plan for so many threads: a function for each stage (None: one, of all calls), and ``start``, which
     runs the only one if there is one thread (see `runtime`).
     """
+    from cvm.executors.native.kernels.registry import emit  # only compiling needs it
+
     module = Module()
-    for name, emit in made.functions.items():
-        emit(module, name)
+    for name, kernel in made.functions.items():
+        emit(module, name, kernel, machine)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)

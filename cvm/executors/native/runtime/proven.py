@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cvm.executors.native.checker import unproven
-from cvm.executors.native.plan import plan
+from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime.distrust import Distrusted
 
 if TYPE_CHECKING:
     from cvm.executors.native.emit.machine import Machine
-    from cvm.executors.native.steps import Plan
+    from cvm.executors.native.plan.steps import Plan
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["proven"]

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
-from cvm.executors.native.claims import Claim, Computes, Copies, Fills
 from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills
+from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.stored import SLACK, aligned
-from cvm.executors.native.steps import Buffer, Home, Plan
 from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:

@@ -145,20 +145,35 @@ done:
 def _module() -> str:
     """The functions ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)`` and `_TREE`."""
     text = _Text()
-    lanes = range(LANES)
     put = text.lines.append
     put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) nounwind {")
     put(f"entry:\n  %stride = mul i64 %size, {LANES}\n  %end = add i64 %count, -1\n  %some = icmp sgt i64 %count, 0")
     put(f"  %p0 = insertelement {_BYTES} undef, i8 %prefix, i64 0\n  br i1 %some, label %pair, label %done")
     put("pair:\n  %i = phi i64 [ 0, %entry ], [ %next, %final ]")
-    places = ["%i"] + [
-        text(f"call i64 @llvm.smin.i64(i64 {text(f'add i64 %i, {lane}')}, i64 %end)") for lane in lanes[1:]
+    numbers = ["%i"] + [
+        text(f"call i64 @llvm.smin.i64(i64 {text(f'add i64 %i, {lane}')}, i64 %end)") for lane in range(1, LANES)
     ]
-    messages = [text(f"getelementptr i8, ptr %data, i64 {text(f'mul i64 {place}, %size')}") for place in places]
+    messages = [text(f"getelementptr i8, ptr %data, i64 {text(f'mul i64 {number}, %size')}") for number in numbers]
+    kept = _whole_blocks(text, messages)
+    put("final:")
+    _store_digests(text, numbers, _compressed(text, kept, _last_blocks(text, messages)))
+    put(f"  %next = add i64 %i, {LANES}\n  %again = icmp slt i64 %next, %count")
+    put("  br i1 %again, label %pair, label %done\ndone:\n  ret void\n}")
+    put(_TREE)
+    put(f"declare {_WORDS} @llvm.x86.sha256rnds2({_WORDS}, {_WORDS}, {_WORDS})")
+    put(f"declare {_WORDS} @llvm.x86.sha256msg1({_WORDS}, {_WORDS})")
+    put(f"declare {_WORDS} @llvm.x86.sha256msg2({_WORDS}, {_WORDS})")
+    put("declare i64 @llvm.smin.i64(i64, i64)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    return "\n".join(text.lines) + "\n"
+
+
+def _whole_blocks(text: _Text, messages: list[str]) -> State:
+    """The state after all blocks but the last one of each message: first the block that the prefix begins."""
+    put, lanes = text.lines.append, range(LANES)
     first = []
     for message in messages:
         head = text.shuffled(_BYTES, text.at(message, 0), "%p0", [16, *range(15)])
-        first.append([text.words(head), *(text.words(text.at(message, place)) for place in (15, 31, 47))])
+        first.append([text.words(head), *(text.words(text.at(message, offset)) for offset in (15, 31, 47))])
     begin = [(_vector(F, E, B, A), _vector(H, G, D, C))] * LANES
     state = _compressed(text, begin, first)
     put("  br label %more")
@@ -174,13 +189,16 @@ def _module() -> str:
         start = text(f"getelementptr i8, ptr {message}, i64 %at")
         ahead = text(f"getelementptr i8, ptr {start}, i64 %stride")
         put(f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
-        blocks.append([text.words(text.at(start, place)) for place in (0, 16, 32, 48)])
+        blocks.append([text.words(text.at(start, offset)) for offset in (0, 16, 32, 48)])
     for lane, (x, y) in enumerate(_compressed(text, kept, blocks)):
         put(f"  %x{lane}n = add {_WORDS} {x}, zeroinitializer\n  %y{lane}n = add {_WORDS} {y}, zeroinitializer")
     put("  br label %more")
-    put("final:")
-    # The last block: one byte of data, the bit that ends it, zeros, and the length in bits.
-    put("  %bytes = add i64 %size, 1\n  %last = add i64 %size, -1\n  %bits = shl i64 %bytes, 3")
+    return kept
+
+
+def _last_blocks(text: _Text, messages: list[str]) -> list[list[str]]:
+    """The last block of each message: one byte of data, the bit that ends it, zeros, and the length in bits."""
+    text.lines.append("  %bytes = add i64 %size, 1\n  %last = add i64 %size, -1\n  %bits = shl i64 %bytes, 3")
     bits = text("trunc i64 %bits to i32")
     blocks = []
     for message in messages:
@@ -192,20 +210,19 @@ def _module() -> str:
         head = text(f"insertelement {_WORDS} zeroinitializer, i32 {word}, i64 0")
         tail = text(f"insertelement {_WORDS} zeroinitializer, i32 {bits}, i64 3")
         blocks.append([head, "zeroinitializer", "zeroinitializer", tail])
-    for place, (x, y) in zip(places, _compressed(text, kept, blocks), strict=True):
-        digest = text(f"getelementptr i8, ptr %digests, i64 {text(f'shl i64 {place}, 5')}")
+    return blocks
+
+
+def _store_digests(text: _Text, numbers: list[str], state: State) -> None:
+    """Store the digests of the messages with these numbers."""
+    for number, (x, y) in zip(numbers, state, strict=True):
+        digest = text(f"getelementptr i8, ptr %digests, i64 {text(f'shl i64 {number}, 5')}")
         for offset, taken in ((0, [3, 2, 7, 6]), (16, [1, 0, 5, 4])):
             words = text(f"bitcast {_WORDS} {text.shuffled(_WORDS, x, y, taken)} to {_BYTES}")
             target = text(f"getelementptr i8, ptr {digest}, i64 {offset}")
-            put(f"  store {_BYTES} {text.shuffled(_BYTES, words, words, _SWAPPED)}, ptr {target}, align 1")
-    put(f"  %next = add i64 %i, {LANES}\n  %again = icmp slt i64 %next, %count")
-    put("  br i1 %again, label %pair, label %done\ndone:\n  ret void\n}")
-    put(_TREE)
-    put(f"declare {_WORDS} @llvm.x86.sha256rnds2({_WORDS}, {_WORDS}, {_WORDS})")
-    put(f"declare {_WORDS} @llvm.x86.sha256msg1({_WORDS}, {_WORDS})")
-    put(f"declare {_WORDS} @llvm.x86.sha256msg2({_WORDS}, {_WORDS})")
-    put("declare i64 @llvm.smin.i64(i64, i64)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    return "\n".join(text.lines) + "\n"
+            text.lines.append(
+                f"  store {_BYTES} {text.shuffled(_BYTES, words, words, _SWAPPED)}, ptr {target}, align 1"
+            )
 
 
 @cache

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime import cache
-from cvm.executors.native.steps import Call, Plan
 
 __all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]
 
@@ -87,7 +87,7 @@ def restore(name: str) -> Compiled | None:
         constants[:] = np.frombuffer(data, np.uint8, offset=end)
     elif not cache.read_into(found["apart"], constants):
         return None
-    calls = tuple(Call(function, (), *others) for function, *others in found["calls"])
+    calls = tuple(KernelCall(function, (), *others) for function, *others in found["calls"])
     arrays = tuple(found["arrays"])
     made = Plan({}, calls, {}, found["arena"], b"", arrays, found["written"], found["joined"], {})
     stages = tuple((first, end) for first, end in found["stages"])

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Int32Array, Watch, windows
-from cvm.executors.native.arena import ALIGNMENT
-from cvm.executors.native.steps import Plan
+from cvm.executors.native.plan.arena import ALIGNMENT
+from cvm.executors.native.plan.steps import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

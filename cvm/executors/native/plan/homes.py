@@ -1,26 +1,18 @@
-"""What a plan is made of: buffers, homes of tensors in them, and calls of kernels on them."""
+"""Homes: where tensors lie, as views of buffers, and the packed constants of a network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.ir import Module
-from cvm.executors.native.view import View
+from cvm.executors.native.plan.view import View
 
-if TYPE_CHECKING:
-    from cvm.executors.native.claims import Claim
-
-__all__ = ["Buffer", "Call", "Constants", "Emit", "Home", "Plan"]
-
-Emit: TypeAlias = "Callable[[Module, str], None]"
-"""Writes the function of a kernel under a name."""
+__all__ = ["Buffer", "Constants", "Home"]
 
 
 @dataclass(eq=False, slots=True)
@@ -62,21 +54,6 @@ class Home:
         return self.buffer, (self.view.offset + moved) * self.format.bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A kernel's function on places in buffers, in ``units`` parts; ``what`` it computes, and how.
-
-    ``cost`` estimates its nanoseconds on one core: it decides how finely threads share it, and nothing else.
-    """
-
-    function: str
-    arguments: tuple[tuple[Buffer, int], ...]
-    units: int
-    what: str
-    note: str
-    cost: float
-
-
 @dataclass(slots=True)
 class Constants:
     """All packed constants of a network, each distinct one once, on multiples of 64 bytes."""
@@ -104,24 +81,3 @@ class Constants:
     def bytes(self) -> bytearray:
         """All of them, which are not copied."""
         return self._data
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A network ready for compilation: its functions by name, its calls in order, and its memory.
-
-    ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
-    ``ready`` tells of each of the latter after how many calls it holds its value. ``joined`` names, for each value that
-    exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is meant to do.
-    """
-
-    functions: dict[str, Emit]
-    calls: tuple[Call, ...]
-    offsets: dict[Buffer, int]
-    arena: int
-    constants: bytes | bytearray
-    arrays: tuple[str, ...]
-    written: int
-    joined: dict[str, str]
-    ready: dict[str, int]
-    claims: tuple[Claim, ...] = ()

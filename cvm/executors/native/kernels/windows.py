@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cvm.executors.native.claims import Computes
 from cvm.executors.native.emit.formats import Format
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import multiply_add
 from cvm.executors.native.emit.nest import Loop, moved
-from cvm.executors.native.steps import Home
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-
-__all__ = ["PLANS", "plan_products"]
+__all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Pool:
     target: Format
 
 
-def plan_pool(planner: Planner, node: Node) -> None:
+def plan_pool(planner: Planning, node: Node) -> None:
     """`max_pool2d`: what lies outside the map takes no part."""
     name = node.outputs[0].name
     source, target = planner.home(node.inputs[0]), planner.result(name)
@@ -62,9 +58,8 @@ def plan_pool(planner: Planner, node: Node) -> None:
     pool = Pool(
         Loop(shape[0], strides[0]), Loop(shape[1], strides[1]), windows[0], windows[1], source.format, target.format
     )
-    width = planner.machine.width
-    function = planner.kernel(("pool", pool), "pool", lambda module, name: emit_pool(module, name, pool, width))
-    planner.claims.append(Computes(node, pool, (source,), (target,), len(planner.calls)))
+    function = planner.kernel(pool, "pool")
+    planner.claim(Computes(node, pool, (source,), (target,), planner.next_call))
     planner.call(
         function,
         [source.at(), target.at()],
@@ -80,57 +75,71 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
     size = pool.source.bytes
-    same = pool.source == pool.target
-    beside = pool.channels.strides == (1, 1)
-    count = width * 4 // size if beside and same else width if beside else 1
-    kind = "umax" if not pool.source.signed else "smax"
-
-    def result(read: V, write: V, rows: tuple[Scalar, Scalar], columns: tuple[Scalar, Scalar], count: int) -> None:
-        raw = vector(pool.source.bits, count)
-        least = 0 if not pool.source.signed else -(2 ** (pool.source.bits - 1))
-
-        def row(k: V, values: list[V]) -> list[V]:
-            at = code.at(read, code.mul(k, pool.rows.source * size))
-
-            def column(j: V, values: list[V]) -> list[V]:
-                value = code.load(raw, code.at(at, code.mul(j, pool.columns.source * size)))
-                return [code.intrinsic(kind, values[0], value)]
-
-            return code.loop(*columns, 1, column, values)
-
-        largest = code.loop(*rows, 1, row, [typed(raw, least)])[0]
-        if same:
-            code.store(largest, write)
-        else:
-            pool.target.store(code, pool.source.decoded(code, largest), write)
-
-    def place(p: Scalar, q: Scalar, read: V, write: V) -> None:
-        rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
-        corner = code.at(read, code.mul(p, pool.rows.stride * pool.rows.source * size))
-        corner = code.at(corner, code.mul(q, pool.columns.stride * pool.columns.source * size))
-        corner = code.at(
-            corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
-        )
-        out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
-        out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
-
-        def some(c: Scalar, lanes: int) -> None:
-            at = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
-            result(at, code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes)), rows, columns, lanes)
-
-        code.strips(pool.channels.extent, count, some)
 
     def image(n: Scalar) -> None:
         read = code.at(source, code.mul(n, pool.images.strides[0] * size))
         write = code.at(target, code.mul(n, pool.images.strides[1] * pool.target.bytes))
 
         def row(p: Scalar) -> None:
-            code.each(0, pool.columns.outputs, lambda q: place(p, q, read, write))
+            code.each(0, pool.columns.outputs, lambda q: _pooled(code, pool, width, (p, q), read, write))
 
         code.each(lo, hi, row)
 
     code.each(0, pool.images.extent, image)
     code.finish()
+
+
+def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
+    """The maxima of all channels at one row and column of the output."""
+    p, q = at
+    size = pool.source.bytes
+    rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
+    corner = code.at(read, code.mul(p, pool.rows.stride * pool.rows.source * size))
+    corner = code.at(corner, code.mul(q, pool.columns.stride * pool.columns.source * size))
+    corner = code.at(
+        corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
+    )
+    out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
+    out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
+
+    def some(c: Scalar, count: int) -> None:
+        first = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
+        result = code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes))
+        _store_largest(code, pool, first, result, rows, columns, count)
+
+    beside = pool.channels.strides == (1, 1)
+    count = width * 4 // size if beside and pool.source == pool.target else width if beside else 1
+    code.strips(pool.channels.extent, count, some)
+
+
+def _store_largest(
+    code: Code,
+    pool: Pool,
+    read: V,
+    write: V,
+    rows: tuple[Scalar, Scalar],
+    columns: tuple[Scalar, Scalar],
+    count: int,
+) -> None:
+    """The maxima of ``count`` channels over the taps of one window that lie within the map."""
+    size, signed = pool.source.bytes, pool.source.signed
+    raw = vector(pool.source.bits, count)
+    kind, least = ("smax", -(2 ** (pool.source.bits - 1))) if signed else ("umax", 0)
+
+    def row(k: V, values: list[V]) -> list[V]:
+        at = code.at(read, code.mul(k, pool.rows.source * size))
+
+        def column(j: V, values: list[V]) -> list[V]:
+            value = code.load(raw, code.at(at, code.mul(j, pool.columns.source * size)))
+            return [code.intrinsic(kind, values[0], value)]
+
+        return code.loop(*columns, 1, column, values)
+
+    largest = code.loop(*rows, 1, row, [typed(raw, least)])[0]
+    if pool.source == pool.target:
+        code.store(largest, write)
+    else:
+        pool.target.store(code, pool.source.decoded(code, largest), write)
 
 
 def _bounds(code: Code, window: Window, place: Scalar) -> tuple[Scalar, Scalar]:
@@ -171,7 +180,7 @@ class Products:
     biased: bool
 
 
-def plan_products(planner: Planner, node: Node) -> None:
+def plan_products(planner: Planning, node: Node) -> None:
     """`conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
     name = node.outputs[0].name
     homes = [planner.home(source) for source in node.inputs]
@@ -207,11 +216,9 @@ def plan_products(planner: Planner, node: Node) -> None:
         products.loops, products.inner, products.rows, products.columns, products.taps,
         (*(home.format for home in homes), target.format), products.biased,
     )  # fmt: skip
-    function = planner.kernel(
-        ("products", products), "products", lambda module, name: emit_products(module, name, products)
-    )
+    function = planner.kernel(products, "products")
     arguments = [home.at() for home in (*homes, target)]
-    planner.claims.append(Computes(node, products, tuple(homes), (target,), len(planner.calls)))
+    planner.claim(Computes(node, products, tuple(homes), (target,), planner.next_call))
     planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
 
 
@@ -274,4 +281,4 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
     formats[-1].store(code, total, code.at(place, code.mul(q, columns.target * formats[-1].bytes)))
 
 
-PLANS: dict[str, Callable[[Planner, Node], None]] = {"max_pool2d": plan_pool}
+PLANS = {"max_pool2d": OpPlan(plan_pool)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cvm.executors.native.steps import Home
+from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
 __all__ = ["Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Views"]

@@ -7,12 +7,13 @@ A group is known by its last node, the root; it contains at most one contraction
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
+from cvm.ops.declaration import Call
 from cvm.program.model import Node, Program
 
-__all__ = ["POINTWISE", "Groups", "group"]
+__all__ = ["POINTWISE", "Groups", "contracts", "group"]
 
 POINTWISE = frozenset({
     "broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater",
@@ -20,6 +21,15 @@ POINTWISE = frozenset({
     "cvm_right_shift", "cvm_left_shift", "where", "requantize", "take", "cvm_lut",
 })  # fmt: skip
 """Ops that compute each element from a few others."""
+MOST_GROUPS = 4096
+"""Groups of one convolution that get a call each; a convolution of more is computed one element at a time."""
+
+
+def contracts(node: Node, call: Call, constants: Container[str]) -> bool:
+    """Whether a node is a contraction: a convolution or a product of matrices with constant weights and bias."""
+    if node.op not in ("conv2d", "dense") or any(name not in constants for name in node.inputs[1:]):
+        return False
+    return node.op == "dense" or call.attributes.groups <= MOST_GROUPS
 
 
 @dataclass(frozen=True, slots=True)

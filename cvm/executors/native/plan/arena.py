@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cvm.executors.native.steps import Buffer
+from cvm.executors.native.plan.homes import Buffer
 
 __all__ = ["ALIGNMENT", "place"]
 

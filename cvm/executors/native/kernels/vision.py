@@ -6,22 +6,16 @@ A row is always written to the next free place; whether that place counts as tak
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cvm.executors.native.claims import Computes
 from cvm.executors.native.emit.formats import Format
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
-from cvm.executors.native.steps import Buffer, Home
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-
-__all__ = ["OPS", "PLANS"]
-
-OPS = frozenset({"get_valid_count", "non_max_suppression"})
+__all__ = ["PLANS", "Suppression", "ValidCount", "emit_suppression", "emit_valid_count"]
 
 LANES = 8
 """Lanes of the vectors that compare scores."""
@@ -38,7 +32,7 @@ class Rows:
     shape: tuple[int, int, int]
 
     @staticmethod
-    def of(planner: Planner, home: Home) -> tuple[Home, Rows]:
+    def of(planner: Planning, home: Home) -> tuple[Home, Rows]:
         """The rows of a home, laid out anew where its axes are no ordinary ones."""
         if any(home.view.stride(axis) is None for axis in range(3)):
             home = planner.rearranged(home)
@@ -70,17 +64,15 @@ class ValidCount:
     threshold: int
 
 
-def plan_valid_count(planner: Planner, node: Node) -> None:
+def plan_valid_count(planner: Planning, node: Node) -> None:
     """Rows above a threshold, in their order."""
     count_value, rows_value = node.outputs
     source, read = Rows.of(planner, planner.home(node.inputs[0]))
     count, (target, written) = planner.result(count_value.name), Rows.of(planner, planner.result(rows_value.name))
     kernel = ValidCount(read, written, count.format, planner.call_of(node).attributes.score_threshold)
-    function = planner.kernel(
-        ("valid_count", kernel), "valid_count", lambda module, name: emit_valid_count(module, name, kernel)
-    )
+    function = planner.kernel(kernel, "valid_count")
     arguments = [source.at(), count.at(), target.at()]
-    planner.claims.append(Computes(node, kernel, (source,), (count, target), len(planner.calls)))
+    planner.claim(Computes(node, kernel, (source,), (count, target), planner.next_call))
     planner.call(
         function, arguments, read.shape[0], rows_value.name, "rows one after the other", 5.0 * math.prod(read.shape)
     )
@@ -134,7 +126,7 @@ class Suppression:
     bits: int
 
 
-def plan_suppression(planner: Planner, node: Node) -> None:
+def plan_suppression(planner: Planning, node: Node) -> None:
     """Greedy selection by falling score."""
     name = node.outputs[0].name
     source, read = Rows.of(planner, planner.home(node.inputs[0]))
@@ -151,13 +143,11 @@ def plan_suppression(planner: Planner, node: Node) -> None:
         read, written, count.format, min(a.iou_threshold, 101), _limit(a.max_output_size, rows), a.force_suppress,
         _limit(a.top_k, rows), bits,
     )  # fmt: skip
-    function = planner.kernel(
-        ("suppression", kernel), "suppression", lambda module, name: emit_suppression(module, name, kernel)
-    )
+    function = planner.kernel(kernel, "suppression")
     padded = -(-rows // LANES) * LANES
     scores, order, kept = (planner.scratch(4 * size) for size in (padded, rows, 5 * (rows + 1)))
     arguments: list[tuple[Buffer, int]] = [source.at(), count.at(), target.at(), (scores, 0), (order, 0), (kept, 0)]
-    planner.claims.append(Computes(node, kernel, (source, count), (target,), len(planner.calls)))
+    planner.claim(Computes(node, kernel, (source, count), (target,), planner.next_call))
     planner.call(function, arguments, 1, name, f"exact in {bits}-bit integers, sorted by counting", 2.0 * rows * rows)
 
 
@@ -273,7 +263,7 @@ def _overlaps(code: Code, kernel: Suppression, a: list[V], b: list[V]) -> V:
     return code.binary("and", positive, enough)
 
 
-PLANS: dict[str, Callable[[Planner, Node], None]] = {
-    "get_valid_count": plan_valid_count,
-    "non_max_suppression": plan_suppression,
+PLANS = {
+    "get_valid_count": OpPlan(plan_valid_count, placeable=False),
+    "non_max_suppression": OpPlan(plan_suppression, placeable=False),
 }

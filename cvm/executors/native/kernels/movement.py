@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from cvm.executors.native.claims import Joins, Views
-from cvm.executors.native.steps import Home
-from cvm.executors.native.view import View
+from cvm.executors.native.plan.claims import Joins
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.executors.native.plan.view import View
 from cvm.ops.axes import normal
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-
-__all__ = ["PLANS", "VIEWS"]
+__all__ = ["PLANS"]
 
 
-def _view(change: Callable[[Planner, Node, View], View | None]) -> Callable[[Planner, Node], None]:
+def _view(change: Callable[[Planning, Node, View], View | None]) -> OpPlan:
     """The plan of an op whose result is another view; where a view cannot say it, the input is laid out anew first."""
 
-    def plan(planner: Planner, node: Node) -> None:
+    def plan(planner: Planning, node: Node) -> None:
         home = planner.home(node.inputs[0])
         view = change(planner, node, home.view)
         if view is None:
@@ -29,22 +26,21 @@ def _view(change: Callable[[Planner, Node, View], View | None]) -> Callable[[Pla
             view = change(planner, node, home.view)
         assert view is not None
         target = replace(home, view=view, border=(0, 0))
-        planner.homes[node.outputs[0].name] = target
-        planner.claims.append(Views(node, home, target))
+        planner.view(node, home, target)
 
-    return plan
+    return OpPlan(plan, placeable=False)
 
 
-def _reshape(planner: Planner, node: Node, view: View) -> View | None:
+def _reshape(planner: Planning, node: Node, view: View) -> View | None:
     return view.reshaped(node.outputs[0].shape)
 
 
-def _transpose(planner: Planner, node: Node, view: View) -> View | None:
+def _transpose(planner: Planning, node: Node, view: View) -> View | None:
     axes = planner.call_of(node).attributes.axes or tuple(reversed(range(len(view.axes))))
     return view.transposed(normal(axes, len(view.axes)))
 
 
-def _slice(planner: Planner, node: Node, view: View) -> View | None:
+def _slice(planner: Planning, node: Node, view: View) -> View | None:
     a = planner.call_of(node).attributes
     current: View | None = view
     for axis, extent in enumerate(view.shape):
@@ -67,7 +63,7 @@ def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) ->
     return start, -((start - stop) // stride), stride
 
 
-def _slice_like(planner: Planner, node: Node, view: View) -> View | None:
+def _slice_like(planner: Planning, node: Node, view: View) -> View | None:
     like = planner.shape(node.inputs[1])
     axes = {axis % len(view.axes) for axis in planner.call_of(node).attributes.axes} or set(range(len(like)))
     current: View | None = view
@@ -77,12 +73,12 @@ def _slice_like(planner: Planner, node: Node, view: View) -> View | None:
     return current
 
 
-def _repeat(planner: Planner, node: Node, view: View) -> View | None:
+def _repeat(planner: Planning, node: Node, view: View) -> View | None:
     a = planner.call_of(node).attributes
     return view.repeated(a.axis % len(view.axes), a.repeats, each=True)
 
 
-def _tile(planner: Planner, node: Node, view: View) -> View | None:
+def _tile(planner: Planning, node: Node, view: View) -> View | None:
     reps = planner.call_of(node).attributes.reps
     rank = max(len(reps), len(view.axes))
     current = View(view.offset, ((),) * (rank - len(view.axes)) + view.axes)
@@ -91,12 +87,12 @@ def _tile(planner: Planner, node: Node, view: View) -> View | None:
     return current
 
 
-def _upsampling(planner: Planner, node: Node, view: View) -> View | None:
+def _upsampling(planner: Planning, node: Node, view: View) -> View | None:
     scale = planner.call_of(node).attributes.scale
     return view.repeated(2, scale, each=True).repeated(3, scale, each=True)
 
 
-def concatenate(planner: Planner, node: Node) -> None:
+def concatenate(planner: Planning, node: Node) -> None:
     """Parts that were not computed in their place are copied there."""
     name = node.outputs[0].name
     axis = planner.call_of(node).attributes.axis % len(node.outputs[0].shape)
@@ -115,10 +111,10 @@ def concatenate(planner: Planner, node: Node) -> None:
         else:
             planner.copy(planner.home(part), place, name)
         start += extent
-    planner.claims.append(Joins(node, target))
+    planner.claim(Joins(node, target))
 
 
-VIEWS: dict[str, Callable[[Planner, Node], None]] = {
+PLANS = {
     "reshape": _view(_reshape),
     "flatten": _view(_reshape),
     "squeeze": _view(_reshape),
@@ -129,6 +125,5 @@ VIEWS: dict[str, Callable[[Planner, Node], None]] = {
     "repeat": _view(_repeat),
     "tile": _view(_tile),
     "upsampling": _view(_upsampling),
+    "concatenate": OpPlan(concatenate),
 }
-
-PLANS: dict[str, Callable[[Planner, Node], None]] = {**VIEWS, "concatenate": concatenate}

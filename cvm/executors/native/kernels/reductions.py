@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from cvm.executors.native.claims import Computes
 from cvm.executors.native.emit.formats import Format
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.nest import Loop, walked
-from cvm.executors.native.steps import Home
-from cvm.executors.native.view import refined
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.executors.native.plan.view import refined
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-
-__all__ = ["PLANS"]
+__all__ = ["PLANS", "Reduction", "emit_reduction"]
 
 Kind = Literal["sum", "max"]
 
@@ -50,7 +48,7 @@ class Reduction:
         return self.kept[:-1] if self.beside else self.kept
 
 
-def plan_reduction(planner: Planner, node: Node) -> None:
+def plan_reduction(planner: Planning, node: Node) -> None:
     """`sum` and `max` over axes."""
     name, source = node.outputs[0].name, planner.home(node.inputs[0])
     shape = source.view.shape
@@ -71,7 +69,7 @@ def plan_reduction(planner: Planner, node: Node) -> None:
             continue
         cut = refined([source.view.axes[axis], view.axes[axis]])
         if cut is None:
-            planner.homes[node.inputs[0]] = planner.rearranged(source)
+            planner.read_from(node.inputs[0], planner.rearranged(source))
             plan_reduction(planner, node)
             return
         kept += [Loop(extent, strides) for extent, strides in cut]
@@ -80,11 +78,9 @@ def plan_reduction(planner: Planner, node: Node) -> None:
     kind: Kind = "sum" if node.op == "sum" else "max"
     reduction = Reduction(kind, tuple(kept), tuple(taken), source.format, target.format)
     width = planner.machine.width
-    function = planner.kernel(
-        ("reduction", reduction), kind, lambda module, name: emit_reduction(module, name, reduction, width)
-    )
+    function = planner.kernel(reduction, kind)
     place = Home(target.buffer, view, target.format)
-    planner.claims.append(Computes(node, reduction, (source,), (target,), len(planner.calls)))
+    planner.claim(Computes(node, reduction, (source,), (target,), planner.next_call))
     planner.call(
         function,
         [source.at(), place.at()],
@@ -169,4 +165,4 @@ def _neutral(kind: Kind) -> int:
     return 0 if kind == "sum" else -(2**31)
 
 
-PLANS: dict[str, Callable[[Planner, Node], None]] = {"sum": plan_reduction, "max": plan_reduction}
+PLANS = {"sum": OpPlan(plan_reduction), "max": OpPlan(plan_reduction)}

@@ -8,81 +8,74 @@ where it lies is copied once into a home that it can.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native import arena, contractions, movement, reductions, vision, windows
-from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds
-from cvm.executors.native.emit.exchange import Exchange, emit_exchange, exchange
+from cvm.executors.native.emit.exchange import Exchange, exchange
 from cvm.executors.native.emit.formats import INT32, INT64, Format
-from cvm.executors.native.emit.formula import Formula, Step
+from cvm.executors.native.emit.formula import Formula, FormulaStep
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.nest import Loop, Nest, emit_nest, loops_in_order
-from cvm.executors.native.groups import Groups, group
-from cvm.executors.native.layout import orders
-from cvm.executors.native.pointwise import Build, build
-from cvm.executors.native.steps import Buffer, Call, Constants, Emit, Home, Plan
-from cvm.executors.native.view import View, refined
-from cvm.ops.declaration import Call as OpCall
+from cvm.executors.native.emit.nest import Loop, Nest, loops_in_order
+from cvm.executors.native.plan import arena
+from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
+from cvm.executors.native.plan.groups import Groups, contracts, group
+from cvm.executors.native.plan.homes import Buffer, Constants, Home
+from cvm.executors.native.plan.layout import borders, orders
+from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
+from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.executors.native.plan.view import View, refined
+from cvm.ops.declaration import Call
 from cvm.program.model import Node
+from cvm.program.verifier import VerifiedProgram
 
-if TYPE_CHECKING:
-    from cvm.program.verifier import VerifiedProgram
-
-__all__ = ["Planner", "plan"]
+__all__ = ["Planner"]
 
 Array = npt.NDArray[Any]
 
 
-def plan(
-    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
-) -> Plan:
-    """Plan a program for a machine; ``returned`` values are given to the caller.
-
-    ``plain`` values are planned without what is hard to prove, for the reasons given: each is computed by a kernel of
-    its own, products one element at a time and `requantize` in 64-bit lanes.
-    """
-    return Planner(verified, machine, returned, plain).plan()
-
-
-Made: TypeAlias = "Callable[[object, Sequence[Home], int], Claim]"
-"""Makes the claim of a kernel, from what it reads and the number of its call."""
-
-
 class Planner:
-    """The state of planning one program."""
+    """The state of planning one program.
+
+    ``returned`` values are given to the caller; ``plans`` says how each op is planned. ``plain`` values are planned
+    without what is hard to prove, for the reasons given: a kernel of its own computes each, products one element at a
+    time and `requantize` in 64-bit lanes.
+    """
 
     def __init__(
         self,
         verified: VerifiedProgram,
         machine: Machine,
         returned: frozenset[str],
+        plans: Mapping[str, OpPlan],
         plain: Mapping[str, str] | None = None,
     ) -> None:
-        self.verified, self.machine = verified, machine
+        self.verified, self.machine, self._plans = verified, machine, plans
         self.program = verified.program
         self.constants = Constants()
         self.homes: dict[str, Home] = {}
-        self.borders: dict[str, tuple[int, int]] = contractions.borders(verified)
-        self.orders = orders(self.program)
-        self.calls: list[Call] = []
+        self._borders = borders(verified)
+        self._orders = orders(self.program)
+        self.calls: list[KernelCall] = []
         self.claims: list[Claim] = []
-        self.plain = plain or {}
-        self.functions: dict[str, Emit] = {}
-        self.arrays_by_name = {constant.name: constant for constant in self.program.constants}
+        self.plain: Mapping[str, str] = plain or {}
+        self.functions: dict[str, object] = {}
+        self._arrays_by_name = {constant.name: constant for constant in self.program.constants}
         self._names: dict[object, str] = {}
         self._copies: dict[object, Home] = {}
         self._buffers: list[Buffer] = []
         self._ready: dict[str, int] = {}
+        self._uses = Counter(name for node in self.program.nodes for name in node.inputs)
         fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
         kept = returned | set(self._fed) | self.plain.keys()
-        self.groups: Groups = group(self.program, kept, lambda node: contractions.contracts(self, node))
+        self.groups: Groups = group(self.program, kept, self.contracts)
         self._parts = self._destinations()
         for place, value in enumerate(fed):
             buffer = Buffer("array", place=place)
@@ -94,12 +87,12 @@ class Planner:
         """All calls, then the places of all buffers."""
         for name in self._fed:
             self._give(name)
-        for constant in self.arrays_by_name:
+        for constant in self._arrays_by_name:
             self._give(constant)
         for node in self.program.nodes:
             if node.outputs[0].name in self.groups.joined:
                 continue
-            _PLANS.get(node.op, pointwise)(self, node)
+            self._plans[node.op].plan(self, node)
             for value in node.outputs:
                 self._give(value.name)
         offsets, size = arena.place(buffer for buffer in self._buffers if buffer.last >= 0)
@@ -141,9 +134,9 @@ class Planner:
     def hold(self, name: str, home: Home) -> None:
         """A value lies there before the run."""
         self.homes[name] = home
-        self.claims.append(Holds(name, home))
+        self.claim(Holds(name, home))
 
-    def call_of(self, node: Node) -> OpCall:
+    def call_of(self, node: Node) -> Call:
         """The verified call of a node."""
         return self._op_calls[node.outputs[0].name]
 
@@ -157,8 +150,20 @@ class Planner:
 
     def constant(self, name: str) -> Array | None:
         """The elements of a constant, else None."""
-        known = self.arrays_by_name.get(name)
+        known = self._arrays_by_name.get(name)
         return None if known is None else known.array()
+
+    def weights(self, name: str) -> npt.NDArray[np.signedinteger[Any]]:
+        """The elements of a constant in as few bits as the program stores them."""
+        return self._arrays_by_name[name].stored()
+
+    def uses(self, name: str) -> int:
+        """How many inputs of nodes a value is."""
+        return self._uses[name]
+
+    def contracts(self, node: Node) -> bool:
+        """Whether a node is planned as a contraction."""
+        return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
 
     def home(self, name: str) -> Home:
         """Where a value lies; constants are put in their place when first asked for."""
@@ -175,9 +180,9 @@ class Planner:
         if name not in self.homes:
             part = self._parts.get(name)
             if part is None:
-                border = self.borders.get(name, (0, 0))
+                border = self.border(name)
                 self.homes[name] = self.fresh(
-                    self.shape(name), Format.of(*self.hull(name)), self.orders.get(name), border
+                    self.shape(name), Format.of(*self.hull(name)), self._orders.get(name), border
                 )
             else:
                 whole, axis, start = part
@@ -185,6 +190,19 @@ class Planner:
                 assert view is not None
                 self.homes[name] = replace(self.homes[whole], view=view, border=(0, 0))
         return self.homes[name]
+
+    def border(self, name: str) -> tuple[int, int]:
+        """The rows and columns of zeros that convolutions want around a map."""
+        return self._borders.get(name, (0, 0))
+
+    def read_from(self, name: str, home: Home) -> None:
+        """From now on a value is read from this home, which holds it too."""
+        self.homes[name] = home
+
+    def view(self, node: Node, source: Home, target: Home) -> None:
+        """The result of a node that only moves elements is ``target``, another view of the buffer of ``source``."""
+        self.homes[node.outputs[0].name] = target
+        self.claim(Views(node, source, target))
 
     def fresh(
         self,
@@ -257,41 +275,50 @@ class Planner:
             start = 0
             for name in node.inputs:
                 producer = self.groups.producer.get(name)
-                movable = producer is not None and producer.op not in movement.VIEWS and producer.op not in vision.OPS
-                if movable and name not in self.borders and name not in parts and node.inputs.count(name) == 1:
+                placeable = producer is not None and self._plans[producer.op].placeable
+                if placeable and name not in self._borders and name not in parts and node.inputs.count(name) == 1:
                     parts[name] = (node.outputs[0].name, axis, start)
                 start += self.shape(name)[axis]
         return parts
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
-    def kernel(self, key: object, prefix: str, emit: Emit) -> str:
-        """The name of the function of a kernel, the same for equal keys."""
-        if key not in self._names:
-            self._names[key] = f"{prefix}_{len(self._names)}"
-            self.functions[self._names[key]] = emit
-        return self._names[key]
+    @property
+    def next_call(self) -> int:
+        """The number of the call that is added next."""
+        return len(self.calls)
+
+    def claim(self, claim: Claim) -> None:
+        """Say what calls or homes are meant to do, for the checker."""
+        self.claims.append(claim)
+
+    def kernel(self, kernel: object, prefix: str) -> str:
+        """The name of the function of a kernel, the same for equal kernels."""
+        if kernel not in self._names:
+            self._names[kernel] = f"{prefix}_{len(self._names)}"
+            self.functions[self._names[kernel]] = kernel
+        return self._names[kernel]
 
     def call(
         self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
     ) -> None:
-        """Add a call; ``cost`` in nanoseconds (see `Call`)."""
+        """Add a call; ``cost`` in nanoseconds (see `KernelCall`)."""
         for buffer, _ in arguments:
-            buffer.used(len(self.calls))
+            buffer.used(self.next_call)
         if what in self.plain:
             note += f"; plain, since otherwise {self.plain[what]}"
-        self.calls.append(Call(function, tuple(arguments), units, what, note, cost))
+        self.calls.append(KernelCall(function, tuple(arguments), units, what, note, cost))
 
-    def nest(self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, claim: Made) -> None:
-        """Compute a formula at every place of ``target``; the reads have its shape (extents 0 strides where they
-        repeat).
-        """
+    def nest(
+        self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, made: MadeClaim
+    ) -> None:
+        """Compute a formula at every index of ``target``. The reads have its shape, with stride 0 where they repeat."""
         homes = [*reads, target]
         loops: list[Loop] = []
         for axis in range(len(target.view.axes)):
             cut = refined([_spread(home.view, target.view, axis) for home in homes])
             if cut is None:
-                self.nest(self._alike(reads, target), target, formula, what, note, claim)
+                self.nest(self._alike(reads, target), target, formula, what, note, made)
                 return
             loops += [Loop(extent, strides) for extent, strides in cut]
         if not loops:
@@ -299,20 +326,16 @@ class Planner:
         if not formula.steps:
             turned = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
             if turned is not None:
-                self.claims.append(claim(turned, reads, len(self.calls)))
+                self.claim(made(turned, reads, self.next_call))
                 self._exchange(turned, homes, what)
                 return
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
-        width = self.machine.width
-        name = self.kernel(("nest", nest, width), "nest", lambda module, name: emit_nest(module, name, nest, width))
-        self.claims.append(claim(nest, reads, len(self.calls)))
+        name = self.kernel(nest, "nest")
+        self.claim(made(nest, reads, self.next_call))
         self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
 
     def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
-        width = self.machine.width
-        name = self.kernel(
-            ("exchange", kernel, width), "exchange", lambda module, name: emit_exchange(module, name, kernel, width)
-        )
+        name = self.kernel(kernel, "exchange")
         cost = 0.2 * math.prod(homes[-1].view.shape)
         self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
 
@@ -329,7 +352,7 @@ class Planner:
 
     def fill(self, target: Home, value: int, what: str) -> None:
         """One number everywhere."""
-        formula, note = Formula(0, (Step("immediate", (), (value,)),)), f"filled with {value}"
+        formula, note = Formula(0, (FormulaStep("immediate", (), (value,)),)), f"filled with {value}"
         self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
 
     def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
@@ -342,7 +365,7 @@ class Planner:
             alike.append(home if fits else self.rearranged(home))
         return alike[1:]
 
-    def rearranged(self, home: Home, like: View | None = None) -> Home:
+    def rearranged(self, home: Home) -> Home:
         """A row-major copy of any view, whose places are a table."""
         shape = home.view.shape
         places = home.view.positions()
@@ -351,7 +374,7 @@ class Planner:
         table = self.constants.home((places - first).reshape(shape), Format.of(0, extent - 1))
         fresh = self.fresh(shape, home.format)
         base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
-        step = Step("gather", (0, 1), (extent, 1, home.format))
+        step = FormulaStep("gather", (0, 1), (extent, 1, home.format))
         self.nest(
             [base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places",
             lambda kernel, _, call: Copies(home, fresh, kernel, call, table),
@@ -363,27 +386,3 @@ def _spread(view: View, target: View, axis: int) -> tuple[tuple[int, int], ...]:
     """The factors of an axis; one of extent 1 repeats over the target's."""
     factors = view.axes[axis]
     return factors or tuple((n, 0) for n, _ in target.axes[axis])
-
-
-def pointwise(planner: Planner, node: Node) -> None:
-    """A group without a contraction, or one with it."""
-    name = node.outputs[0].name
-    if name in planner.groups.sums:
-        contractions.plan_contraction(planner, node)
-        return
-    target = planner.result(name)
-    built: Build = build(planner, node, None)
-    reads = [read.over(planner, target) for read in built.reads]
-    planner.nest(
-        reads, target, built.formula, name, f"{built.note}, {planner.machine.width} lanes",
-        lambda kernel, reads, call: Computes(node, kernel, tuple(reads), (target,), call),
-    )  # fmt: skip
-
-
-_PLANS: dict[str, Callable[[Planner, Node], None]] = {
-    **movement.PLANS,
-    **reductions.PLANS,
-    **windows.PLANS,
-    **contractions.PLANS,
-    **vision.PLANS,
-}

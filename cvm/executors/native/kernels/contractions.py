@@ -3,63 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native import depthwise
-from cvm.executors.native.claims import Computes
-from cvm.executors.native.emit.contraction import Contraction, emit_contraction, segments
+from cvm.executors.native.emit.contraction import Contraction, segments
 from cvm.executors.native.emit.epilogue import Output, Pixels, Read, joined
-from cvm.executors.native.emit.formats import INT32, Format
-from cvm.executors.native.emit.tiles import emit_tiles, tiled
+from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.emit.tiles import tiled
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.packing import packed_channels, packed_weights, passes
-from cvm.executors.native.pointwise import Build, Sums, build
-from cvm.executors.native.pointwise import Read as Operand
-from cvm.executors.native.steps import Buffer, Home
-from cvm.executors.native.view import View
-from cvm.executors.native.windows import plan_products
+from cvm.executors.native.kernels import depthwise
+from cvm.executors.native.kernels.formulas import Build, Sums, build
+from cvm.executors.native.kernels.operands import CHANNELS_LAST, arguments, operand_of, pixels_of
+from cvm.executors.native.kernels.packing import packed_weights, passes
+from cvm.executors.native.kernels.windows import plan_products
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.executors.native.plan.view import View
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-    from cvm.program.verifier import VerifiedProgram
-
-__all__ = ["PLANS", "borders", "contracts", "plan_contraction"]
+__all__ = ["PLANS", "plan_contraction"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
-CHANNELS_LAST = (0, 2, 3, 1)
-GROUPS = 4096
-"""Groups of one convolution that get a call each; more are computed one element at a time."""
 
 
-def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
-    """The padding that convolutions want around a map: the most that any of them wants."""
-    found: dict[str, tuple[int, int]] = {}
-    for node, call in zip(verified.program.nodes, verified.calls, strict=True):
-        if node.op == "conv2d" and call.attributes.padding != (0, 0):
-            name, (rows, columns) = node.inputs[0], call.attributes.padding
-            before = found.get(name, (0, 0))
-            found[name] = (max(before[0], rows), max(before[1], columns))
-    return found
-
-
-def contracts(planner: Planner, node: Node) -> bool:
-    """Whether a node is a contraction: a convolution or product with constant weights and bias."""
-    if node.op not in ("conv2d", "dense") or any(name not in planner.arrays_by_name for name in node.inputs[1:]):
-        return False
-    if node.outputs[0].name in planner.plain:
-        return False
-    return node.op == "dense" or planner.call_of(node).attributes.groups <= GROUPS
-
-
-def plan_node(planner: Planner, node: Node) -> None:
+def plan_node(planner: Planning, node: Node) -> None:
     """A convolution or product that nothing joined."""
-    if contracts(planner, node):
+    if planner.contracts(node):
         plan_contraction(planner, node)
     else:
         plan_products(planner, node)
@@ -85,10 +58,10 @@ class Geometry:
     weights: Integers
 
 
-def plan_contraction(planner: Planner, root: Node) -> None:
+def plan_contraction(planner: Planning, root: Node) -> None:
     """The kernel of a group with a contraction."""
     node = planner.groups.sums[root.outputs[0].name]
-    weights = planner.arrays_by_name[node.inputs[1]].stored()
+    weights = planner.weights(node.inputs[1])
     bias = exact(np.zeros(weights.shape[0], np.int64))
     if len(node.inputs) == 3:
         given = planner.constant(node.inputs[2])
@@ -100,7 +73,7 @@ def plan_contraction(planner: Planner, root: Node) -> None:
         if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
             sums = _sums(planner, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
             built = build(planner, root, sums)
-            operands = [_operand(planner, read, target, node.op) for read in built.reads]
+            operands = [operand_of(planner, read, target, node.op) for read in built.reads]
             depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
@@ -108,7 +81,7 @@ def plan_contraction(planner: Planner, root: Node) -> None:
     _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
 
 
-def _sums(planner: Planner, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
+def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
     """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes. Where
     the machine turns the highest bits of bytes, 128 less come, and go in the start likewise.
 
@@ -126,7 +99,7 @@ def _sums(planner: Planner, node: Node, format_: Format, weights: Integers, bias
     return Sums(node, bias - total * stored, below * hi + above * lo, above * hi + below * lo)
 
 
-def _wanted(planner: Planner, name: str) -> Format:
+def _wanted(planner: Planning, name: str) -> Format:
     return Format.of(*planner.hull(name))
 
 
@@ -134,7 +107,7 @@ def _usable(home: Home, wanted: Format) -> bool:
     return home.format.bits <= wanted.bits
 
 
-def _map_home(planner: Planner, node: Node) -> Home:
+def _map_home(planner: Planning, node: Node) -> Home:
     """The input of a convolution: channels side by side, in a narrow format, in a border as wide as the padding."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
@@ -144,10 +117,10 @@ def _map_home(planner: Planner, node: Node) -> Home:
     bordered = home.border[0] >= padding[0] and home.border[1] >= padding[1]
     if ordered and bordered and _usable(home, wanted):
         return home
-    return planner.laid_out(name, wanted, CHANNELS_LAST, planner.borders.get(name, (0, 0)))
+    return planner.laid_out(name, wanted, CHANNELS_LAST, planner.border(name))
 
 
-def _convolution(planner: Planner, node: Node, weights: Integers) -> tuple[Home, Geometry]:
+def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
     home = _map_home(planner, node)
     a = planner.call_of(node).attributes
     OC, IC, KH, KW = weights.shape
@@ -181,7 +154,7 @@ def _convolution(planner: Planner, node: Node, weights: Integers) -> tuple[Home,
     )
 
 
-def _product(planner: Planner, node: Node, weights: Integers) -> tuple[Home, Geometry]:
+def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
     """`dense`: one run, in whatever order its elements lie; the weights follow it."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
@@ -205,7 +178,7 @@ def _compact(view: View) -> Integers | None:
 
 
 def _calls(
-    planner: Planner,
+    planner: Planning,
     root: Node,
     node: Node,
     home: Home,
@@ -213,59 +186,80 @@ def _calls(
     built: Build,
     target: Home,
 ) -> None:
-    """One call for each group."""
+    """One call for each group of a convolution."""
     channels = geometry.weights.shape[0] // geometry.groups
-    machine = planner.machine
-    per = _per(home.format, geometry.weights)
-    pixels = _pixels(target.view, node.op)
+    pixels = pixels_of(target.view, node.op)
     assert pixels is not None
-    digits = passes(geometry.weights, machine, per, 255)
+    digits = passes(geometry.weights, planner.machine, _per(home.format, geometry.weights), 255)
+    operands = [operand_of(planner, read, target, node.op) for read in built.reads]
+    output = Output(target.format, pixels, built.clamp)
+    reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
-    operands = [_operand(planner, read, target, node.op) for read in built.reads]
-    kernel = Contraction(
-        geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
-        home.format, geometry.source, Output(target.format, pixels, built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
+    made = _function(planner, node.op, _contraction(home, geometry, built, output, reads, shifts))
+    note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
+    cost = _cost(geometry, made)
+    claimed = tuple(operand.home for operand in operands)
+    planner.claim(Computes(root, made.kernel, claimed, (target,), planner.next_call, geometry.home))
+    for first in range(0, geometry.weights.shape[0], channels):
+        part = slice(first, first + channels)
+        weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], made.kernel))
+        others = arguments(planner, built.start, operands, made.kernel.segments, part)
+        given = [home.at(first // channels * geometry.group), weights, *others, target.at(first * pixels.channel)]
+        planner.call(made.name, given, made.units, root.outputs[0].name, note, cost)
+
+
+def _contraction(
+    home: Home, geometry: Geometry, built: Build, output: Output, reads: tuple[Read, ...], shifts: tuple[int, ...]
+) -> Contraction:
+    """The kernel of one group, before its channels are put into blocks."""
+    channels, per = geometry.weights.shape[0] // geometry.groups, _per(home.format, geometry.weights)
+    return _flat(
+        Contraction(
+            geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
+            home.format, geometry.source, output, reads, built.formula, built.start is not None,
+        )
     )  # fmt: skip
-    kernel = _flat(replace(kernel, joint=joined(kernel.formula, kernel.reads, machine)))
-    packs = machine.packs and target.format.bits == 8 and not target.format.signed and pixels.channel == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A kernel in blocks of channels, the name of its function, its units, and what it is, in words.
+
+    ``product`` is the nanoseconds that a product takes, as estimated.
+    """
+
+    kernel: Contraction
+    name: str
+    units: int
+    note: str
+    product: float
+
+
+def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
+    """The function of a contraction: on tile registers where that pays, else by dot products of vectors."""
+    machine, output = planner.machine, kernel.output
+    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
+    packs = machine.packs and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
     on_tiles = tiled(kernel, packs, machine)
-    how = f"{_NAMES[per]}, {len(shifts)} pass{'es' if len(shifts) > 1 else ''}"
     if on_tiles is not None:
-        kernel, units, how = on_tiles.kernel, on_tiles.units, on_tiles.note
-        function = planner.kernel(
-            ("tiles", on_tiles), node.op, lambda module, name: emit_tiles(module, name, on_tiles, machine)
-        )
-    else:
-        kernel = replace(kernel, segments=segments(channels, kernel.rows * kernel.columns, packs, machine))
-        units = kernel.units
-        function = planner.kernel(
-            ("contraction", kernel), node.op, lambda module, name: emit_contraction(module, name, kernel, machine)
-        )
-    blocks = " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
-    note = f"{machine.name} {how}, tiles of {blocks}"
-    note += f"; sums + {built.note}" if built.note != "sums" else ""
+        note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"
+        return _Function(on_tiles.kernel, planner.kernel(on_tiles, op), on_tiles.units, note, 0.001)
+    kernel = replace(kernel, segments=segments(kernel.channels, kernel.rows * kernel.columns, packs, machine))
+    how = f"{_NAMES[kernel.per]}, {len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
+    note = f"{machine.name} {how}, tiles of {_blocks(kernel)}"
+    return _Function(kernel, planner.kernel(kernel, op), kernel.units, note, 0.02 / kernel.per)
+
+
+def _blocks(kernel: Contraction) -> str:
+    return " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
+
+
+def _cost(geometry: Geometry, made: _Function) -> float:
+    """The nanoseconds of one call, as estimated: products or the stream of the weights, and the epilogues."""
     products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
     results = products / math.prod(geometry.weights.shape[1:])
-    streamed = 0.14 * geometry.weights.size / geometry.groups / per  # at 28 bytes in a nanosecond
-    cost = max(products * (0.02 / per if on_tiles is None else 0.001), streamed) + 0.5 * results
-    reads = tuple(what if isinstance(what, Home) else None for _, _, what in operands)
-    planner.claims.append(Computes(root, kernel, reads, (target,), len(planner.calls), geometry.home))
-    for number in range(geometry.groups):
-        part = slice(number * channels, (number + 1) * channels)
-        weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], kernel))
-        arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights]
-        if built.start is not None:
-            start = built.start.int32()
-            arguments.append(planner.constants.add(packed_channels(start[part], kernel.segments, INT32)))
-        for format_, where, what in operands:
-            if isinstance(what, Home):
-                assert where is not None
-                arguments.append(what.at(number * channels * where.channel))
-            else:
-                arguments.append(planner.constants.add(packed_channels(what[part], kernel.segments, format_)))
-        arguments.append(target.at(number * channels * pixels.channel))
-        planner.call(function, arguments, units, root.outputs[0].name, note, cost)
+    streamed = 0.14 * geometry.weights.size / geometry.groups / made.kernel.per  # at 28 bytes in a nanosecond
+    return max(products * made.product, streamed) + 0.5 * results
 
 
 _NAMES = {4: "8-bit dot products", 2: "16-bit dot products", 1: "32-bit multiply-adds"}
@@ -279,36 +273,6 @@ def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
     return 2 if format_.bits == 16 and format_.signed and narrow else 1
 
 
-def _pixels(view: View, op: str) -> Pixels | None:
-    """Strides of the output's places in a view of the output's shape."""
-    axes = CHANNELS_LAST if op == "conv2d" else (None, None, 0, 1)
-    strides = [0 if axis is None else view.stride(axis) for axis in axes]
-    return None if None in strides else Pixels(*strides)  # type: ignore[arg-type]
-
-
-def _operand(
-    planner: Planner, read: Operand, target: Home, op: str
-) -> tuple[Format, Pixels | None, Home | npt.NDArray[Any]]:
-    """What the formula reads: elements per channel, or a home with strides."""
-    shape = target.view.shape
-    channel = 1
-    if read.array is not None:
-        spread = read.array.reshape((1,) * (len(shape) - read.array.ndim) + read.array.shape)
-        if all(n == 1 or axis == channel for axis, n in enumerate(spread.shape)):
-            return (
-                read.format,
-                None,
-                np.broadcast_to(spread, [shape[1] if k == 1 else 1 for k in range(len(shape))]).ravel(),
-            )
-    home = read.over(planner, target)
-    pixels = _pixels(home.view, op)
-    if pixels is None:
-        home = planner.rearranged(home)
-        pixels = _pixels(home.view, op)
-    assert pixels is not None
-    return home.format, pixels, home
-
-
 def _flat(kernel: Contraction) -> Contraction:
     """Images, rows and columns as one line of pixels, where every tensor's pixels are evenly apart."""
     every = [kernel.source, kernel.output.pixels, *(read.pixels for read in kernel.reads if read.pixels is not None)]
@@ -320,4 +284,4 @@ def _flat(kernel: Contraction) -> Contraction:
     return kernel
 
 
-PLANS: dict[str, Callable[[Planner, Node], None]] = {"conv2d": plan_node, "dense": plan_node}
+PLANS = {"conv2d": OpPlan(plan_node), "dense": OpPlan(plan_node)}

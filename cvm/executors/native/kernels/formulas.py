@@ -5,38 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.emit.formats import INT32, INT64, Format
-from cvm.executors.native.emit.formula import Formula, Static, Step
+from cvm.executors.native.emit.formula import Formula, FormulaStep, Static
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Requantization, Terms, biased, half, terms
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.steps import Home
-from cvm.executors.native.view import View
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import Planning
+from cvm.executors.native.plan.view import View
 from cvm.limits import INT32_MAX
 from cvm.program.model import Node
 
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
-
-__all__ = ["Build", "Read", "Sums", "build"]
+__all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Read:
+class Operand:
     """A tensor that a formula reads, of a shape that broadcasts to the result's: a home, or constant elements."""
 
     home: Home | None
     array: Array | None
     format: Format
 
-    def over(self, planner: Planner, target: Home) -> Home:
+    def over(self, planner: Planning, target: Home) -> Home:
         """Its home, with the shape of the target."""
         home = self.home
         if home is None:
@@ -54,7 +52,7 @@ class Build:
     """
 
     formula: Formula
-    reads: tuple[Read, ...]
+    reads: tuple[Operand, ...]
     note: str
     clamp: tuple[int, int] | None = None
     start: Exact | None = None
@@ -75,7 +73,7 @@ class Sums:
         return max(-self.least.hull[0], self.most.hull[1])
 
 
-def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
+def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
     """The formula of a group with a contraction, or without one. With one, a last requantize leaves its cut to stores,
     and the first one takes over what the sums begin with, if it can.
     """
@@ -88,10 +86,10 @@ def build(planner: Planner, root: Node, sums: Sums | None) -> Build:
         kind, place = reference
         return place + {"sum": 0, "read": first, "step": count}[kind]
 
-    steps = tuple(Step(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
+    steps = tuple(FormulaStep(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
     last = number(builder.node(root))
     if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
-        steps = (*steps, Step("same", (last,)))
+        steps = (*steps, FormulaStep("same", (last,)))
     note = " + ".join(builder.ops) or "sums"
     return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.start)
 
@@ -101,12 +99,12 @@ Reference: TypeAlias = "tuple[str, int]"
 
 @dataclass(slots=True)
 class _Builder:
-    planner: Planner
+    planner: Planning
     sums: Sums | None
     last: Node | None
     clamp: tuple[int, int] | None = None
     start: Exact | None = None
-    reads: list[Read] = field(default_factory=list)
+    reads: list[Operand] = field(default_factory=list)
     steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
     done: dict[str, Reference] = field(default_factory=dict)
@@ -118,7 +116,7 @@ class _Builder:
             if self.sums is not None and node is self.sums.node:
                 self.done[name] = ("sum", 0)
             else:
-                self.done[name] = _BUILDERS[node.op](self, node)
+                self.done[name] = BUILDERS[node.op](self, node)
                 self.ops.append(node.op)
         return self.done[name]
 
@@ -130,9 +128,9 @@ class _Builder:
         if array is not None:
             return self.array(array, Format.of(int(array.min()), int(array.max())))
         home = self.planner.home(name)
-        return self.read(Read(home, None, home.format))
+        return self.read(Operand(home, None, home.format))
 
-    def read(self, read: Read) -> Reference:
+    def read(self, read: Operand) -> Reference:
         """A tensor that is read."""
         for place, known in enumerate(self.reads):
             if read.home is not None and known.home == read.home:
@@ -145,7 +143,7 @@ class _Builder:
         first = int(array.flat[0])
         if bool((array == first).all()):
             return self.step("immediate", (), (first,))
-        return self.read(Read(None, array, format_))
+        return self.read(Operand(None, array, format_))
 
     def step(self, op: str, arguments: tuple[Reference, ...], static: tuple[Static, ...] = ()) -> Reference:
         """One step."""
@@ -207,7 +205,7 @@ def _where(builder: _Builder, node: Node) -> Reference:
     else:
         home = builder.planner.home(name)
         view = View(home.view.offset, (home.view.axes[0], *((),) * (rank - 1)))
-        condition = builder.read(Read(replace(home, view=view), None, home.format))
+        condition = builder.read(Operand(replace(home, view=view), None, home.format))
     return builder.step("where", (condition, builder.value(a), builder.value(b)))
 
 
@@ -268,11 +266,15 @@ def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: 
     if sums is None or node.inputs[0] != sums.node.outputs[0].name or len(multipliers) != 1:
         return None
     name = node.inputs[0]
-    uses = sum(one.inputs.count(name) for one in builder.planner.program.nodes)
     m, c = exact(multipliers[0]), exact(offset)
     largest = sums.start.magnitude + sums.magnitude
     bound = m.magnitude * largest + c.magnitude + half(exact(shift)).magnitude
-    if name not in builder.planner.groups.joined or uses != 1 or sums.magnitude >= 2**31 or bound >= 2**63:
+    if (
+        name not in builder.planner.groups.joined
+        or builder.planner.uses(name) != 1
+        or sums.magnitude >= 2**31
+        or bound >= 2**63
+    ):
         return None
     return m * _by_channel(sums.start, len(builder.planner.shape(name))) + c
 
@@ -316,17 +318,17 @@ def _take(builder: _Builder, node: Node) -> Reference:
     rank = len(builder.planner.shape(indices))
     before, after = home.view.axes[:axis], home.view.axes[axis + 1 :]
     base = View(home.view.offset, (*before, *((),) * rank, *after))
-    place = builder.read(Read(replace(home, view=base), None, home.format))
+    place = builder.read(Operand(replace(home, view=base), None, home.format))
     if before or after:
         where = builder.planner.home(indices)
         spread = View(where.view.offset, (*((),) * len(before), *where.view.axes, *((),) * len(after)))
-        index = builder.read(Read(replace(where, view=spread), None, where.format))
+        index = builder.read(Operand(replace(where, view=spread), None, where.format))
     else:
         index = builder.value(indices)
     return builder.step("gather", (place, index), (extent, stride, home.format))
 
 
-_BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
+BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
     "broadcast_add": _plain("add"),
     "broadcast_sub": _plain("sub"),
     "broadcast_mul": _plain("mul"),

@@ -11,27 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.claims import Computes
 from cvm.executors.native.emit.contraction import Segment, each_block, starting, tile_start
 from cvm.executors.native.emit.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read, joined
-from cvm.executors.native.emit.formats import INT32, Format
+from cvm.executors.native.emit.formats import Format
 from cvm.executors.native.emit.formula import Formula
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import unpacked
 from cvm.executors.native.emit.residual import Residual
-from cvm.executors.native.packing import ROWS, packed_channels, packed_taps, passes
-from cvm.executors.native.pointwise import Build
-from cvm.executors.native.steps import Buffer, Home
+from cvm.executors.native.kernels.formulas import Build
+from cvm.executors.native.kernels.operands import KernelOperand, arguments
+from cvm.executors.native.kernels.packing import ROWS, packed_taps, passes
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import Planning
 from cvm.program.model import Node
-
-if TYPE_CHECKING:
-    from cvm.executors.native.plan import Planner
 
 __all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
 
@@ -113,13 +112,13 @@ def segments(channels: int, machine: Machine) -> tuple[Segment, ...]:
 
 
 def plan_depthwise(
-    planner: Planner,
+    planner: Planning,
     root: Node,
     node: Node,
     home: Home,
     weights: Integers,
     built: Build,
-    operands: Sequence[tuple[Format, Pixels | None, Home | npt.NDArray[Any]]],
+    operands: Sequence[KernelOperand],
     target: Home,
 ) -> None:
     """The call of a depthwise convolution whose input ``home`` has the border that its padding wants."""
@@ -136,33 +135,21 @@ def plan_depthwise(
         a.stride[1], a.dilation[1], len(parts),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(places[0], places[2], places[3], places[1]), built.clamp),
-        tuple(Read(format_, where) for format_, where, _ in operands), built.formula, built.start is not None,
+        tuple(operand.read for operand in operands), built.formula, built.start is not None,
         segments(channels, machine),
     )  # fmt: skip
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
-    function = planner.kernel(
-        ("depthwise", kernel), "depthwise", lambda module, name: emit_depthwise(module, name, kernel, machine)
-    )
-    reads = tuple(what if isinstance(what, Home) else None for _, _, what in operands)
-    planner.claims.append(Computes(root, kernel, reads, (target,), len(planner.calls), home))
+    function = planner.kernel(kernel, "depthwise")
+    reads = tuple(operand.home for operand in operands)
+    planner.claim(Computes(root, kernel, reads, (target,), planner.next_call, home))
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
-    arguments: list[tuple[Buffer, int]] = [
-        home.at(moved),
-        planner.constants.add(packed_taps(parts, kernel.segments)),
-    ]
-    if built.start is not None:
-        arguments.append(planner.constants.add(packed_channels(built.start.int32(), kernel.segments, INT32)))
-    for format_, _, what in operands:
-        arguments.append(
-            what.at()
-            if isinstance(what, Home)
-            else planner.constants.add(packed_channels(what, kernel.segments, format_))
-        )
-    arguments.append(target.at())
+    packed = planner.constants.add(packed_taps(parts, kernel.segments))
+    others = arguments(planner, built.start, operands, kernel.segments, slice(0, channels))
+    given = [home.at(moved), packed, *others, target.at()]
     note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
-    planner.call(function, arguments, kernel.units, root.outputs[0].name, note, cost)
+    planner.call(function, given, kernel.units, root.outputs[0].name, note, cost)
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:

@@ -1,13 +1,17 @@
-"""The order of axes in memory: channels last where convolutions and pools are near, else the document's."""
+"""How values lie in memory: the order of their axes, and the borders of zeros around maps.
+
+Channels are the last axis where convolutions and pools are near; elsewhere the order is the document's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cvm.executors.native.groups import POINTWISE
+from cvm.executors.native.plan.groups import POINTWISE
 from cvm.program.model import Node, Program
+from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["orders"]
+__all__ = ["borders", "orders"]
 
 CHANNELS_LAST = (0, 2, 3, 1)
 _MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
@@ -60,3 +64,14 @@ def _same(shape: tuple[int, ...] | None, result: Iterable[int], op: str) -> bool
     if shape is None:
         return False
     return len(shape) == len(tuple(result)) if op == "concatenate" else shape == result
+
+
+def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
+    """The padding that convolutions want around a map: the most that any of them wants."""
+    found: dict[str, tuple[int, int]] = {}
+    for node, call in zip(verified.program.nodes, verified.calls, strict=True):
+        if node.op == "conv2d" and call.attributes.padding != (0, 0):
+            name, (rows, columns) = node.inputs[0], call.attributes.padding
+            before = found.get(name, (0, 0))
+            found[name] = (max(before[0], rows), max(before[1], columns))
+    return found
