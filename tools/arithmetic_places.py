@@ -137,7 +137,7 @@ SAME: Table = {
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
     ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
     (
-        "cvm/executors/native/emit/formats.py",
+        "cvm/executors/native/descriptions/formats.py",
         "Format.stored",
     ): "checked against the hull of the format, in exact integers",
     (

@@ -36,7 +36,7 @@ def test_edges_hold_the_powers_of_two_and_what_lies_beside_them() -> None:
 
 
 def test_intervals_are_stored_as_they_are_named() -> None:
-    from cvm.executors.native.emit.formats import Format
+    from cvm.executors.native.descriptions.formats import Format
 
     assert {(name, stored_as(Format.of(lo, hi))) for name, ends in FORMATS.items() for lo, hi in ends} == {
         (name, name) for name in FORMATS

@@ -13,15 +13,13 @@ from random import Random
 from typing import Any
 
 from cvm.executors.base import returned
-from cvm.executors.native.emit.contraction import Contraction
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.descriptions.expressions import Formula, Requantization
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.nest import Nest
-from cvm.executors.native.emit.requantize import Requantization
 from cvm.executors.native.emit.residual import residual
 from cvm.executors.native.emit.tiles import Tiled
-from cvm.executors.native.kernels.depthwise import Depthwise
 from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.plan.planner import Planner
 from cvm.program import Program, verify

@@ -10,10 +10,10 @@ __all__ = ["MODULES", "Defect", "dotted", "source"]
 PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
-    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats",
-    "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "machine", "movement", "nest", "packing",
-    "packs", "planner", "pointwise", "reductions", "requantize", "residual", "sharing", "steps", "tiles", "view",
-    "vision", "windows",
+    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "elements", "epilogue", "exact", "exchange",
+    "expressions", "formats", "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "loops", "machine",
+    "movement", "nest", "operands", "packing", "packs", "planner", "pointwise", "reductions", "requantize", "residual",
+    "sharing", "steps", "sums", "tiles", "view", "vision", "windows",
 )  # fmt: skip
 """The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
 

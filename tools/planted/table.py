@@ -83,9 +83,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "bias",
-        "formats",
-        'code.binary("sub", wide, self.bias) if',
-        'code.binary("sub", wide, self.bias - 1) if',
+        "elements",
+        'code.binary("sub", wide, format_.bias) if',
+        'code.binary("sub", wide, format_.bias - 1) if',
     ),
     (
         "bias",
@@ -102,8 +102,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "bias",
         "residual",
-        'code.binary("add", total, self.offset)',
-        'code.binary("add", total, self.offset + 1)',
+        'code.binary("add", total, joint.offset)',
+        'code.binary("add", total, joint.offset + 1)',
     ),
     (
         "shift",
@@ -276,8 +276,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "requantize",
-        'code.intrinsic("smin", code.intrinsic("smax", value, self.lo), self.hi) if',
-        'code.intrinsic("smin", value, self.hi) if',
+        'code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if',
+        'code.intrinsic("smin", value, rule.hi) if',
     ),
     (
         "clip",
@@ -300,8 +300,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "residual",
-        'words = code.intrinsic("smin", code.intrinsic("smax", words, self.cut[0]), self.cut[1])',
-        'words = code.intrinsic("smin", words, self.cut[1])',
+        'words = code.intrinsic("smin", code.intrinsic("smax", words, joint.cut[0]), joint.cut[1])',
+        'words = code.intrinsic("smin", words, joint.cut[1])',
     ),
     (
         "clip",
@@ -341,7 +341,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "lanes",
-        "epilogue",
+        "sums",
         "reshape(lane // 4, vectors, 4).transpose(1, 0, 2)",
         "reshape(vectors, lane // 4, 4)",
     ),
@@ -371,7 +371,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "nest",
+        "loops",
         "    formula: Formula\n\n    @property\n    def units",
         '    formula: Formula = __import__("dataclasses").field(compare=False)\n\n    @property\n    def units',
     ),
@@ -389,9 +389,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "contraction",
-        "    formula: Formula\n    starts: bool",
-        '    formula: Formula = __import__("dataclasses").field(compare=False)\n    starts: bool',
+        "sums",
+        "    shifts: tuple[int, ...]\n    input: Format",
+        '    shifts: tuple[int, ...] = __import__("dataclasses").field(compare=False)\n    input: Format',
     ),
     (
         "stale",

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.emit.formats import INT32, INT64, Format
-from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.descriptions.expressions import Formula
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.nest import Loop, Nest, emit_nest
+from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 

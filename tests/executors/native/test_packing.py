@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from cvm.executors.native.descriptions.sums import Block, interleaved
 from cvm.executors.native.emit.contraction import segments
-from cvm.executors.native.emit.epilogue import Block, interleaved
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.program import Constant

@@ -11,7 +11,8 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.executors import initial_state
-from cvm.executors.native.emit import contraction, epilogue, formats, formula, nest, requantize, residual
+from cvm.executors.native.descriptions.expressions import Requantization
+from cvm.executors.native.emit import contraction, elements, epilogue, formula, nest, requantize, residual
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels import depthwise, reductions, vision, windows
@@ -72,8 +73,8 @@ def sampler() -> VerifiedProgram:
 
 
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
-_decoded, _parameter, _starting = formats.Format.decoded, epilogue.Epilogue.parameter, contraction.starting
-_results, _overlaps = residual.Residual.results, vision._overlaps
+_decoded, _parameter, _starting = elements.decoded, epilogue.Epilogue.parameter, contraction.starting
+_results, _overlaps = residual.results, vision._overlaps
 _outside, _claim, _write = calls._outside, calls.emit_claim, nest._Place.write
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -90,10 +91,10 @@ def _set(owner: object, name: str, wrong: Any) -> Plant:
 DEFECTS: dict[str, Plant] = {
     "wrap: the lower halves are not extended": _set(requantize, "_lower", lambda code, wide: wide),
     "bias: one off where bytes are read": _set(
-        formats.Format,
+        elements,
         "decoded",
-        lambda self, code, raw: (
-            code.binary("add", _decoded(self, code, raw), 1) if self.bias else _decoded(self, code, raw)
+        lambda code, format_, raw: (
+            code.binary("add", _decoded(code, format_, raw), 1) if format_.bias else _decoded(code, format_, raw)
         ),
     ),
     "shift: one too far": _steps(
@@ -229,7 +230,7 @@ def test_a_constant_may_be_the_next_state() -> None:
 def _later(function: Any) -> Any:
     """Sums of ``high`` that are one more."""
 
-    def sums(code: Any, rule: requantize.Requantization, *rest: Any) -> tuple[V, V]:
+    def sums(code: Any, rule: Requantization, *rest: Any) -> tuple[V, V]:
         even, odd = function(code, rule, *rest)
         return (code.binary("add", even, 1), odd) if rule.arithmetic == "high" else (even, odd)
 
@@ -248,9 +249,9 @@ def _later(function: Any) -> Any:
         ),
         (
             "residual sum of small numbers",
-            residual.Residual,
+            epilogue,
             "results",
-            lambda self, *rest: _results(replace(self, offset=self.offset + 1), *rest),
+            lambda code, joint, *rest: _results(code, replace(joint, offset=joint.offset + 1), *rest),
         ),
         (
             "windows, sums and maxima",
@@ -260,9 +261,9 @@ def _later(function: Any) -> Any:
         ),
         (
             "requantize, half_even",
-            requantize.Requantization,
-            "cut",
-            lambda self, code, value: code.intrinsic("smin", value, self.hi),
+            requantize,
+            "clipped",
+            lambda code, rule, value: code.intrinsic("smin", value, rule.hi),
         ),
     ],
 )
@@ -270,7 +271,7 @@ def test_what_random_numbers_seldom_show_is_noticed_by_the_trial(
     name: str, owner: object, attribute: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One unit of numerators of 40 bits; areas beyond 64 bits; results below their interval."""
-    if owner is residual.Residual and not available()[0].packs:
+    if attribute == "results" and not available()[0].packs:
         pytest.skip("only where words can be packed")
     verified = dict(trial.programs())[name]
     monkeypatch.setattr(trial, "programs", lambda: [(name, verified)])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.emit.epilogue import Pixels
+from cvm.executors.native.descriptions.sums import Pixels
 from cvm.executors.native.emit.tiles import ROWS, Walk, way
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import permitted

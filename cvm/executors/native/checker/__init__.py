@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -33,18 +33,15 @@ from cvm.executors.native.checker.places import (
     stride,
     visited,
 )
-from cvm.executors.native.emit.contraction import Contraction
-from cvm.executors.native.emit.exchange import Exchange
-from cvm.executors.native.emit.formats import INT32
-from cvm.executors.native.emit.nest import Nest
-from cvm.executors.native.kernels.depthwise import Depthwise
+from cvm.executors.native.descriptions.formats import INT32
+from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.steps import Plan
 from cvm.program.model import Node
 
 if TYPE_CHECKING:
-    from cvm.executors.native.emit.machine import Machine
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Unproven", "unproven"]
@@ -52,7 +49,19 @@ __all__ = ["Unproven", "unproven"]
 Kernel = Contraction | Depthwise
 
 
-def unproven(verified: VerifiedProgram, plan: Plan, machine: Machine) -> dict[str, str]:
+class DotProducts(Protocol):
+    """What must be known of a machine: how it multiplies bytes."""
+
+    @property
+    def saturates(self) -> bool:
+        """Whether pairs of products that leave 16 bits come out wrong."""
+
+    @property
+    def turned(self) -> bool:
+        """Whether 128 is subtracted from the bytes of activations."""
+
+
+def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dict[str, str]:
     """What could not be proven, by the value that it is about ("": the plan as a whole)."""
     checker, found = _Checker(verified, plan, machine), {}
     for claim in plan.claims:
@@ -83,7 +92,7 @@ def _about(claim: Claim) -> str:
 class _Checker:
     """What is proven so far: which homes hold which tensor, and which homes are copies of others."""
 
-    def __init__(self, verified: VerifiedProgram, plan: Plan, machine: Machine) -> None:
+    def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
         self.verified, self.plan, self.machine = verified, plan, machine
         program = verified.program
         self.constants = {constant.name: constant for constant in program.constants}

@@ -14,21 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from cvm.executors.native.checker.places import (
-    Array,
-    Factors,
-    Unproven,
-    broadcast,
-    extent,
-    merged,
-    require,
-    stride,
-)
+from cvm.executors.native.checker.places import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula, FormulaStep
-from cvm.executors.native.emit.requantize import Requantization
-from cvm.executors.native.emit.residual import Residual
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Residual
+from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 

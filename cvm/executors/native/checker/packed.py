@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cvm.executors.native.checker.places import Array, require
-from cvm.executors.native.emit.contraction import Contraction, Segment
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.kernels.depthwise import Depthwise
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
 __all__ = ["per_channel", "weights_of"]
 

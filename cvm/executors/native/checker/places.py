@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 

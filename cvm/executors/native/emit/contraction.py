@@ -13,43 +13,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Literal
 
+from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
 from cvm.executors.native.emit.cover import Grid, cover
-from cvm.executors.native.emit.epilogue import Block, Epilogue, Output, Pixels, Read
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.emit.elements import load
+from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import TURN, Machine, multiply_add
-from cvm.executors.native.emit.residual import Residual
 
-__all__ = ["Contraction", "Segment", "each_block", "emit_contraction", "segments", "starting",
-           "tile_start"]  # fmt: skip
+__all__ = ["each_block", "emit_contraction", "segments", "starting", "tile_start"]
 
 UNROLLED = 2
 """Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
 stack."""
 SHORT = 64
 """Steps of a sum up to which the epilogue is written out for every pixel: there it is most of the work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile.
-
-    The weights of ``together`` vectors (0: of all of a block) lie side by side in every step.
-    """
-
-    start: int
-    count: int
-    block: Block
-    tile: int
-    together: int = 0
-
-    @property
-    def channels(self) -> int:
-        """Channels from one block to the next."""
-        return self.block.lane * self.block.vectors
 
 
 def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
@@ -75,65 +53,6 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Contraction:
-    """One kernel.
-
-    ``images``, ``rows`` and ``columns`` are the output's; ``taps`` the loops (count, elements apart) around a run of
-    ``run`` elements. ``shifts``: one pass over all taps each; before the pass the sums are shifted left by so many
-    bits. Without ``starts`` the sums begin with zero.
-    """
-
-    images: int
-    rows: int
-    columns: int
-    channels: int
-    per: Literal[1, 2, 4]
-    taps: tuple[tuple[int, int], ...]
-    run: int
-    shifts: tuple[int, ...]
-    input: Format
-    source: Pixels
-    output: Output
-    reads: tuple[Read, ...]
-    formula: Formula
-    starts: bool
-    segments: tuple[Segment, ...] = ()
-    joint: Residual | None = None
-
-    @property
-    def steps(self) -> int:
-        """Steps of one run."""
-        return -(-self.run // self.per)
-
-    @property
-    def step_words(self) -> int:
-        """32-bit words of weights of one output channel: all steps of all taps in all passes."""
-        return self.steps * math.prod(count for count, _ in self.taps) * len(self.shifts)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of output channels."""
-        return sum(segment.count for segment in self.segments)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether all tiles of an image are written out, each with its own pixels: for small maps."""
-        return self.rows > 1 and self.rows * self.columns <= 4 * min(segment.tile for segment in self.segments)
-
-    @property
-    def shared(self) -> Literal["rows", "columns", "blocks"]:
-        """What threads share."""
-        if not self.fixed and self.rows >= max(8, self.blocks):
-            return "rows"
-        return "columns" if self.rows == 1 and self.columns >= 64 * self.blocks else "blocks"
-
-    @property
-    def units(self) -> int:
-        """Parts that may run at the same time."""
-        return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
 
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
@@ -314,7 +233,7 @@ class _Emitter:
         """So many words of a pixel, each in all lanes."""
         code, lane = self.code, self.segment.block.lane
         if self.kernel.per == 1:
-            return [code.splat(self.kernel.input.load(code, pointer, 1), lane)]
+            return [code.splat(load(code, self.kernel.input, pointer, 1), lane)]
         read = code.load(vector(32, count), pointer)
         if self.machine.turned and self.kernel.per == 4:
             read = code.binary("xor", read, TURN)

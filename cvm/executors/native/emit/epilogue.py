@@ -14,39 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula, evaluate
+from cvm.executors.native.descriptions.expressions import Formula, Residual
+from cvm.executors.native.descriptions.sums import Block, Output, Pixels, Read
+from cvm.executors.native.emit.elements import decoded, encoded, load
+from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import to_bytes, to_words, unpacked, widened
-from cvm.executors.native.emit.residual import Residual, residual
+from cvm.executors.native.emit.residual import residual, results
 
-__all__ = ["TOGETHER", "Block", "Epilogue", "Output", "Pixels", "Read", "interleaved", "joined"]
+__all__ = ["TOGETHER", "Epilogue", "joined"]
 
 
 TOGETHER = 2
 """Pixels whose epilogues share what they load."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pixels:
-    """Elements that a tensor moves by per image, row, column and channel of the output."""
-
-    image: int
-    row: int
-    column: int
-    channel: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A tensor that the formula reads besides the sums: per channel in packed order (``pixels`` None), or anywhere."""
-
-    format: Format
-    pixels: Pixels | None
 
 
 def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residual | None:
@@ -59,36 +40,6 @@ def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residua
         if read.pixels is not None and read.pixels.channel == 1 and read.format.bits == 8 and not read.format.signed
     }
     return residual(formula, biases)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """How results are stored. With ``clamp`` the formula gives stored integers that must still be cut to it."""
-
-    format: Format
-    pixels: Pixels
-    clamp: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """``vectors`` of ``lane`` lanes of channels, of which the first ``valid`` exist."""
-
-    lane: int
-    vectors: int
-    valid: int
-    interleaved: bool
-
-    def channels(self, q: int) -> list[int]:
-        """The channels in the lanes of vector ``q``."""
-        if not self.interleaved:
-            return list(range(q * self.lane, (q + 1) * self.lane))
-        return [4 * self.vectors * block + 4 * q + e for block in range(self.lane // 4) for e in range(4)]
-
-
-def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
-    """The channels of an interleaved block, vector by vector."""
-    return np.arange(vectors * lane).reshape(lane // 4, vectors, 4).transpose(1, 0, 2).reshape(-1)
 
 
 @dataclass(slots=True)
@@ -140,7 +91,7 @@ class Epilogue:
         for one, (target, *_) in enumerate(places):
             if joint:
                 row = self.code.load(vector(8, self.block.vectors * self.block.lane), tensors[one][joint.read])
-                values[one] = joint.results(self.code, values[one], row, self.machine)
+                values[one] = results(self.code, joint, values[one], row, self.machine)
             self._store_block(values[one], target)
 
     def line(
@@ -193,7 +144,7 @@ class Epilogue:
     def _encoded(self, value: V) -> V:
         """Values as stored integers."""
         if self.output.clamp is None:
-            return self.output.format.encoded(self.code, value)
+            return encoded(self.code, self.output.format, value)
         lo, hi = self.output.clamp
         cut = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
         return self.code.cast("trunc", cut, self.output.format.bits)
@@ -272,21 +223,21 @@ class _Sums:
         code, read = epilogue.code, epilogue.reads[number - 1]
         if read.pixels is None:
             raw = epilogue.parameter(number, self.q, 0, vector(read.format.bits, block.lane))
-            return read.format.decoded(code, raw)
+            return decoded(code, read.format, raw)
         pointer, stride, size = self.tensors[number], read.pixels.channel, read.format.bytes
         if stride == 0:
-            return read.format.load(code, pointer, 1)
+            return load(code, read.format, pointer, 1)
         first = self.q * block.lane
         if not block.interleaved and stride == 1 and block.valid - first >= block.lane:
-            return read.format.load(code, code.at(pointer, first * size), block.lane)
+            return load(code, read.format, code.at(pointer, first * size), block.lane)
         if block.interleaved and stride == 1 and size == 1:
             if number not in self.expanded:
                 self.expanded[number] = self._expanded(pointer)
-            return read.format.decoded(code, self.expanded[number][self.q])
+            return decoded(code, read.format, self.expanded[number][self.q])
         kind = vector(read.format.bits, 1)
         channels = [min(channel, block.valid - 1) for channel in block.channels(self.q)]
         raws = [code.load(kind, code.at(pointer, channel * stride * size)) for channel in channels]
-        return read.format.decoded(code, code.gathered(raws))
+        return decoded(code, read.format, code.gathered(raws))
 
     def _expanded(self, pointer: V) -> list[V]:
         """All bytes of a block at a pixel, as its interleaved vectors of i32 (with zeros for the upper bytes)."""

@@ -8,38 +8,19 @@ bytes side by side, or the other way round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Exchange, Loop
+from cvm.executors.native.emit.elements import load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.emit.nest import Loop, moved, walked
+from cvm.executors.native.emit.nest import moved, walked
 
-__all__ = ["Exchange", "emit_exchange", "exchange"]
+__all__ = ["emit_exchange", "exchange"]
 
 WORD = 4
 """Bytes of one word."""
 LEAST = 8
 """Elements along the wide side from which on an exchange pays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """``outer`` loops around ``along`` (dense among the wide numbers) and ``across`` (dense among the bytes).
-
-    Strides are those of the source, then of the target; ``packs`` says that the target is the one of bytes.
-    """
-
-    outer: tuple[Loop, ...]
-    along: Loop
-    across: Loop
-    source: Format
-    target: Format
-    packs: bool
-
-    @property
-    def units(self) -> int:
-        """Parts that may run at the same time."""
-        return self.outer[0].extent if self.outer else 1
 
 
 def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
@@ -95,7 +76,7 @@ def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int
     """``count`` vectors of ``size`` numbers as words of ``count`` bytes."""
     words = typed(vector(32, size), 0)
     for place in range(count):
-        values = kernel.source.load(code, code.at(read, place * kernel.across.strides[0] * kernel.source.bytes), size)
+        values = load(code, kernel.source, code.at(read, place * kernel.across.strides[0] * kernel.source.bytes), size)
         if kernel.target.bias:
             values = code.binary("add", values, kernel.target.bias)
         byte = code.binary("shl", code.binary("and", values, 255), 8 * place)
@@ -128,4 +109,4 @@ def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: i
         if kernel.source.bias:
             byte = code.binary("sub", byte, kernel.source.bias)
         at = code.at(write, place * kernel.across.strides[1] * kernel.target.bytes)
-        kernel.target.store(code, byte, at)
+        store(code, kernel.target, byte, at)

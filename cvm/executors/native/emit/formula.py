@@ -11,35 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
-from cvm.executors.native.emit.requantize import Requantization, requantized
+from cvm.executors.native.emit.requantize import requantized
 
-__all__ = ["Formula", "FormulaStep", "Reader", "Static", "evaluate"]
-
-Static: TypeAlias = "int | Format | Requantization"
-
-
-@dataclass(frozen=True, slots=True)
-class FormulaStep:
-    """One operation on earlier values; ``static`` is what it knows beforehand."""
-
-    op: str
-    arguments: tuple[int, ...] = ()
-    static: tuple[Static, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """The steps over ``reads`` tensors; the last value is the result."""
-
-    reads: int
-    steps: tuple[FormulaStep, ...] = ()
-
-    @property
-    def result(self) -> int:
-        """The number of the last value."""
-        return self.reads + len(self.steps) - 1
+__all__ = ["Reader", "evaluate"]
 
 
 class Reader(Protocol):
@@ -129,14 +107,14 @@ def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: in
         address = code.at(code.at(base, places), offsets[0])
         moved = [offset - offsets[0] for offset in offsets]
         if not any(moved):
-            return format_.load(code, address, 1)
+            return load(code, format_, address, 1)
         if moved == [lane * format_.bytes for lane in range(count)]:
-            return format_.load(code, address, count)
+            return load(code, format_, address, count)
     loaded = []
     for lane, offset in enumerate(offsets):
         address = code.at(code.at(base, code.extract(places, lane)), offset)
         loaded.append(code.load(vector(format_.bits, 1), address))
-    return format_.decoded(code, code.gathered(loaded))
+    return decoded(code, format_, code.gathered(loaded))
 
 
 Emission: TypeAlias = Callable[[Code, list[V], tuple[Static, ...]], V]

@@ -9,38 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula, evaluate
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Loop, Nest
+from cvm.executors.native.emit.elements import decoded, encoded, load, store
+from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
 
-__all__ = ["Loop", "Nest", "emit_nest", "loops_in_order", "moved", "walked"]
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """An extent, and by how many elements every tensor moves: those read in order, then the one written."""
-
-    extent: int
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """Loops from the outermost to the innermost, the formats of the tensors read and written, and the formula."""
-
-    loops: tuple[Loop, ...]
-    formats: tuple[Format, ...]
-    formula: Formula
-
-    @property
-    def units(self) -> int:
-        """Parts that may run at the same time: the outermost loop where it is not the vectors'."""
-        return self.loops[0].extent if len(self.loops) > 1 else 1
-
-    @property
-    def copies(self) -> bool:
-        """Whether stored integers are copied as they are."""
-        return not self.formula.steps and self.formats[0] == self.formats[1]
+__all__ = ["emit_nest", "loops_in_order", "moved", "walked"]
 
 
 CHUNK = 8192
@@ -94,13 +69,13 @@ class _Place:
     def _load(self, number: int) -> V:
         format_, stride, pointer = self._tensor(number)
         if self.count == 1 or stride == 0:
-            return format_.load(self.code, pointer, 1)
+            return load(self.code, format_, pointer, 1)
         if stride == 1:
-            return format_.load(self.code, pointer, self.count)
+            return load(self.code, format_, pointer, self.count)
         lane_type = vector(format_.bits, 1)
         apart = stride * format_.bytes
         raw = [self.code.load(lane_type, self.code.at(pointer, lane * apart)) for lane in range(self.count)]
-        return format_.decoded(self.code, self.code.gathered(raw))
+        return decoded(self.code, format_, self.code.gathered(raw))
 
     def halves(self, number: int) -> tuple[V, V]:
         """See `Reader.halves`."""
@@ -120,9 +95,9 @@ class _Place:
         """Store the result."""
         format_, stride, pointer = self._tensor(len(self.pointers) - 1)
         if self.count == 1 or stride == 1:
-            format_.store(self.code, value, pointer)
+            store(self.code, format_, value, pointer)
             return
-        raw = format_.encoded(self.code, value)
+        raw = encoded(self.code, format_, value)
         for lane in range(self.count):
             target = self.code.at(pointer, lane * stride * format_.bytes)
             self.code.store(self.code.extract(raw, lane), target)

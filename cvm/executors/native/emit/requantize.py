@@ -14,44 +14,21 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.descriptions.expressions import Requantization
 from cvm.executors.native.emit.fused import fused_product
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
 from cvm.limits import INT32_MAX
 
-__all__ = ["Parameter", "Requantization", "Terms", "biased", "half", "requantized", "terms"]
+__all__ = ["Parameter", "Terms", "biased", "clipped", "half", "requantized", "terms"]
 
 Integers = npt.NDArray[np.int64]
 LARGEST = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Requantization:
-    """What is known of a requantization beforehand: arithmetic, number of terms, rounding and bounds.
-
-    The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high`` s counts from 32.
-    ``fused`` has no s. Without ``cuts`` the result is not cut to [lo, hi], which is left to whoever stores it.
-    """
-
-    arithmetic: Literal["narrow", "high", "fused", "wide"]
-    terms: int
-    rounding: str
-    lo: int
-    hi: int
-    cuts: bool = True
-    short: bool = False
-    """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
-    bits: int = 0
-    """Of ``fused``: those of the sums, none of which is negative."""
-
-    def cut(self, code: Code, value: V) -> V:
-        """A result within the bounds, if that is asked for."""
-        return code.intrinsic("smin", code.intrinsic("smax", value, self.lo), self.hi) if self.cuts else value
 
 
 class Parameter(Protocol):
@@ -237,19 +214,26 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         *ms, total, s = (parameter.value() for parameter in parameters)
         for x, m in zip(xs, ms, strict=True):
             total = code.binary("add", code.binary("mul", x, m), total)
-        return rule.cut(code, code.binary("ashr", total, s))
+        return clipped(code, rule, code.binary("ashr", total, s))
     if count % 2:
         return _single(code, rule, xs, parameters)
     if rule.arithmetic == "fused":
         multiplier, addend, _ = parameters
         even, odd = fused_product(code, xs[0], rule.bits, multiplier.halves(), addend.halves())
-        return rule.cut(code, _merged(code, even, odd, 1))
+        return clipped(code, rule, _merged(code, even, odd, 1))
     even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
-        return rule.cut(code, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
+        return clipped(code, rule, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
     shifts = parameters[-1].halves()
-    even, odd = (rule.cut(code, _rounded(code, v, s, rule.rounding)) for v, s in zip((even, odd), shifts, strict=True))
+    even, odd = (
+        clipped(code, rule, _rounded(code, v, s, rule.rounding)) for v, s in zip((even, odd), shifts, strict=True)
+    )
     return _merged(code, even, odd, 0)
+
+
+def clipped(code: Code, rule: Requantization, value: V) -> V:
+    """A result within the bounds, if the rule says so."""
+    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
 
 
 def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
@@ -259,7 +243,7 @@ def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Seque
         total = code.binary("add", code.binary("mul", code.cast("sext", x, 64), m), total)
     if rule.arithmetic == "high":
         s = code.binary("add", s, 32)
-    return code.cast("trunc", rule.cut(code, _rounded(code, total, s, rule.rounding)), 32)
+    return code.cast("trunc", clipped(code, rule, _rounded(code, total, s, rule.rounding)), 32)
 
 
 def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:

@@ -10,51 +10,35 @@ All of it is modulo 2^32, as in the formula that it stands for, whose true sum i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from cvm.executors.native.emit.formula import Formula, FormulaStep
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Residual
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import to_words, unpacked, widened
-from cvm.executors.native.emit.requantize import Requantization
+from cvm.executors.native.emit.requantize import clipped
 
-__all__ = ["Residual", "residual"]
+__all__ = ["residual", "results"]
 
 DIGIT = 14
 """Bits of the lower digit of a multiplier."""
 WORD = 2**15
 
 
-@dataclass(frozen=True, slots=True)
-class Residual:
-    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``cut``; ``read`` is the other tensor.
-
-    ``high`` and ``low`` are the digits of both multipliers, that of the first codes first.
-    """
-
-    codes: Formula
-    cut: tuple[int, int]
-    read: int
-    high: tuple[int, int]
-    low: tuple[int, int]
-    offset: int
-    rule: Requantization
-    shift: int
-
-    def results(self, code: Code, codes: Sequence[V], row: V, machine: Machine) -> list[V]:
-        """The results of one pixel, from its vectors of first codes (interleaved) and the other tensor's bytes."""
-        lane = lanes(codes[0].type)
-        high, low = (typed(vector(32, lane), _pair(*digits)) for digits in (self.high, self.low))
-        found = []
-        for number, others in enumerate(widened(code, row, lane)):
-            words = to_words(code, codes[2 * number], codes[2 * number + 1])
-            words = code.intrinsic("smin", code.intrinsic("smax", words, self.cut[0]), self.cut[1])
-            for end in (0, 1):
-                pairs = code.bitcast(unpacked(code, words, others, 8, end), high.type)
-                total = code.binary("shl", machine.dot2(code, typed(high.type, 0), pairs, high), DIGIT)
-                total = machine.dot2(code, code.binary("add", total, self.offset), pairs, low)
-                found.append(self.rule.cut(code, code.binary("ashr", total, self.shift)))
-        return found
+def results(code: Code, joint: Residual, codes: Sequence[V], row: V, machine: Machine) -> list[V]:
+    """The results of one pixel, from its vectors of first codes (interleaved) and the other tensor's bytes."""
+    lane = lanes(codes[0].type)
+    high, low = (typed(vector(32, lane), _pair(*digits)) for digits in (joint.high, joint.low))
+    found = []
+    for number, others in enumerate(widened(code, row, lane)):
+        words = to_words(code, codes[2 * number], codes[2 * number + 1])
+        words = code.intrinsic("smin", code.intrinsic("smax", words, joint.cut[0]), joint.cut[1])
+        for end in (0, 1):
+            pairs = code.bitcast(unpacked(code, words, others, 8, end), high.type)
+            total = code.binary("shl", machine.dot2(code, typed(high.type, 0), pairs, high), DIGIT)
+            total = machine.dot2(code, code.binary("add", total, joint.offset), pairs, low)
+            found.append(clipped(code, joint.rule, code.binary("ashr", total, joint.shift)))
+    return found
 
 
 def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:

@@ -15,8 +15,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from cvm.executors.native.emit.contraction import Contraction, Segment, each_block, tile_start
-from cvm.executors.native.emit.epilogue import TOGETHER, Block, Epilogue, Pixels
+from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
+from cvm.executors.native.emit.contraction import each_block, tile_start
+from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
 

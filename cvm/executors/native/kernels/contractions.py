@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.contraction import Contraction, segments
-from cvm.executors.native.emit.epilogue import Output, Pixels, Read, joined
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read
+from cvm.executors.native.emit.contraction import segments
+from cvm.executors.native.emit.epilogue import joined
 from cvm.executors.native.emit.tiles import tiled
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.kernels import depthwise

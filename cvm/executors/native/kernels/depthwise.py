@@ -16,77 +16,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.contraction import Segment, each_block, starting, tile_start
-from cvm.executors.native.emit.epilogue import TOGETHER, Block, Epilogue, Output, Pixels, Read, joined
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import ROWS, Block, Depthwise, Output, Pixels, Segment
+from cvm.executors.native.emit.contraction import each_block, starting, tile_start
+from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue, joined
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import unpacked
-from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.kernels.formulas import Build
 from cvm.executors.native.kernels.operands import KernelOperand, arguments
-from cvm.executors.native.kernels.packing import ROWS, packed_taps, passes
+from cvm.executors.native.kernels.packing import packed_taps, passes
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
 from cvm.program.model import Node
 
-__all__ = ["Depthwise", "emit_depthwise", "plan_depthwise", "segments", "suits"]
+__all__ = ["emit_depthwise", "plan_depthwise", "segments", "suits"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 MANY = 32
 """Registers from which on an epilogue can be among the sums that are still growing; else all wait in memory."""
 TAPS = 64
 """Windows of more taps are left to the general contraction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Depthwise:
-    """One kernel. ``window`` and ``dilation`` are (rows, columns); strides of the output's step are in ``source``."""
-
-    images: int
-    rows: int
-    columns: int
-    channels: int
-    window: tuple[int, int]
-    taps: tuple[int, int]
-    step: int
-    dilation: int
-    parts: int
-    source: Pixels
-    output: Output
-    reads: tuple[Read, ...]
-    formula: Formula
-    starts: bool
-    segments: tuple[Segment, ...]
-    joint: Residual | None = None
-
-    @property
-    def strip(self) -> int:
-        """Outputs of one strip; the last strip of a row overlaps its neighbour."""
-        count = -(-self.columns // 8)
-        return -(-self.columns // count)
-
-    @property
-    def groups(self) -> int:
-        """Dot products of one column of a window."""
-        return -(-self.window[0] // ROWS)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of channels."""
-        return sum(segment.count for segment in self.segments)
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether threads share the rows, else the blocks."""
-        return self.rows >= min(8, self.blocks)
-
-    @property
-    def units(self) -> int:
-        """Parts that may run at the same time."""
-        return self.rows if self.by_rows else self.blocks
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.formats import INT32, INT64, Format
-from cvm.executors.native.emit.formula import Formula, FormulaStep, Static
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
 from cvm.executors.native.emit.fused import fused_parameters
-from cvm.executors.native.emit.requantize import Requantization, Terms, biased, half, terms
+from cvm.executors.native.emit.requantize import Terms, biased, half, terms
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.contraction import Segment
-from cvm.executors.native.emit.epilogue import Pixels, Read
-from cvm.executors.native.emit.formats import INT32
+from cvm.executors.native.descriptions.formats import INT32
+from cvm.executors.native.descriptions.sums import Pixels, Read, Segment
 from cvm.executors.native.exact import Exact
 from cvm.executors.native.kernels.formulas import Operand
 from cvm.executors.native.kernels.packing import packed_channels

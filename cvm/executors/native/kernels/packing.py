@@ -9,18 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import magnitude, require_fits
-from cvm.executors.native.emit.epilogue import interleaved
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import ROWS, interleaved
 from cvm.executors.native.emit.machine import Machine
 
 if TYPE_CHECKING:
-    from cvm.executors.native.emit.contraction import Contraction, Segment
+    from cvm.executors.native.descriptions.sums import Contraction, Segment
 
-__all__ = ["ROWS", "packed_channels", "packed_taps", "packed_weights", "passes"]
+__all__ = ["packed_channels", "packed_taps", "packed_weights", "passes"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
-ROWS = 4
-"""Rows of a depthwise window in one dot product."""
 
 
 def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[tuple[Integers, int]]:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Loop
+from cvm.executors.native.emit.elements import encoded, load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.emit.nest import Loop, walked
+from cvm.executors.native.emit.nest import walked
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
@@ -101,7 +103,7 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
         if reduction.beside:
             _beside(code, reduction, reduction.kept[-1], read, write, width)
         else:
-            reduction.target.store(code, _taken(code, reduction, read, width), write)
+            store(code, reduction.target, _taken(code, reduction, read, width), write)
 
     sizes = reduction.source.bytes, reduction.target.bytes
     walked(code, reduction.outer, (lo, hi), [source, target], sizes, result)
@@ -117,9 +119,9 @@ def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, wid
         total = _loops(code, reduction, list(reduction.taken), start, first, count)
         place = code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes))
         if loop.strides[1] == 1 or count == 1:
-            reduction.target.store(code, total, place)
+            store(code, reduction.target, total, place)
             return
-        raw = reduction.target.encoded(code, total)
+        raw = encoded(code, reduction.target, total)
         for lane in range(count):
             code.store(code.extract(raw, lane), code.at(place, lane * loop.strides[1] * reduction.target.bytes))
 
@@ -147,7 +149,7 @@ def _taken(code: Code, reduction: Reduction, read: V, width: int) -> V:
 def _loops(code: Code, reduction: Reduction, loops: Sequence[Loop], read: V, total: V, count: int) -> V:
     """Fold everything under the loops into ``total``."""
     if not loops:
-        return _folded(code, reduction.kind, total, reduction.source.load(code, read, count))
+        return _folded(code, reduction.kind, total, load(code, reduction.source, read, count))
     loop, rest = loops[0], loops[1:]
 
     def body(index: V, values: list[V]) -> list[V]:

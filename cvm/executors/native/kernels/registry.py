@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cvm.executors.native.emit.contraction import Contraction, emit_contraction
-from cvm.executors.native.emit.exchange import Exchange, emit_exchange
+from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.emit.contraction import emit_contraction
+from cvm.executors.native.emit.exchange import emit_exchange
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.nest import Nest, emit_nest
+from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
 from cvm.executors.native.kernels import contractions, movement, pointwise, reductions, vision, windows
-from cvm.executors.native.kernels.depthwise import Depthwise, emit_depthwise
+from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
 from cvm.executors.native.plan.protocol import OpPlan
 from cvm.executors.native.plan.steps import Plan

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.emit.elements import load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Buffer, Home
@@ -47,11 +48,11 @@ class Rows:
 
     def load(self, code: Code, pointer: V, batch: Scalar, row: Scalar, column: int) -> V:
         """An element."""
-        return self.format.load(code, self.at(code, pointer, batch, row, column), 1)
+        return load(code, self.format, self.at(code, pointer, batch, row, column), 1)
 
     def store(self, code: Code, pointer: V, batch: Scalar, row: Scalar, column: int, value: V) -> None:
         """Put an element."""
-        self.format.store(code, value, self.at(code, pointer, batch, row, column))
+        store(code, self.format, value, self.at(code, pointer, batch, row, column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
         count = code.loop(0, rows, 1, row, [typed("i64", 0)])[0]
         _fill(code, kernel.target, target, b, count)
         place = code.at(counts, code.mul(b, kernel.count.bytes))
-        kernel.count.store(code, code.cast("trunc", count, 32), place)
+        store(code, kernel.count, code.cast("trunc", count, 32), place)
 
     code.each(lo, hi, batch)
     code.finish()
@@ -164,7 +165,7 @@ def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
     batches, rows, _ = kernel.source.shape
 
     def batch(b: Scalar) -> None:
-        given = kernel.count.load(code, code.at(counts, code.mul(b, kernel.count.bytes)), 1)
+        given = load(code, kernel.count, code.at(counts, code.mul(b, kernel.count.bytes)), 1)
         total = code.cast("sext", code.intrinsic("smin", code.intrinsic("smax", given, 0), rows), 64)
         _sort(code, kernel, source, scores, order, b, total)
         considered = code.intrinsic("smin", total, kernel.top)

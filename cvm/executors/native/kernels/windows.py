@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Loop
+from cvm.executors.native.emit.elements import decoded, load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import multiply_add
-from cvm.executors.native.emit.nest import Loop, moved
+from cvm.executors.native.emit.nest import moved
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
@@ -139,7 +141,7 @@ def _store_largest(
     if pool.source == pool.target:
         code.store(largest, write)
     else:
-        pool.target.store(code, pool.source.decoded(code, largest), write)
+        store(code, pool.target, decoded(code, pool.source, largest), write)
 
 
 def _bounds(code: Code, window: Window, place: Scalar) -> tuple[Scalar, Scalar]:
@@ -257,7 +259,7 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
     corner = code.at(corner, code.mul(q, columns.stride * columns.source * size))
     corner = code.at(corner, -(rows.padding * rows.source + columns.padding * columns.source) * size)
     column_bounds = _bounds(code, columns, q)
-    start = formats[2].load(code, bias[0], 1) if bias else typed("i32", 0)
+    start = load(code, formats[2], bias[0], 1) if bias else typed("i32", 0)
 
     def row(k: V, values: list[V]) -> list[V]:
         x_row = code.at(corner, code.mul(k, rows.dilation * rows.source * size))
@@ -268,8 +270,8 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
             w_at = code.at(w_row, code.mul(j, products.taps[1] * weight_size))
 
             def channel(c: V, values: list[V]) -> list[V]:
-                a = formats[0].load(code, code.at(x_at, code.mul(c, products.inner.strides[0] * size)), 1)
-                b = formats[1].load(code, code.at(w_at, code.mul(c, products.inner.strides[1] * weight_size)), 1)
+                a = load(code, formats[0], code.at(x_at, code.mul(c, products.inner.strides[0] * size)), 1)
+                b = load(code, formats[1], code.at(w_at, code.mul(c, products.inner.strides[1] * weight_size)), 1)
                 return [multiply_add(code, values[0], a, b)]
 
             return code.loop(0, products.inner.extent, 1, channel, values)
@@ -278,7 +280,7 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
 
     total = code.loop(*_bounds(code, rows, p), 1, row, [start])[0]
     place = code.at(y, code.mul(p, rows.target * formats[-1].bytes))
-    formats[-1].store(code, total, code.at(place, code.mul(q, columns.target * formats[-1].bytes)))
+    store(code, formats[-1], total, code.at(place, code.mul(q, columns.target * formats[-1].bytes)))
 
 
 PLANS = {"max_pool2d": OpPlan(plan_pool)}

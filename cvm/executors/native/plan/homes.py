@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.formats import Format
+from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.view import View
 
 __all__ = ["Buffer", "Constants", "Home"]

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.exchange import Exchange, exchange
-from cvm.executors.native.emit.formats import INT32, INT64, Format
-from cvm.executors.native.emit.formula import Formula, FormulaStep
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.loops import Exchange, Loop, Nest
+from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.nest import Loop, Nest, loops_in_order
+from cvm.executors.native.emit.nest import loops_in_order
 from cvm.executors.native.plan import arena
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula
+from cvm.executors.native.descriptions.expressions import Formula
+from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.claims import Claim
 from cvm.executors.native.plan.groups import Groups

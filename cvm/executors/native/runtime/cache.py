@@ -59,8 +59,8 @@ def folder() -> Path | None:
 
 
 PARTS = (
-    "executors/native", "executors/native/emit", "executors/native/kernels", "executors/native/plan",
-    "executors/native/runtime", "ops", "program",
+    "executors/native", "executors/native/descriptions", "executors/native/emit", "executors/native/kernels",
+    "executors/native/plan", "executors/native/runtime", "ops", "program",
 )  # fmt: skip
 """The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
-from cvm.executors.native.emit.contraction import Contraction
+from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.steps import Plan

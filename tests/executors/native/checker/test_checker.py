@@ -11,13 +11,11 @@ import pytest
 
 from cvm.executors.native.checker import Unproven, unproven
 from cvm.executors.native.checker.groups import _require_same, require_joint
+from cvm.executors.native.descriptions.expressions import Formula, Requantization, Residual
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.emit import epilogue, fused, requantize, residual
-from cvm.executors.native.emit.contraction import Contraction
-from cvm.executors.native.emit.formats import Format
-from cvm.executors.native.emit.formula import Formula
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.emit.requantize import Requantization
-from cvm.executors.native.emit.residual import Residual
 from cvm.executors.native.exact import exact
 from cvm.executors.native.kernels import contractions, depthwise, formulas, operands, packing, registry
 from cvm.executors.native.plan import planner

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.emit.ir import Code, V, vector
 from cvm.executors.native.exact import exact
 
 __all__ = ["INT32", "INT64", "Format"]
@@ -64,29 +63,6 @@ class Format:
         if not lo <= given.hull[0] <= given.hull[1] <= hi:
             raise OverflowError(f"{given.hull} is not within [{lo}, {hi}]")
         return (given + self.bias).int64().astype(self.dtype)
-
-    def load(self, code: Code, pointer: V, count: int) -> V:
-        """``count`` values that lie side by side, in i32 (in i64 where they are stored so)."""
-        raw = code.load(vector(self.bits, count), pointer)
-        return self.decoded(code, raw)
-
-    def decoded(self, code: Code, raw: V) -> V:
-        """Stored integers as values."""
-        if self.raw:
-            return raw
-        wide = code.cast("sext" if self.signed else "zext", raw, max(32, self.bits))
-        return code.binary("sub", wide, self.bias) if self.bias else wide
-
-    def encoded(self, code: Code, value: V) -> V:
-        """Values as they are stored."""
-        if self.raw:
-            return value
-        moved = code.binary("add", value, self.bias) if self.bias else value
-        return code.cast("trunc", moved, self.bits)
-
-    def store(self, code: Code, value: V, pointer: V) -> None:
-        """Put values side by side."""
-        code.store(self.encoded(code, value), pointer)
 
 
 INT32 = Format(32)
