@@ -45,15 +45,15 @@ REALS: Table = {
 """Real numbers in float64, positions of pixels among them; arrays of them have no annotation of their own."""
 
 SIZES: Table = {
-    ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "places in a table of constants",
+    ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "offsets in a table of constants",
     (
         "cvm/executors/native/checker/__init__.py",
-        "_Checker._places",
+        "_Checker._offsets",
     ): "places in the arena; attributes are at most 4096",
-    ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "places in the arena",
+    ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
-    ("cvm/executors/native/checker/places.py", "decoded"): "places in the arena",
-    ("cvm/executors/native/plan/view.py", "View.positions"): "places in a buffer",
+    ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
+    ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",
     (
         "cvm/reference/operations/resampling.py",
@@ -236,7 +236,7 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/groups.py", "Group._requantize"): "bounds of what is added to sums of 32 bits",
     ("cvm/executors/native/checker/packed.py", "per_channel"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
-    ("cvm/executors/native/checker/places.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",

@@ -113,7 +113,7 @@ def _text(made: Plan, machine: Machine) -> str:
             places = [
                 code.at(bases[buffer.kind], offset + made.offsets.get(buffer, 0))
                 if buffer.kind != "array"
-                else code.at(given[buffer.place], offset)
+                else code.at(given[buffer.index], offset)
                 for buffer, offset in call.arguments
             ]
             if function == "looking":

@@ -65,7 +65,7 @@ IMPOSSIBLE: tuple[Rule, ...] = (
         lambda cell, machine: cell.arithmetic == "fused" and not machine.fuses,
     ),
     Rule(
-        "without a contraction there are no sums: none to fuse with, no start to take over, no store that cuts",
+        "without a contraction there are no sums: none to fuse with, no start to take over, no store that clips",
         lambda cell, machine: (
             cell.kernel == "pointwise"
             and (cell.arithmetic == "fused" or cell.start == "folded" or cell.store != "plain")
@@ -76,7 +76,7 @@ IMPOSSIBLE: tuple[Rule, ...] = (
         lambda cell, machine: cell.arithmetic == "fused" and cell.start == "own",
     ),
     Rule(
-        "in 64-bit lanes the result is cut before it is narrowed, so that no store can do it",
+        "in 64-bit lanes the result is clipped before it is narrowed, so that no store can do it",
         lambda cell, machine: cell.arithmetic == "wide" and cell.store != "plain",
     ),
     Rule(

@@ -132,8 +132,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "shift",
         "packing",
-        "shift = 8 if place else 0",
-        "shift = 7 if place else 0",
+        "shift = 8 if number else 0",
+        "shift = 7 if number else 0",
     ),
     (
         "shift",
@@ -204,8 +204,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "channels",
         "tiles",
-        "row, pixel = walk.places[tile]",
-        "row, pixel = walk.places[-1 - tile]",
+        "row, pixel = walk.starts[tile]",
+        "row, pixel = walk.starts[-1 - tile]",
     ),
     (
         "border",
@@ -282,8 +282,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "epilogue",
-        'cut = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)',
-        'cut = self.code.intrinsic("smin", value, hi)',
+        'clipped = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)',
+        'clipped = self.code.intrinsic("smin", value, hi)',
     ),
     (
         "clip",
@@ -300,8 +300,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "residual",
-        'words = code.intrinsic("smin", code.intrinsic("smax", words, joint.cut[0]), joint.cut[1])',
-        'words = code.intrinsic("smin", words, joint.cut[1])',
+        'words = code.intrinsic("smin", code.intrinsic("smax", words, joint.clip[0]), joint.clip[1])',
+        'words = code.intrinsic("smin", words, joint.clip[1])',
     ),
     (
         "clip",
@@ -312,8 +312,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "lanes",
         "requantize",
-        "for place in (lane + half, count + lane + half)]",
-        "for place in (count + lane + half, lane + half)]",
+        "for index in (lane + half, count + lane + half)]",
+        "for index in (count + lane + half, lane + half)]",
     ),
     (
         "lanes",
@@ -336,8 +336,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "lanes",
         "packs",
-        "indices += [place, place + count]",
-        "indices += [place + count, place]",
+        "indices += [first, first + count]",
+        "indices += [first + count, first]",
     ),
     (
         "lanes",

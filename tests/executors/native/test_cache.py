@@ -410,7 +410,7 @@ def test_a_key_depends_on_everything_that_code_depends_on(monkeypatch: pytest.Mo
     assert cache.key(GENERIC, ("a",)) == cache.key(GENERIC, ("a",))
 
 
-def test_our_code_is_all_that_formats_and_places_follow_from() -> None:
+def test_our_code_is_all_that_formats_and_addresses_follow_from() -> None:
     root = Path(cache.__file__).parents[3]
     for part in cache.PARTS:
         assert list((root / part).glob("*.py"))

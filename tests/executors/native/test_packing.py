@@ -87,10 +87,10 @@ def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: 
         q, rest = divmod(place, lane)
         block, e = divmod(rest, 4)
         assert channel == 4 * vectors * block + 4 * q + e
-    for turned in (False, True):
-        block_ = Block(lane, vectors, vectors * lane, turned)
+    for interleaved_ in (False, True):
+        block_ = Block(lane, vectors, vectors * lane, interleaved_)
         channels = [channel for q in range(vectors) for channel in block_.channels(q)]
-        assert channels == (found if turned else list(range(vectors * lane)))
+        assert channels == (found if interleaved_ else list(range(vectors * lane)))
 
 
 @given(

@@ -59,7 +59,7 @@ def sampler() -> VerifiedProgram:
     (total,) = builder.add("broadcast_add", [pooled, y])
     (clipped,) = builder.add("clip", [total], {"a_min": -100_000, "a_max": 300_000})
     (shifted,) = builder.add("cvm_right_shift", [clipped], {"precision": 30, "shift_bit": 3})
-    (turned,) = builder.add("transpose", [pooled], {"axes": (0, 2, 3, 1)})
+    (transposed,) = builder.add("transpose", [pooled], {"axes": (0, 2, 3, 1)})
     (most,) = builder.add("max", [x], {"axes": (2, 3), "keepdims": True})
     (rounded,) = builder.add(
         "requantize", [y, *(builder.parameter(np.full(1, n)) for n in (2**30 + 7, 99, 35))],
@@ -68,14 +68,14 @@ def sampler() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": -20})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     (kept,) = builder.add("non_max_suppression", [rows, count], attributes)
-    results = [conv(a, (40, 1, 3, 3), 40), shifted, turned, most, rounded, kept]
+    results = [conv(a, (40, 1, 3, 3), 40), shifted, transposed, most, rounded, kept]
     return verify(builder.build([Output(f"y{place}", name) for place, name in enumerate(results)]))
 
 
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
 _decoded, _parameter, _starting = elements.decoded, epilogue.Epilogue.parameter, contraction.starting
 _results, _overlaps = residual.results, vision._overlaps
-_outside, _claim, _write = calls._outside, calls.emit_claim, nest._Place.write
+_outside, _claim, _write = calls._outside, calls.emit_claim, nest._Reading.write
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -205,7 +205,7 @@ def test_writing_beside_an_array_of_the_caller_is_noticed(monkeypatch: pytest.Mo
         if format_.bits == 32 and stride == 1:  # the next elements are written later, all but those behind the last
             self.code.store(typed("i32", 0), self.code.at(pointer, 4 * self.count))
 
-    monkeypatch.setattr(nest._Place, "write", beyond)
+    monkeypatch.setattr(nest._Reading, "write", beyond)
     builder = ProgramBuilder()
     x = builder.input("x", (1, 40), -5, 5)
     verified = verify(builder.build([Output("y", builder.add("negative", [x])[0])]))

@@ -31,12 +31,12 @@ def _verdicts_are_forgotten() -> Iterator[None]:
 
 
 def _saturating(code: Code, total: V, a: V, w: V) -> V:
-    """Pairs of products are cut at 16 bits, as AVX2 does."""
+    """Pairs of products are clipped to 16 bits, as AVX2 does."""
     products = [GENERIC.dot4(code, typed(total.type, 0), code.binary("and", a, 0xFF << 8 * k), w) for k in range(4)]
     for pair in (products[:2], products[2:]):
         both = code.binary("add", pair[0], pair[1])
-        cut = code.intrinsic("smin", code.intrinsic("smax", both, -(2**15)), 2**15 - 1)
-        total = code.binary("add", total, cut)
+        clipped = code.intrinsic("smin", code.intrinsic("smax", both, -(2**15)), 2**15 - 1)
+        total = code.binary("add", total, clipped)
     return total
 
 
@@ -124,7 +124,7 @@ def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
 BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
     (epilogue.Epilogue, "_packed", _swapped_vectors, ("8-bit convolution", "convolution of many channels")),
     (requantize, "_merged", _halves_swapped, "8-bit convolution"),
-    (tiles.Walk, "places", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
+    (tiles.Walk, "starts", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
 ]
 
 

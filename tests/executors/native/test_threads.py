@@ -34,7 +34,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="fork and signals are POSI
 
 
 def small(channels: int = 32) -> Program:
-    """A convolution, a pool and a sum, each cut into chunks."""
+    """A convolution, a pool and a sum, each split into chunks."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 8, 9, 9), -9, 9)
     weights = builder.constant(np.arange(72 * channels).reshape(channels, 8, 3, 3) % 7 - 3)

@@ -33,7 +33,7 @@ def covered(way: Walk, rows: int, columns: int) -> set[tuple[int, int]]:
     extent = (rows - 1) * way.pitch + columns
     for y in [0] if way.pitch else starts(way.lines, way.tall, rows):
         for x in starts(way.spans, way.long, extent):
-            for row, pixel in way.places:
+            for row, pixel in way.starts:
                 for k in range(way.pixels):
                     place = x + pixel + k
                     assert 0 <= place < extent, "a tile reads outside the map"
@@ -52,7 +52,7 @@ def test_every_pixel_is_computed_and_nothing_outside_is_read(
     source = Pixels(0, column * (columns + between) + (0 if even else 1), column, 1)
     found = way(rows, columns, source, weights)
     assert 1 <= found.pixels <= ROWS
-    assert len(found.places) == found.tiles in (1, 2, 4)
+    assert len(found.starts) == found.tiles in (1, 2, 4)
     assert covered(found, rows, columns) == {(y, x) for y in range(rows) for x in range(columns)}
 
 

@@ -124,7 +124,7 @@ def along(axis: Axis) -> list[int]:
 
 
 @st.composite
-def cut(draw: Any, extent: int) -> Axis:
+def factors(draw: Any, extent: int) -> Axis:
     """An axis of an extent, in factors."""
     factors = []
     while extent > 1:
@@ -134,7 +134,7 @@ def cut(draw: Any, extent: int) -> Axis:
     return tuple(factors)
 
 
-@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.lists(cut(n), min_size=1, max_size=3)))
+@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.lists(factors(n), min_size=1, max_size=3)))
 def test_refined_loops_visit_every_axis_in_its_order(axes: list[Axis]) -> None:
     loops = refined(axes)
     if loops is None:
@@ -144,7 +144,9 @@ def test_refined_loops_visit_every_axis_in_its_order(axes: list[Axis]) -> None:
         assert along(tuple((n, strides[place]) for n, strides in loops)) == along(axis)
 
 
-@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.tuples(cut(n), st.just(n), st.integers(1, 5))))
+@given(
+    st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.tuples(factors(n), st.just(n), st.integers(1, 5)))
+)
 def test_an_ordinary_axis_can_follow_any_other(given_: tuple[Axis, int, int]) -> None:
     axis, extent, stride = given_
     assert refined([axis, ((extent, stride),) if extent > 1 else ()]) is not None

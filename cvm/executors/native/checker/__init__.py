@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, weights_of
-from cvm.executors.native.checker.places import (
+from cvm.executors.native.checker.addresses import (
     Array,
     Factors,
     Unproven,
@@ -33,6 +31,8 @@ from cvm.executors.native.checker.places import (
     stride,
     visited,
 )
+from cvm.executors.native.checker.groups import Added, Group, require_joint
+from cvm.executors.native.checker.packed import per_channel, weights_of
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
@@ -57,7 +57,7 @@ class DotProducts(Protocol):
         """Whether pairs of products that leave 16 bits come out wrong."""
 
     @property
-    def turned(self) -> bool:
+    def signed_bytes(self) -> bool:
         """Whether 128 is subtracted from the bytes of activations."""
 
 
@@ -172,9 +172,9 @@ class _Checker:
     def _constant(self, name: str) -> Array | None:
         return self.constants[name].array() if name in self.constants else None
 
-    def _require_array(self, home: Home, place: int) -> None:
+    def _require_array(self, home: Home, index: int) -> None:
         """The home is an array of the caller, row-major and of 32 bits."""
-        require((home.buffer.kind, home.buffer.place) == ("array", place), "another array")
+        require((home.buffer.kind, home.buffer.index) == ("array", index), "another array")
         require((home.format.bits, home.format.signed, home.format.bias) == (32, True, 0), "an array of int32")
         step = 1
         for axis in reversed(home.view.axes):
@@ -220,10 +220,10 @@ class _Checker:
         """A copy by a table of places: every entry leads to the element."""
         source, target, kernel = claim.source, claim.target, claim.kernel
         assert isinstance(kernel, Nest)
-        places = np.full((1,), source.view.offset)
+        offsets = np.full((1,), source.view.offset)
         for axis in source.view.axes:
             for n, apart in axis:
-                places = (places[:, None] + apart * np.arange(n)).reshape(-1)
+                offsets = (offsets[:, None] + apart * np.arange(n)).reshape(-1)
         (step,) = kernel.formula.steps
         count, *static = step.static
         require((step.op, step.arguments, static) == ("gather", (0, 1), [1, source.format]), "another step")
@@ -231,7 +231,7 @@ class _Checker:
         first, rest = divmod(offset, source.format.bytes)
         require(buffer is source.buffer and rest == 0 and others == [table.at(), target.at()], "other arguments")
         entries = self._spread(table).reshape(-1)
-        require(np.array_equal(first + entries, places), "a table leads elsewhere")
+        require(np.array_equal(first + entries, offsets), "a table leads elsewhere")
         require(entries.min() >= 0 and entries.max() < count, "a table leads too far")
         shape = tuple(map(extent, target.view.axes))
         still = tuple(((n, 0),) for n in shape)
@@ -263,7 +263,8 @@ class _Checker:
         for part in node.inputs:
             count = self.verified.shapes[part][axis]
             axes = tuple(
-                merged(((count, step),)) if place == axis else merged(one) for place, one in enumerate(target.view.axes)
+                merged(((count, step),)) if number == axis else merged(factors)
+                for number, factors in enumerate(target.view.axes)
             )
 
             def lies(home: Home, at: int = target.view.offset + start * step, axes: Any = axes) -> bool:
@@ -354,20 +355,20 @@ class _Checker:
         groups = getattr(self.calls[node.outputs[0].name].attributes, "groups", 1)
         channels = shape[1]
         each = channels // groups if isinstance(kernel, Contraction) else channels
-        places, steps = self._places(node, source, weights.shape, groups)
+        offsets, steps = self._offsets(node, source, weights.shape, groups)
         packed: dict[int, list[Array]] = {}
         begins = []
         calls = groups if isinstance(kernel, Contraction) else 1
         for number in range(calls):
             arguments = list(self.plan.calls[claim.call + number].arguments)
             part = slice(number * each, (number + 1) * each)
-            self._coefficients(kernel, arguments, source, weights[part], places[part] if calls > 1 else places)
+            self._coefficients(kernel, arguments, source, weights[part], offsets[part] if calls > 1 else offsets)
             begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
             reads = arguments[3 if kernel.starts else 2 : -1]
-            for place, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
+            for read_index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
                 if home is None:
                     values = per_channel(self._bytes(argument), kernel.segments, read.format, each)
-                    packed.setdefault(place, []).append(values)
+                    packed.setdefault(read_index, []).append(values)
                 else:
                     step = stride(home.view.axes[1])
                     require(argument == home.at(number * each * step), "a tensor is read elsewhere")
@@ -404,7 +405,7 @@ class _Checker:
                     left.append(self.producer[name])
         raise Unproven("there is no contraction")
 
-    def _places(
+    def _offsets(
         self, node: Node, source: Home, shape: tuple[int, ...], groups: int
     ) -> tuple[Array, list[tuple[int, int]]]:
         """The address of every weight's element at the first pixel, as (output channel, weight); and (extent, address
@@ -412,10 +413,10 @@ class _Checker:
         """
         if node.op == "dense":
             row, run = source.view.axes
-            places = np.full((1,), source.view.offset)
+            offsets = np.full((1,), source.view.offset)
             for n, step in run:
-                places = (places[:, None] + step * np.arange(n)).reshape(-1)
-            return np.broadcast_to(places, shape), [(node.outputs[0].shape[0], stride(row))]
+                offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+            return np.broadcast_to(offsets, shape), [(node.outputs[0].shape[0], stride(row))]
         a = self.calls[node.outputs[0].name].attributes
         OC, IC, KH, KW = shape
         n, c, *pitch = (stride(axis) for axis in source.view.axes)
@@ -427,11 +428,11 @@ class _Checker:
         if tuple(a.padding) != (0, 0):
             self._require_border(source, a.padding, pitch)
         group, i, kh, kw = np.indices((groups, IC, KH, KW))
-        places = (
+        offsets = (
             source.view.offset + (group * IC + i) * c
             + (kh * a.dilation[0] - a.padding[0]) * pitch[0] + (kw * a.dilation[1] - a.padding[1]) * pitch[1]
         )  # fmt: skip
-        repeated = np.repeat(places.reshape(groups, -1), OC // groups, axis=0)
+        repeated = np.repeat(offsets.reshape(groups, -1), OC // groups, axis=0)
         N, _, OH, OW = node.outputs[0].shape
         return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
 
@@ -457,7 +458,7 @@ class _Checker:
         require(not outside, "a part of the border is not filled")
 
     def _coefficients(
-        self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, places: Array
+        self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, offsets: Array
     ) -> None:
         """At every address the kernel has the weight of the element that lies there, and none elsewhere."""
         (buffer, offset), (_, _), *_ = arguments
@@ -475,12 +476,12 @@ class _Checker:
             at = (first + columns[:, None] + kernel.taps[0] * np.arange(found.shape[2])).reshape(-1)
         found = found.reshape(found.shape[0], -1)
         given = weights.reshape(weights.shape[0], -1)
-        expected = places[0]
+        expected = offsets[0]
         if isinstance(kernel, Contraction):
-            require(bool((places == expected).all()), "channels read other elements")
+            require(bool((offsets == expected).all()), "channels read other elements")
         else:  # a channel further for every channel
             require(
-                bool((places - places[:1] == np.arange(len(places))[:, None]).all()), "channels read other elements"
+                bool((offsets - offsets[:1] == np.arange(len(offsets))[:, None]).all()), "channels read other elements"
             )
         ours, theirs = np.flatnonzero(found.any(axis=0)), np.flatnonzero(given.any(axis=0))
         ours, theirs = ours[np.argsort(at[ours], kind="stable")], theirs[np.argsort(expected[theirs], kind="stable")]
@@ -537,7 +538,7 @@ class _Checker:
         """
         rows = weights.reshape(weights.shape[0], -1)
         per = kernel.per if isinstance(kernel, Contraction) else 4
-        b = (source.format.bias if per > 1 else 0) - (128 if self.machine.turned and per == 4 else 0)
+        b = (source.format.bias if per > 1 else 0) - (128 if self.machine.signed_bytes and per == 4 else 0)
         lo, hi = self.verified.ranges[node.inputs[0]].hull()
         lo, hi = min(lo, 0), max(hi, 0)
         total, below = (
@@ -571,13 +572,13 @@ class _Checker:
                     first, _ = spans.get(buffer, (number, number))
                     spans[buffer] = (first, number)
         _require_apart(spans, self.plan)
-        for place, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
+        for index, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
             given = [
                 home for home in self.copies
-                if (home.buffer.kind, home.buffer.place) == ("array", place) and self.held(name, home)
+                if (home.buffer.kind, home.buffer.index) == ("array", index) and self.held(name, home)
             ]  # fmt: skip
             require(len(given) == 1, f"{name} is not given to the caller")
-            self._require_array(given[0], place)
+            self._require_array(given[0], index)
 
 
 def kernel_format(kernel: Kernel, source: Home) -> bool:

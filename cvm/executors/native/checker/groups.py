@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.executors.native.checker.places import Array, Factors, Unproven, broadcast, extent, merged, require, stride
+from cvm.executors.native.checker.addresses import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
 from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Residual
 from cvm.executors.native.descriptions.formats import Format
@@ -85,10 +85,10 @@ class Group:
             require(least <= lo <= hi <= most, "the format does not hold the result")
             self.proves(root.outputs[0].name, self.formula.result)
             return
-        cut = clamp[0] - format_.bias, clamp[1] - format_.bias
-        require(least <= cut[0] <= lo <= hi <= cut[1] <= most, "the store cuts results off")
+        clip = clamp[0] - format_.bias, clamp[1] - format_.bias
+        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the store cuts results off")
         require(root.op == "requantize", "only a requantize leaves its cut to the store")
-        self._requantize(root, self._step(self.formula.result), format_.bias, cut)
+        self._requantize(root, self._step(self.formula.result), format_.bias, clip)
 
     def _same(self, number: int) -> int:
         """The value that steps called ``same`` repeat."""
@@ -147,8 +147,8 @@ class Group:
             case "take" | "cvm_lut":
                 self._gather(node, step, getattr(a, "axis", None))
             case "requantize":
-                cut = a.lo, a.hi
-                self._requantize(node, step, 0, cut)
+                clip = a.lo, a.hi
+                self._requantize(node, step, 0, clip)
             case _:
                 require(step.op == SAME.get(node.op), f"{node.op} is computed as {step.op}")
                 for name, argument in zip(node.inputs, step.arguments, strict=True):
@@ -189,9 +189,9 @@ class Group:
                 flat = merged([factor for factors in axes for factor in factors])
                 require((count, apart) == (extent(flat), stride(flat)), "elements lie otherwise")
                 return one.view.offset, broadcast(((),) * rank, self.shape)
-            place = axis % len(axes)
-            require((count, apart) == (extent(axes[place]), stride(axes[place])), "elements lie otherwise")
-            found = (*axes[:place], *((),) * rank, *axes[place + 1 :])
+            position = axis % len(axes)
+            require((count, apart) == (extent(axes[position]), stride(axes[position])), "elements lie otherwise")
+            found = (*axes[:position], *((),) * rank, *axes[position + 1 :])
             return one.view.offset, broadcast(found, self.shape)
 
         require(base is not None and base.format == format_, "elements are stored otherwise")
@@ -208,16 +208,16 @@ class Group:
         )  # fmt: skip
         require(found, f"what is read is not {indices}")
 
-    def _requantize(self, node: Node, step: FormulaStep, bias: int, cut: tuple[int, int]) -> None:
-        """The step is the node's result plus ``bias``, once it is cut to ``cut`` plus ``bias``."""
+    def _requantize(self, node: Node, step: FormulaStep, bias: int, clip: tuple[int, int]) -> None:
+        """The step is the node's result plus ``bias``, once it is cut to ``clip`` plus ``bias``."""
         require(step.op == "requantize", f"requantize is computed as {step.op}")
         (rule,) = step.static
         assert isinstance(rule, Requantization)
         a, count = self.attributes(node), (len(node.inputs) - 2) // 2
         require(rule.terms == count and rule.rounding == a.rounding, "another rounding or number of terms")
-        if rule.cuts:
-            require((rule.lo, rule.hi) == (a.lo, a.hi) == cut and bias == 0, "a result is cut elsewhere")
-        require(rule.cuts or a.lo <= cut[0] <= cut[1] <= a.hi, "a result is cut elsewhere")
+        if rule.clips:
+            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is cut elsewhere")
+        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is cut elsewhere")
         ends = []
         for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
             if self.added is not None and argument == 0 and name == self.added.name:
@@ -232,7 +232,7 @@ class Group:
         require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is no constant")
         for row in set(zip(*(column.ravel().tolist() for column in columns), strict=True)):
             theirs, ours, operands = row[: count + 2], row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
-            _require_same(rule, theirs, ours, operands, most, bias, cut)
+            _require_same(rule, theirs, ours, operands, most, bias, clip)
 
 
 def _bounds(op: str, attributes: Any) -> tuple[int, int]:
@@ -258,7 +258,7 @@ def _require_same(
     operands: Sequence[int],
     most: int,
     bias: int,
-    cut: tuple[int, int],
+    clip: tuple[int, int],
 ) -> None:
     """One channel: m.., c, s of the node and of the kernel; the least and largest of each operand, and what is added
     to it. ``most`` is the largest sum of any channel, which a lane beside may hold.
@@ -297,7 +297,7 @@ def _require_same(
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
     require(
-        _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (cut[0] + bias, cut[1] + bias)),
+        _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "results may differ",
     )
 
@@ -325,9 +325,9 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     (own,) = before[-1].static if before[-1].static else (None,)
     require(before[-1].op == "requantize" and isinstance(own, Requantization), "words are not requantized")
     assert isinstance(own, Requantization)
-    uncut = FormulaStep("requantize", before[-1].arguments, (replace(own, cuts=False),))
-    require(joint.codes == Formula(formula.reads, (*before[:-1], uncut)), "words of another formula")
-    require(own.cuts and own.arithmetic != "wide" and joint.cut == (own.lo, own.hi), "words are cut elsewhere")
+    unclipped = FormulaStep("requantize", before[-1].arguments, (replace(own, clips=False),))
+    require(joint.codes == Formula(formula.reads, (*before[:-1], unclipped)), "words of another formula")
+    require(own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi), "words are cut elsewhere")
     require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")
     digits = [*joint.high, *joint.low]
     require(all(-(2**15) <= digit < 2**15 for digit in digits), "a digit has more than 16 bits")
@@ -338,7 +338,7 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     require((joint.offset - (c - n * home.format.bias)) % 2**32 == 0, "another offset")
 
 
-def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, cut: tuple[int, int]) -> bool:
+def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, clip: tuple[int, int]) -> bool:
     """Whether two rounded sums of products agree: at once where all multipliers are in proportion, else for every value
     of all operands but the widest.
     """
@@ -346,12 +346,12 @@ def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, sla
         return True
     if len(pairs) == 1:
         ((m, M, lo, hi),) = pairs
-        return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), cut)
+        return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), clip)
     *others, (m, M, lo, hi) = sorted(pairs, key=lambda pair: pair[3] - pair[2])
     if others[0][3] - others[0][2] > 2**16:
         return False
     (m1, M1, lo1, hi1), left = others[0], [*others[1:], (m, M, lo, hi)]
     return all(
-        _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, cut)
+        _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, clip)
         for x in range(lo1, hi1 + 1)
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cvm.executors.native.checker.places import Array, require
+from cvm.executors.native.checker.addresses import Array, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 

@@ -26,15 +26,15 @@ class Line(NamedTuple):
     s: int
 
 
-def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], cut: tuple[int, int]) -> bool:
-    """Whether both lines, cut to ``cut``, are proven equal for every integer x of the interval.
+def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[int, int]) -> bool:
+    """Whether both lines, cut to ``clip``, are proven equal for every integer x of the interval.
 
     The numerator of ``b`` may hold up to ``slack`` more than it says.
     """
     shift = max(a.s, b.s)
     m, c, M, C = a.m << shift - a.s, a.c << shift - a.s, b.m << shift - b.s, b.c << shift - b.s
     slack <<= shift - b.s
-    (lo, hi), (least, most) = interval, cut
+    (lo, hi), (least, most) = interval, clip
     if (m, c, slack) == (M, C, 0):
         return True
     if m < 0:  # count from the other end

@@ -15,7 +15,7 @@ class Requantization:
     """What is known of a requantization beforehand: arithmetic, number of terms, rounding and bounds.
 
     The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high`` s counts from 32.
-    ``fused`` has no s. Without ``cuts`` the result is not cut to [lo, hi], which is left to whoever stores it.
+    ``fused`` has no s. Without ``clips`` the result is not cut to [lo, hi], which is left to whoever stores it.
     """
 
     arithmetic: Literal["narrow", "high", "fused", "wide"]
@@ -23,7 +23,7 @@ class Requantization:
     rounding: str
     lo: int
     hi: int
-    cuts: bool = True
+    clips: bool = True
     short: bool = False
     """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
     bits: int = 0
@@ -57,13 +57,13 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``cut``; ``read`` is the other tensor.
+    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``clip``; ``read`` is the other tensor.
 
     ``high`` and ``low`` are the digits of both multipliers, that of the first codes first.
     """
 
     codes: Formula
-    cut: tuple[int, int]
+    clip: tuple[int, int]
     read: int
     high: tuple[int, int]
     low: tuple[int, int]

@@ -19,7 +19,7 @@ from cvm.executors.native.emit.cover import Grid, cover
 from cvm.executors.native.emit.elements import load
 from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.emit.machine import TURN, Machine, multiply_add
+from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_add
 
 __all__ = ["each_block", "emit_contraction", "segments", "starting", "tile_start"]
 
@@ -169,7 +169,7 @@ class _Emitter:
         weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
         kind = vector(32, block.lane)
         first = starting(code, self.pointers, channel, block) * len(offsets)
-        last_shift = max((place for place, shift in enumerate(kernel.shifts) if shift), default=0)
+        last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
         sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
         pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
         pass_bytes = 4 * kernel.step_words // len(kernel.shifts) * self.segment.channels
@@ -217,8 +217,8 @@ class _Emitter:
                     words = self.words(code.at(at, pixel + first * move), together)
                     for word, row in zip(words, rows, strict=True):
                         for v in range(block.vectors):
-                            place = number * block.vectors + v
-                            current[place] = self.dot(current[place], word, row[v])
+                            slot = number * block.vectors + v
+                            current[slot] = self.dot(current[slot], word, row[v])
             return current
 
         if kernel.steps == unrolled:
@@ -235,8 +235,8 @@ class _Emitter:
         if self.kernel.per == 1:
             return [code.splat(load(code, self.kernel.input, pointer, 1), lane)]
         read = code.load(vector(32, count), pointer)
-        if self.machine.turned and self.kernel.per == 4:
-            read = code.binary("xor", read, TURN)
+        if self.machine.signed_bytes and self.kernel.per == 4:
+            read = code.binary("xor", read, HIGHEST_BITS)
         return [code.splat(read, lane)] if count == 1 else [code.shuffle(read, read, [k] * lane) for k in range(count)]
 
     def dot(self, total: V, word: V, weights: V) -> V:
@@ -252,12 +252,14 @@ class _Emitter:
         epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine, kernel.joint
         )
-        every = epilogue.places(image, y, x, self.target)
+        every = epilogue.addresses(image, y, x, self.target)
         lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
             for number, (row, column) in enumerate(offsets):
-                places = [code.at(at, (row * pixels.row + column * pixels.column) * size) for pixels, size, at in every]
-                epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [places])
+                addresses = [
+                    code.at(base, (row * pixels.row + column * pixels.column) * size) for pixels, size, base in every
+                ]
+                epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [addresses])
             return
         kind = vector(32, block.lane)
         room = code.alloca(kind, len(sums))
@@ -273,6 +275,6 @@ class _Emitter:
 
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
     """The first pixel's place and the distance from each to the next, in elements, if it is always the same."""
-    places = [y * pixels.row + x * pixels.column for y, x in offsets]
-    apart = {b - a for a, b in pairwise(places)}
-    return (places[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
+    distances = [y * pixels.row + x * pixels.column for y, x in offsets]
+    apart = {b - a for a, b in pairwise(distances)}
+    return (distances[0], apart.pop() if apart else 0) if len(apart) <= 1 else None

@@ -58,7 +58,7 @@ class Epilogue:
     """The formula as a sum of codes in words, for blocks that are interleaved."""
     _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
-    def places(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
+    def addresses(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
         """The addresses of the block's first channel at a pixel: in the output, then in every tensor that is read."""
         found = [(self.output.pixels, self.output.format.bytes, target)]
         for read, pointer in zip(self.reads, self.pointers, strict=True):
@@ -72,14 +72,14 @@ class Epilogue:
             moved.append((pixels, size, pointer))
         return moved
 
-    def pixels(self, sums: Sequence[Sequence[V]], places: Sequence[Sequence[V]]) -> None:
-        """Codes of some pixels' sums, stored; ``places`` are the addresses that `places` gave, for each pixel.
+    def pixels(self, sums: Sequence[Sequence[V]], addresses: Sequence[Sequence[V]]) -> None:
+        """Codes of some pixels' sums, stored; ``addresses`` are the addresses that `addresses` gave, for each pixel.
 
         They share what is loaded of the parameters.
         """
         self._parameters.clear()
         numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
-        tensors = [dict(zip(numbers, others, strict=True)) for _, *others in places]
+        tensors = [dict(zip(numbers, others, strict=True)) for _, *others in addresses]
         expanded: list[dict[int, list[V]]] = [{} for _ in sums]
         values: list[list[V]] = [[] for _ in sums]
         joint = self.joint if self.block.interleaved else None
@@ -88,7 +88,7 @@ class Epilogue:
             for one, totals in enumerate(sums):
                 reader = _Sums(self, totals[q], q, tensors[one], expanded[one])
                 values[one].append(evaluate(self.code, formula, reader, self.block.lane))
-        for one, (target, *_) in enumerate(places):
+        for one, (target, *_) in enumerate(addresses):
             if joint:
                 row = self.code.load(vector(8, self.block.vectors * self.block.lane), tensors[one][joint.read])
                 values[one] = results(self.code, joint, values[one], row, self.machine)
@@ -98,12 +98,12 @@ class Epilogue:
         self,
         room: V,
         count: Scalar,
-        places: Sequence[tuple[V, int]],
+        addresses: Sequence[tuple[V, int]],
         meanwhile: Callable[[Scalar], None] = lambda first: None,
     ) -> None:
         """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
 
-        ``places`` are the addresses of the first pixel, and the bytes from each to the next; ``meanwhile`` writes
+        ``addresses`` are the addresses of the first pixel, and the bytes from each to the next; ``meanwhile`` writes
         code that goes with every few pixels, of which it is given the first.
         """
         code, block = self.code, self.block
@@ -114,7 +114,7 @@ class Epilogue:
             for index in (code.add(first, k) for k in range(number)):
                 at = code.at(room, code.mul(index, block.vectors * size))
                 sums.append([code.load(kind, code.at(at, v * size), size) for v in range(block.vectors)])
-                moved.append([code.at(base, code.mul(index, step)) for base, step in places])
+                moved.append([code.at(base, code.mul(index, step)) for base, step in addresses])
             self.pixels(sums, moved)
             meanwhile(first)
 
@@ -146,8 +146,8 @@ class Epilogue:
         if self.output.clamp is None:
             return encoded(self.code, self.output.format, value)
         lo, hi = self.output.clamp
-        cut = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
-        return self.code.cast("trunc", cut, self.output.format.bits)
+        clipped = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
+        return self.code.cast("trunc", clipped, self.output.format.bits)
 
     def _store(self, value: V, pointer: V, count: int) -> None:
         """The first ``count`` lanes, in pieces of powers of two."""
@@ -262,7 +262,7 @@ class _Sums:
         even = code.shuffle(value, value, range(0, lane, 2))
         return even, code.shuffle(value, value, range(1, lane, 2))
 
-    def places(self, number: int) -> tuple[V, list[int]]:
+    def addresses(self, number: int) -> tuple[V, list[int]]:
         """See `Reader.places`."""
         read, block = self.epilogue.reads[number - 1], self.epilogue.block
         assert read.pixels is not None

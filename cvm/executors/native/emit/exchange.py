@@ -58,11 +58,11 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
             """``size`` elements along, everything across."""
             start = moved(code, pointers, kernel.along.strides, sizes, index)
 
-            def word(place: Scalar, count: int) -> None:
-                read, write = moved(code, start, kernel.across.strides, sizes, place)
+            def word(first: Scalar, count: int) -> None:
+                read, write = moved(code, start, kernel.across.strides, sizes, first)
                 convert(code, kernel, read, write, count, size)
 
-            code.each(0, whole_words, lambda place: word(place, WORD), step=WORD)
+            code.each(0, whole_words, lambda first: word(first, WORD), step=WORD)
             if whole_words < kernel.across.extent:
                 word(whole_words, kernel.across.extent - whole_words)
 
@@ -75,11 +75,11 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
 def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
     """``count`` vectors of ``size`` numbers as words of ``count`` bytes."""
     words = typed(vector(32, size), 0)
-    for place in range(count):
-        values = load(code, kernel.source, code.at(read, place * kernel.across.strides[0] * kernel.source.bytes), size)
+    for number in range(count):
+        values = load(code, kernel.source, code.at(read, number * kernel.across.strides[0] * kernel.source.bytes), size)
         if kernel.target.bias:
             values = code.binary("add", values, kernel.target.bias)
-        byte = code.binary("shl", code.binary("and", values, 255), 8 * place)
+        byte = code.binary("shl", code.binary("and", values, 255), 8 * number)
         words = code.binary("or", words, byte)
     apart = kernel.along.strides[1]
     for lane in range(size):
@@ -104,9 +104,9 @@ def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: i
             done += piece
         words.append(word)
     whole = code.gathered(words)
-    for place in range(count):
-        byte = code.binary("and", code.binary("lshr", whole, 8 * place), 255)
+    for number in range(count):
+        byte = code.binary("and", code.binary("lshr", whole, 8 * number), 255)
         if kernel.source.bias:
             byte = code.binary("sub", byte, kernel.source.bias)
-        at = code.at(write, place * kernel.across.strides[1] * kernel.target.bytes)
+        at = code.at(write, number * kernel.across.strides[1] * kernel.target.bytes)
         store(code, kernel.target, byte, at)

@@ -29,7 +29,7 @@ class Reader(Protocol):
     def halves(self, number: int) -> tuple[V, V]:
         """The elements of the even and of the odd lanes of a tensor of i64."""
 
-    def places(self, number: int) -> tuple[V, list[int]]:
+    def addresses(self, number: int) -> tuple[V, list[int]]:
         """An address in a tensor, and by how many bytes each lane's element lies behind it."""
 
 
@@ -98,13 +98,13 @@ def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: in
     assert isinstance(extent, int)
     assert isinstance(stride, int)
     assert isinstance(format_, Format)
-    base, offsets = reader.places(step.arguments[0])
+    base, offsets = reader.addresses(step.arguments[0])
     index = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
-    places = code.cast("sext", index, 64)
+    distances = code.cast("sext", index, 64)
     if stride * format_.bytes != 1:
-        places = code.binary("mul", places, stride * format_.bytes)
-    if lanes(places.type) == 1:
-        address = code.at(code.at(base, places), offsets[0])
+        distances = code.binary("mul", distances, stride * format_.bytes)
+    if lanes(distances.type) == 1:
+        address = code.at(code.at(base, distances), offsets[0])
         moved = [offset - offsets[0] for offset in offsets]
         if not any(moved):
             return load(code, format_, address, 1)
@@ -112,7 +112,7 @@ def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: in
             return load(code, format_, address, count)
     loaded = []
     for lane, offset in enumerate(offsets):
-        address = code.at(code.at(base, code.extract(places, lane)), offset)
+        address = code.at(code.at(base, code.extract(distances, lane)), offset)
         loaded.append(code.load(vector(format_.bits, 1), address))
     return decoded(code, format_, code.gathered(loaded))
 

@@ -28,7 +28,7 @@ RESULTS = 1024
 ROOM = 2**61
 """More than this is not added to more than this: 64 bits hold it."""
 FAR = 2**62
-TURNS = (0, *(side * size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) for side in (1, -1)))
+ADJUSTMENTS = (0, *(side * size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) for side in (1, -1)))
 """By how much the multiplier may be turned, times what moves its far end about as much as a lane beside does. Results
 often lie alike to both sides of a zero point; then two limits for C may meet, which a turn takes apart.
 """
@@ -55,11 +55,11 @@ def fused_parameters(
     # The first x with at least each result: from 0 up to one more than there is.
     first = (-((c - (results << s)) // m)).clip(0, most + 1)
     ideal, beside = m << -s + (32 + bits), most.hull[1] >> (bits - LEAST)
-    turned = (_beside(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
+    unit = (_beside(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
     wide, addend = ideal.int64().copy(), np.zeros(ideal.shape, np.int64)
     left = np.arange(ideal.shape[0])
-    for turn in TURNS:
-        tried = (ideal[left] + turned[left] * turn).clip(1, 2**52 - 1)
+    for adjustment in ADJUSTMENTS:
+        tried = (ideal[left] + unit[left] * adjustment).clip(1, 2**52 - 1)
         least, highest = _bounds(first[left], results, most[left], tried, beside, bits)
         wide[left], addend[left] = tried.int64(), _between(least, highest).int64()
         left = left[(least > highest)[:, 0]]

@@ -271,7 +271,7 @@ class Code:
             enters = self.value("i1", f"icmp slt i64 {low}, {high}")
             self.line(f"br {enters}, label %{top}, label %{done}")
         self.label(top)
-        place = len(self._lines)
+        top_line = len(self._lines)
         self._count += 1
         index, following = V("i64", f"%i{self._count}"), V("i64", f"%j{self._count}")
         inside = []
@@ -286,7 +286,7 @@ class Code:
         heads = [f"  {index.text} = phi i64 [{low}, %{before}], [{following.text}, %{end}]"]
         for first, phi, last in zip(carried, inside, after, strict=True):
             heads.append(f"  {phi.text} = phi {phi.type} [{first.text}, %{before}], [{last.text}, %{end}]")
-        self._lines[place:place] = heads
+        self._lines[top_line:top_line] = heads
         self.label(done)
         if surely:
             return after

@@ -1,7 +1,7 @@
 """Machines: what differs between instruction sets, as one table.
 
-A dot product of ``per`` = 4 takes unsigned bytes on the side of the activations (signed ones where the machine is
-``turned``) and signed ones on that of the weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit.
+A dot product of ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``)
+by signed bytes of weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit.
 Packed operands are vectors of 32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32
 result is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the
 weights must prove that no pair gets so far.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["MACHINES", "TURN", "Machine", "multiply_add"]
+__all__ = ["HIGHEST_BITS", "MACHINES", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
-TURN = 0x80808080 - 2**32
+HIGHEST_BITS = 0x80808080 - 2**32
 """The highest bits of four bytes."""
 
 
@@ -46,8 +46,8 @@ class Machine:
     """The intrinsic of a short rest in a waiting loop."""
     tiles: bool = False
     """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
-    turned: bool = False
-    """Whether dot4 takes signed bytes of activations: their highest bits are turned for it, which takes 128 away, and
+    signed_bytes: bool = False
+    """Whether dot4 takes signed bytes of activations. Their highest bits are flipped for it, which subtracts 128, and
     sums begin with 128 times the weights."""
     by_element: bool = False
     """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
@@ -88,18 +88,18 @@ def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
 
 def _generic4(code: Code, total: V, a: V, w: V) -> V:
     """Four multiply-adds on the bytes of each lane."""
-    for place in range(4):
-        byte = code.binary("and", code.binary("lshr", a, 8 * place), 255)
-        weight = code.binary("ashr", code.binary("shl", w, 24 - 8 * place), 24)
+    for number in range(4):
+        byte = code.binary("and", code.binary("lshr", a, 8 * number), 255)
+        weight = code.binary("ashr", code.binary("shl", w, 24 - 8 * number), 24)
         total = code.binary("add", total, code.binary("mul", byte, weight))
     return total
 
 
 def _generic2(code: Code, total: V, a: V, w: V) -> V:
     """Two multiply-adds on the halves of each lane."""
-    for place in range(2):
-        x = code.binary("ashr", code.binary("shl", a, 16 - 16 * place), 16)
-        weight = code.binary("ashr", code.binary("shl", w, 16 - 16 * place), 16)
+    for number in range(2):
+        x = code.binary("ashr", code.binary("shl", a, 16 - 16 * number), 16)
+        weight = code.binary("ashr", code.binary("shl", w, 16 - 16 * number), 16)
         total = code.binary("add", total, code.binary("mul", x, weight))
     return total
 
@@ -148,7 +148,7 @@ MACHINES: tuple[Machine, ...] = (
     ),
     Machine(
         "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features=_NEON + ",+dotprod",
-        turned=True, by_element=True,
+        signed_bytes=True, by_element=True,
     ),
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip

@@ -51,7 +51,7 @@ def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Reading:
     """The addresses of all tensors at one place of the innermost loop, as a `Reader` of ``count`` lanes."""
 
     code: Code
@@ -86,7 +86,7 @@ class _Place:
         even = self.code.shuffle(value, value, range(0, self.count, 2))
         return even, self.code.shuffle(value, value, range(1, self.count, 2))
 
-    def places(self, number: int) -> tuple[V, list[int]]:
+    def addresses(self, number: int) -> tuple[V, list[int]]:
         """See `Reader.places`."""
         format_, stride, pointer = self._tensor(number)
         return pointer, [lane * stride * format_.bytes for lane in range(self.count)]
@@ -120,8 +120,8 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
 
     def innermost(pointers: list[V]) -> None:
         def at(index: Scalar, count: int) -> None:
-            place = _Place(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
-            place.write(evaluate(code, nest.formula, place, count))
+            here = _Reading(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
+            here.write(evaluate(code, nest.formula, here, count))
 
         code.strips(inner.extent, width, at)
 

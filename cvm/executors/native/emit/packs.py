@@ -32,8 +32,8 @@ def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
     indices = []
     for block in range(0, count, per):
         for k in range(per // 2):
-            place = block + k + half * per // 2
-            indices += [place, place + count]
+            first = block + k + half * per // 2
+            indices += [first, first + count]
     return code.shuffle(a, b, indices)
 
 

@@ -154,20 +154,20 @@ def _tried(
     expected = (_products(ms, values) + c >> s).clip(lo, hi)
     size = _products([abs(m) for m in ms], magnitudes) + abs(c) + (exact(1) << s + BYTES)
     least_size = 2**31 - 2 * sum(magnitudes) - 2
-    cut = exact(np.zeros_like(s.int64()))
-    while (over := (size >> cut) >= least_size).any():
-        cut = cut + over.astype(np.int64)
-    shift = s - cut
+    dropped = exact(np.zeros_like(s.int64()))
+    while (over := (size >> dropped) >= least_size).any():
+        dropped = dropped + over.astype(np.int64)
+    shift = s - dropped
     if shift.hull[0] < 0 or shift.hull[1] > 31:
         return None
     chosen = [exact(np.zeros_like(s.int64())) for _ in (*ms, c)]
     left = np.ones(c.shape, dtype=bool)
     for more in itertools.product((0, 1), repeat=len(ms)):
-        tried = [(m >> cut) + one for m, one in zip(ms, more, strict=True)]
+        tried = [(m >> dropped) + one for m, one in zip(ms, more, strict=True)]
         products = _products(tried, values)
         least = where(expected > lo, (expected << shift) - products, -FAR).max(axis=1)
         most = where(expected < hi, ((expected + 1) << shift) - 1 - products, FAR).min(axis=1)
-        offset = (c >> cut).clip(least, least.larger(most))
+        offset = (c >> dropped).clip(least, least.larger(most))
         bound = _products([abs(m) for m in tried], magnitudes) + abs(offset)
         works = left & (least <= most) & (bound < 2**31)
         chosen = [where(works, array, old) for array, old in zip((*tried, offset), chosen, strict=True)]
@@ -204,7 +204,7 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
         fits = shift.hull[1] <= 54 and size.hull[1] <= most
     if not fits or moved.magnitude > LARGEST:
         return None
-    return replace(chosen, rule=replace(chosen.rule, cuts=False), offset=moved.int64())
+    return replace(chosen, rule=replace(chosen.rule, clips=False), offset=moved.int64())
 
 
 def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
@@ -233,7 +233,7 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
 
 def clipped(code: Code, rule: Requantization, value: V) -> V:
     """A result within the bounds, if the rule says so."""
-    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.cuts else value
+    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.clips else value
 
 
 def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
@@ -266,7 +266,7 @@ def _lower(code: Code, wide: V) -> V:
 def _merged(code: Code, even: V, odd: V, half: int) -> V:
     """Every second lane: the lower (0) or upper (1) halves of two vectors of i64, in turn."""
     count = 2 * lanes(even.type)
-    order = [place for lane in range(0, count, 2) for place in (lane + half, count + lane + half)]
+    order = [index for lane in range(0, count, 2) for index in (lane + half, count + lane + half)]
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 

@@ -32,7 +32,7 @@ def results(code: Code, joint: Residual, codes: Sequence[V], row: V, machine: Ma
     found = []
     for number, others in enumerate(widened(code, row, lane)):
         words = to_words(code, codes[2 * number], codes[2 * number + 1])
-        words = code.intrinsic("smin", code.intrinsic("smax", words, joint.cut[0]), joint.cut[1])
+        words = code.intrinsic("smin", code.intrinsic("smax", words, joint.clip[0]), joint.clip[1])
         for end in (0, 1):
             pairs = code.bitcast(unpacked(code, words, others, 8, end), high.type)
             total = code.binary("shl", machine.dot2(code, typed(high.type, 0), pairs, high), DIGIT)
@@ -55,17 +55,17 @@ def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
     codes, read = last.arguments[:2]
     if codes in biases:
         codes, read, m, n = read, codes, n, m
-    cut = _cut(formula, codes)
-    if read not in biases or cut is None or not all(-WORD <= _digits(k)[0] < WORD for k in (m, n)):
+    clip = _clipped_to(formula, codes)
+    if read not in biases or clip is None or not all(-WORD <= _digits(k)[0] < WORD for k in (m, n)):
         return None
-    place = codes - formula.reads
-    first = formula.steps[place]
+    index = codes - formula.reads
+    first = formula.steps[index]
     (before,) = first.static
     assert isinstance(before, Requantization)
-    steps = (*formula.steps[:place], replace(first, static=(replace(before, cuts=False),)))
+    steps = (*formula.steps[:index], replace(first, static=(replace(before, clips=False),)))
     moved = (offset - biases[read] * n + 2**31) % 2**32 - 2**31
     (m1, m0), (n1, n0) = _digits(m), _digits(n)
-    return Residual(Formula(formula.reads, steps), cut, read, (m1, n1), (m0, n0), moved, rule, shift)
+    return Residual(Formula(formula.reads, steps), clip, read, (m1, n1), (m0, n0), moved, rule, shift)
 
 
 def _immediates(formula: Formula) -> dict[int, int]:
@@ -77,7 +77,7 @@ def _immediates(formula: Formula) -> dict[int, int]:
     return found
 
 
-def _cut(formula: Formula, number: int) -> tuple[int, int] | None:
+def _clipped_to(formula: Formula, number: int) -> tuple[int, int] | None:
     """The interval that a value is cut to in its last step, if that is a requantization to words within 32 bits."""
     if number < formula.reads:
         return None
@@ -87,7 +87,7 @@ def _cut(formula: Formula, number: int) -> tuple[int, int] | None:
         return None
     (rule,) = step.static
     assert isinstance(rule, Requantization)
-    if rule.arithmetic == "wide" or not rule.cuts or rule.lo < -WORD or rule.hi >= WORD:
+    if rule.arithmetic == "wide" or not rule.clips or rule.lo < -WORD or rule.hi >= WORD:
         return None
     return rule.lo, rule.hi
 

@@ -55,7 +55,7 @@ class Walk:
     pitch: int = 0
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def starts(self) -> list[tuple[int, int]]:
         """Row and first pixel of every tile of a block; where these do not fill it evenly, they overlap."""
         if self.tall > 1:
             return [(tile, 0) for tile in range(self.tiles)]
@@ -238,7 +238,7 @@ class _Emitter:
         size = walk.tall * walk.long * block.vectors
         rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.late else 1)]
         self.room = rooms[0]
-        self.steps = [pixels.column * width for pixels, width, _ in self.epilogue.places(0, 0, 0, target)]
+        self.steps = [pixels.column * width for pixels, width, _ in self.epilogue.addresses(0, 0, 0, target)]
         if self.late:
             self.next = code.alloca("i64", 1)
             code.store(V("i64", str(walk.long)), self.next)
@@ -269,16 +269,16 @@ class _Emitter:
                     code.call("void", "llvm.x86.tilezero", V("i8", str(register)))
             self._taps(0, source, code.at(weights, code.mul(first, kernel.step_words)), sums, before)
             for register, (tile, v) in enumerate(sums):
-                row, pixel = walk.places[tile]
-                place = ((row * walk.long + pixel) * block.vectors + v) * ROW_BYTES
-                self._tile("store", register, code.at(sides, place), ROW_BYTES * block.vectors)
+                row, pixel = walk.starts[tile]
+                offset = ((row * walk.long + pixel) * block.vectors + v) * ROW_BYTES
+                self._tile("store", register, code.at(sides, offset), ROW_BYTES * block.vectors)
 
         code.each(0, block.vectors // together, group)
         if not self.late:
             self._finish(room, y, x)
             return
-        places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
-        for address, kept in zip((before[0], room, *places), self.kept, strict=True):
+        addresses = [address for _, _, address in self.epilogue.addresses(self.image, y, x, self.target)]
+        for address, kept in zip((before[0], room, *addresses), self.kept, strict=True):
             code.store(address, kept)
         code.store(V("i64", "0"), self.next)
 
@@ -291,13 +291,14 @@ class _Emitter:
     def _some(self, before: Sequence[V], count: int) -> None:
         """The late epilogue of up to ``count`` more pixels, in pairs; the last pair may overlap the one before."""
         code, long = self.code, self.tiled.walk.long
-        room, *places = before
+        room, *addresses = before
         first = code.load("i64", self.next)
         end = code.intrinsic("smin", code.binary("add", first, -(-count // TOGETHER) * TOGETHER), long)
 
         def pair(index: Scalar) -> None:
             at = code.smaller(index, long - TOGETHER)
-            moved = [(code.at(place, code.mul(at, step)), step) for place, step in zip(places, self.steps, strict=True)]
+            pairs = zip(addresses, self.steps, strict=True)
+            moved = [(code.at(address, code.mul(at, step)), step) for address, step in pairs]
             size = ROW_BYTES * self.segment.block.vectors
             self.epilogue.line(code.at(room, code.mul(at, size)), TOGETHER, moved)
 
@@ -343,7 +344,7 @@ class _Emitter:
             if loaded.get(register) != (what, number):
                 loaded[register] = (what, number)
                 if what == "pixels":
-                    row, pixel = walk.places[number]
+                    row, pixel = walk.starts[number]
                     at = code.at(source, row * strides.row + pixel * strides.column)
                     self._tile("load", register, at, strides.column)
                 else:
@@ -385,9 +386,9 @@ class _Emitter:
 
     def _line(self, room: V, skipped: Scalar, y: Scalar, x: Scalar, count: Scalar) -> None:
         """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` after ``skipped`` others."""
-        places = [address for _, _, address in self.epilogue.places(self.image, y, x, self.target)]
+        addresses = [address for _, _, address in self.epilogue.addresses(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
-        self.epilogue.line(sums, count, list(zip(places, self.steps, strict=True)), self._awake)
+        self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._awake)
 
     def _awake(self, pixel: Scalar) -> None:
         """A product that nobody needs, now and then: the multipliers of tiles, idle for half a microsecond, take a

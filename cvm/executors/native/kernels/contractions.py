@@ -91,7 +91,7 @@ def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bia
     first requantize takes it over.
     """
     per = _per(format_, weights)
-    stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.turned and per == 4 else 0)
+    stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.signed_bytes and per == 4 else 0)
     lo, hi = planner.hull(node.inputs[0])
     lo, hi = min(lo, 0) + stored, max(hi, 0) + stored
     total = exact(weights).sum(axis=1)
@@ -173,9 +173,9 @@ def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Ge
 
 def _compact(view: View) -> Integers | None:
     """The order in which the elements of axis 1 lie, where they fill a stretch from the view's offset on."""
-    places = View(0, ((), view.axes[1])).positions()
-    order = np.argsort(places, kind="stable")
-    return order if bool((places[order] == np.arange(places.size)).all()) else None
+    offsets = View(0, ((), view.axes[1])).positions()
+    order = np.argsort(offsets, kind="stable")
+    return order if bool((offsets[order] == np.arange(offsets.size)).all()) else None
 
 
 def _calls(

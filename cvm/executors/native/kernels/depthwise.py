@@ -77,7 +77,7 @@ def plan_depthwise(
     a = planner.call_of(node).attributes
     images, _, rows, columns = node.outputs[0].shape
     strides = home.map_strides()
-    places = [target.view.stride(axis) or 0 for axis in range(4)]
+    out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
     flat = weights[:, 0]
     parts = [part for part, _ in passes(flat, machine, 4, 255)]
@@ -85,7 +85,7 @@ def plan_depthwise(
         images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
         a.stride[1], a.dilation[1], len(parts),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
-        Output(target.format, Pixels(places[0], places[2], places[3], places[1]), built.clamp),
+        Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp),
         tuple(operand.read for operand in operands), built.formula, built.start is not None,
         segments(channels, machine),
     )  # fmt: skip
@@ -166,7 +166,7 @@ class _Emitter:
             code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel, self.machine,
             kernel.joint,
         )  # fmt: skip
-        every = epilogue.places(image, y, x, self.target)
+        every = epilogue.addresses(image, y, x, self.target)
         room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * kernel.strip)
         sums: dict[int, list[V]] = {}
         done: dict[int, list[V]] = {}
@@ -177,17 +177,17 @@ class _Emitter:
                 continue
             at = code.at(source, column * kernel.source.column)
             words = [self._interleaved(at, group) for group in range(kernel.groups)]
-            for place, tap in uses:
-                if place not in sums:
-                    sums[place] = starting(code, self.pointers, channel, self.segment.block)
-                sums[place] = self._added(sums[place], words, weights, tap)
+            for output, tap in uses:
+                if output not in sums:
+                    sums[output] = starting(code, self.pointers, channel, self.segment.block)
+                sums[output] = self._added(sums[output], words, weights, tap)
                 if tap == kernel.window[1] - 1:
-                    done[place] = sums.pop(place)
+                    done[output] = sums.pop(output)
             if room is not None:
                 self._put(done, room)
             elif done and (len(done) >= TOGETHER or not sums):
                 addresses = [
-                    [code.at(base, place * pixels.column * size) for pixels, size, base in every] for place in done
+                    [code.at(base, output * pixels.column * size) for pixels, size, base in every] for output in done
                 ]
                 epilogue.pixels(list(done.values()), addresses)
                 done.clear()
@@ -197,9 +197,9 @@ class _Emitter:
     def _put(self, done: dict[int, list[V]], room: V) -> None:
         """Finished sums out of the registers."""
         size = 4 * self.lane
-        for place, totals in done.items():
+        for output, totals in done.items():
             for q, total in enumerate(totals):
-                self.code.store(total, self.code.at(room, (4 * place + q) * size), size)
+                self.code.store(total, self.code.at(room, (4 * output + q) * size), size)
         done.clear()
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
@@ -207,9 +207,9 @@ class _Emitter:
         kernel = self.kernel
         uses = []
         for tap in range(kernel.window[1]):
-            place, rest = divmod(column - tap * kernel.dilation, kernel.step)
-            if rest == 0 and 0 <= place < kernel.strip:
-                uses.append((place, tap))
+            output, rest = divmod(column - tap * kernel.dilation, kernel.step)
+            if rest == 0 and 0 <= output < kernel.strip:
+                uses.append((output, tap))
         return uses
 
     def _added(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
@@ -218,8 +218,8 @@ class _Emitter:
         size = 4 * lane
         for part in range(kernel.parts):
             for group in range(kernel.groups):
-                place = ((tap * kernel.parts + part) * kernel.groups + group) * 4
-                at = code.at(weights, place * size)
+                offset = ((tap * kernel.parts + part) * kernel.groups + group) * 4
+                at = code.at(weights, offset * size)
                 taps = [code.load(vector(32, lane), code.at(at, q * size)) for q in range(4)]
                 sums = [self.machine.dot4(code, sums[q], words[group][q], taps[q]) for q in range(4)]
         return sums
@@ -233,7 +233,7 @@ class _Emitter:
             code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
             for row in range(group * ROWS, group * ROWS + ROWS)
         ]
-        if self.machine.turned:
+        if self.machine.signed_bytes:
             rows = [row if row == zero else code.binary("xor", row, -128) for row in rows]
         pairs = [[unpacked(code, rows[k], rows[k + 1], 16, half) for half in (0, 1)] for k in (0, 2)]
         words = vector(16, 2 * lane)

@@ -83,8 +83,8 @@ def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
     count = first + len(builder.reads)
 
     def number(reference: tuple[str, int]) -> int:
-        kind, place = reference
-        return place + {"sum": 0, "read": first, "step": count}[kind]
+        kind, which = reference
+        return which + {"sum": 0, "read": first, "step": count}[kind]
 
     steps = tuple(FormulaStep(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
     last = number(builder.node(root))
@@ -132,9 +132,9 @@ class _Builder:
 
     def read(self, read: Operand) -> Reference:
         """A tensor that is read."""
-        for place, known in enumerate(self.reads):
+        for index, known in enumerate(self.reads):
             if read.home is not None and known.home == read.home:
-                return ("read", place)
+                return ("read", index)
         self.reads.append(read)
         return ("read", len(self.reads) - 1)
 
@@ -166,20 +166,20 @@ def _plain(op: str) -> Callable[[_Builder, Node], Reference]:
 
 
 def _relu(builder: _Builder, node: Node) -> Reference:
-    return _cut(builder, builder.value(node.inputs[0]), node, 0, INT32_MAX)
+    return _clipped(builder, builder.value(node.inputs[0]), node, 0, INT32_MAX)
 
 
 def _clip(builder: _Builder, node: Node) -> Reference:
     lo, hi = builder.attribute(node, "a_min"), builder.attribute(node, "a_max")
-    return _cut(builder, builder.value(node.inputs[0]), node, lo, hi)
+    return _clipped(builder, builder.value(node.inputs[0]), node, lo, hi)
 
 
 def _cvm_clip(builder: _Builder, node: Node) -> Reference:
     alpha = 2 ** (builder.attribute(node, "precision") - 1) - 1
-    return _cut(builder, builder.value(node.inputs[0]), node, -alpha, alpha)
+    return _clipped(builder, builder.value(node.inputs[0]), node, -alpha, alpha)
 
 
-def _cut(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
+def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
     """The value in [lo, hi]; itself where it is proven to lie there."""
     least, largest = builder.planner.hull(node.inputs[0])
     return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
@@ -233,10 +233,10 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     if node is builder.last and not plain:
         chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
-    places = INT64 if chosen.rule.arithmetic == "wide" else INT32
+    shift_format = INT64 if chosen.rule.arithmetic == "wide" else INT32
     xs = [builder.value(name) for name in node.inputs[:count]]
     ms = [builder.array(m, wide) for m in chosen.multipliers]
-    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, places))
+    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, shift_format))
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
 
 
@@ -318,14 +318,14 @@ def _take(builder: _Builder, node: Node) -> Reference:
     rank = len(builder.planner.shape(indices))
     before, after = home.view.axes[:axis], home.view.axes[axis + 1 :]
     base = View(home.view.offset, (*before, *((),) * rank, *after))
-    place = builder.read(Operand(replace(home, view=base), None, home.format))
+    elements = builder.read(Operand(replace(home, view=base), None, home.format))
     if before or after:
         where = builder.planner.home(indices)
         spread = View(where.view.offset, (*((),) * len(before), *where.view.axes, *((),) * len(after)))
         index = builder.read(Operand(replace(where, view=spread), None, where.format))
     else:
         index = builder.value(indices)
-    return builder.step("gather", (place, index), (extent, stride, home.format))
+    return builder.step("gather", (elements, index), (extent, stride, home.format))
 
 
 BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {

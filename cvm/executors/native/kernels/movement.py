@@ -45,19 +45,19 @@ def _slice(planner: Planning, node: Node, view: View) -> View | None:
     current: View | None = view
     for axis, extent in enumerate(view.shape):
         begin, end, step = (given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides))
-        start, count, step = _cut(extent, begin, end, step)
+        start, count, step = _range(extent, begin, end, step)
         if current is not None:
             current = current.sliced(axis, start, step, count)
     return current
 
 
-def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) -> tuple[int, int, int]:
+def _range(extent: int, begin: int | None, end: int | None, stride: int | None) -> tuple[int, int, int]:
     """First element, number of elements and step: bounds count from the back once where negative, then are clamped."""
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
 
-    def clamped(place: int) -> int:
-        return min(max(place + extent if place < 0 else place, lowest), highest)
+    def clamped(bound: int) -> int:
+        return min(max(bound + extent if bound < 0 else bound, lowest), highest)
 
     start, stop = clamped(0 if begin is None else begin), clamped(extent if end is None else end)
     return start, -((start - stop) // stride), stride
@@ -102,14 +102,14 @@ def concatenate(planner: Planning, node: Node) -> None:
         extent = planner.shape(part)[axis]
         view = target.view.sliced(axis, start, 1, extent)
         assert view is not None
-        place = Home(target.buffer, view, target.format)
+        part_home = Home(target.buffer, view, target.format)
         values = planner.constant(part)
         if planner.destination(part) == (name, axis, start):
             pass
         elif values is not None and bool((values == values.flat[0]).all()):
-            planner.fill(place, int(values.flat[0]), name)
+            planner.fill(part_home, int(values.flat[0]), name)
         else:
-            planner.copy(planner.home(part), place, name)
+            planner.copy(planner.home(part), part_home, name)
         start += extent
     planner.claim(Joins(node, target))
 

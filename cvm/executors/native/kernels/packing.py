@@ -37,8 +37,8 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
         low = ((wide + 128) & 255) - 128
         digits[:1] = [(wide - low) >> 8, low.astype(np.int8)]
     result: list[tuple[Integers, int]] = []
-    for place, digit in enumerate(digits):
-        shift = 8 if place else 0
+    for number, digit in enumerate(digits):
+        shift = 8 if number else 0
         if machine.saturates and highest * 2 * max(-int(digit.min()), int(digit.max())) > 32767:
             half = digit >> 1
             result += [(half, shift), (digit - half, 0)]
@@ -59,8 +59,8 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
         size, block = segment.channels, segment.block
         part = slice(segment.start, segment.start + segment.count * size)
         whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
-        for place, digit in enumerate(digits):
-            whole[: digit[part].shape[0], place, :, :run] = digit[part]
+        for number, digit in enumerate(digits):
+            whole[: digit[part].shape[0], number, :, :run] = digit[part]
         shape = (len(digits), taps, kernel.steps, kernel.per)
         ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
         together = segment.together or block.vectors
@@ -92,9 +92,9 @@ def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes
     for segment in segments:
         size, block = segment.channels, segment.block
         whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), np.int8)
-        for place, part in enumerate(parts):
+        for number, part in enumerate(parts):
             given = part[segment.start : segment.start + whole.shape[0]]
-            whole[: given.shape[0], place, :KH] = given
+            whole[: given.shape[0], number, :KH] = given
         ordered = whole.reshape(segment.count, size, len(parts), groups, ROWS, KW)[:, _order(segment)]
         split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS, KW)
         pieces.append(np.ascontiguousarray(split.transpose(0, 6, 3, 4, 1, 2, 5)).tobytes())

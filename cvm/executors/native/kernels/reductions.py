@@ -69,23 +69,23 @@ def plan_reduction(planner: Planning, node: Node) -> None:
         if axis in reduced:
             taken += [Loop(n, (stride, 0)) for n, stride in source.view.axes[axis]]
             continue
-        cut = refined([source.view.axes[axis], view.axes[axis]])
-        if cut is None:
+        found = refined([source.view.axes[axis], view.axes[axis]])
+        if found is None:
             planner.read_from(node.inputs[0], planner.rearranged(source))
             plan_reduction(planner, node)
             return
-        kept += [Loop(extent, strides) for extent, strides in cut]
+        kept += [Loop(extent, strides) for extent, strides in found]
     kept.sort(key=lambda loop: -abs(loop.strides[1]))
     taken.sort(key=lambda loop: -abs(loop.strides[0]))
     kind: Kind = "sum" if node.op == "sum" else "max"
     reduction = Reduction(kind, tuple(kept), tuple(taken), source.format, target.format)
     width = planner.machine.width
     function = planner.kernel(reduction, kind)
-    place = Home(target.buffer, view, target.format)
+    result = Home(target.buffer, view, target.format)
     planner.claim(Computes(node, reduction, (source,), (target,), planner.next_call))
     planner.call(
         function,
-        [source.at(), place.at()],
+        [source.at(), result.at()],
         reduction.units,
         name,
         f"{kind}, modulo 2^32, {width} lanes",
@@ -117,13 +117,13 @@ def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, wid
         start = code.at(read, code.mul(index, reduction.source.bytes))
         first = typed(vector(32, count), _neutral(reduction.kind))
         total = _loops(code, reduction, list(reduction.taken), start, first, count)
-        place = code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes))
+        address = code.at(write, code.mul(index, loop.strides[1] * reduction.target.bytes))
         if loop.strides[1] == 1 or count == 1:
-            store(code, reduction.target, total, place)
+            store(code, reduction.target, total, address)
             return
         raw = encoded(code, reduction.target, total)
         for lane in range(count):
-            code.store(code.extract(raw, lane), code.at(place, lane * loop.strides[1] * reduction.target.bytes))
+            code.store(code.extract(raw, lane), code.at(address, lane * loop.strides[1] * reduction.target.bytes))
 
     code.strips(loop.extent, width, at)
 

@@ -96,8 +96,8 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
 
         count = code.loop(0, rows, 1, row, [typed("i64", 0)])[0]
         _fill(code, kernel.target, target, b, count)
-        place = code.at(counts, code.mul(b, kernel.count.bytes))
-        store(code, kernel.count, code.cast("trunc", count, 32), place)
+        address = code.at(counts, code.mul(b, kernel.count.bytes))
+        store(code, kernel.count, code.cast("trunc", count, 32), address)
 
     code.each(lo, hi, batch)
     code.finish()
@@ -202,8 +202,8 @@ def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: Sc
             return [code.binary("add", before[0], code.cast("zext", ahead, 32))]
 
         counted = code.loop(0, padded, LANES, others, [typed(kind, 0)])[0]
-        place = code.cast("sext", code.call("i32", f"llvm.vector.reduce.add.v{LANES}i32", counted), 64)
-        code.store(code.cast("trunc", i, 32), code.at(order, code.binary("mul", place, 4)))
+        position = code.cast("sext", code.call("i32", f"llvm.vector.reduce.add.v{LANES}i32", counted), 64)
+        code.store(code.cast("trunc", i, 32), code.at(order, code.binary("mul", position, 4)))
 
     code.each(0, padded, past, step=LANES)
     code.each(0, total, score)
@@ -229,9 +229,9 @@ def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, ta
 
         dropped = code.loop(0, count, 1, rival, [typed("i1", 0)])[0]
         # One place is left behind the last row, and the limit is never passed.
-        place = code.intrinsic("smin", count, kernel.target.shape[1] - 1)
+        free = code.intrinsic("smin", count, kernel.target.shape[1] - 1)
         for k in range(kernel.target.shape[2]):
-            kernel.target.store(code, target, b, place, k, kernel.source.load(code, source, b, n, k))
+            kernel.target.store(code, target, b, free, k, kernel.source.load(code, source, b, n, k))
         at = code.at(kept, code.mul(count, 4 * len(columns)))
         for k, value in enumerate(mine):
             code.store(value, code.at(at, 4 * k))

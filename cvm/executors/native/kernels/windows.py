@@ -144,12 +144,12 @@ def _store_largest(
         store(code, pool.target, decoded(code, pool.source, largest), write)
 
 
-def _bounds(code: Code, window: Window, place: Scalar) -> tuple[Scalar, Scalar]:
+def _bounds(code: Code, window: Window, index: Scalar) -> tuple[Scalar, Scalar]:
     """The taps k of an output with 0 <= place * stride + k * dilation - padding < extent."""
     last = (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation - window.padding
     first: Scalar = 0
     end: Scalar = window.taps
-    start = code.mul(place, window.stride)
+    start = code.mul(index, window.stride)
     d = window.dilation
     if window.padding:
         below = code.binary("sub", typed("i64", window.padding + d - 1), _known(start))
@@ -187,9 +187,9 @@ def plan_products(planner: Planning, node: Node) -> None:
     name = node.outputs[0].name
     homes = [planner.home(source) for source in node.inputs]
     target = planner.result(name)
-    for place, home in enumerate(homes):
+    for number, home in enumerate(homes):
         if any(home.view.stride(axis) is None for axis in range(len(home.view.axes))):
-            homes[place] = planner.rearranged(home)
+            homes[number] = planner.rearranged(home)
 
     def strides(home: Home) -> list[int]:
         return [home.view.stride(axis) or 0 for axis in range(len(home.view.axes))]
@@ -232,11 +232,11 @@ def emit_products(module: Module, name: str, products: Products) -> None:
     code = Code(module, name, [*pointers, lo, hi])
     rows, columns = products.rows, products.columns
     sizes = [format_.bytes for format_ in products.formats]
-    places = (0, 1, 2, 3) if products.biased else (0, 1, 3)
+    which = (0, 1, 2, 3) if products.biased else (0, 1, 3)
 
     def run(depth: int, at: list[V]) -> None:
         if depth < len(products.loops):
-            strides = [products.loops[depth].strides[place] for place in places]
+            strides = [products.loops[depth].strides[number] for number in which]
             extent = products.loops[depth].extent
             code.each(0, extent, lambda index: run(depth + 1, moved(code, at, strides, sizes, index)))
             return
@@ -279,8 +279,8 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
         return code.loop(*column_bounds, 1, column, values)
 
     total = code.loop(*_bounds(code, rows, p), 1, row, [start])[0]
-    place = code.at(y, code.mul(p, rows.target * formats[-1].bytes))
-    store(code, formats[-1], total, code.at(place, code.mul(q, columns.target * formats[-1].bytes)))
+    address = code.at(y, code.mul(p, rows.target * formats[-1].bytes))
+    store(code, formats[-1], total, code.at(address, code.mul(q, columns.target * formats[-1].bytes)))
 
 
 PLANS = {"max_pool2d": OpPlan(plan_pool)}

@@ -53,11 +53,11 @@ def group(program: Program, kept: frozenset[str], contracts: Callable[[Node], bo
             sums[result.name] = node
         if node.op not in POINTWISE:
             continue
-        for place, name in enumerate(node.inputs):
+        for index, name in enumerate(node.inputs):
             source = producer.get(name)
             if source is None or uses[name] != 1 or name in kept or not (source.op in POINTWISE or name in sums):
                 continue
-            if source.outputs[0].shape != result.shape or (place == 0 and node.op in ("take", "cvm_lut")):
+            if source.outputs[0].shape != result.shape or (index == 0 and node.op in ("take", "cvm_lut")):
                 continue
             if name in sums:
                 if result.name in sums:

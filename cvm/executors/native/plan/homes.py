@@ -17,11 +17,11 @@ __all__ = ["Buffer", "Constants", "Home"]
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """Memory: a part of the arena (``size`` bytes), the constants, or the ``place``-th array of the caller."""
+    """Memory: a part of the arena (``size`` bytes), the constants, or the ``index``-th array of the caller."""
 
     kind: Literal["arena", "constants", "array"]
     size: int = 0
-    place: int = 0
+    index: int = 0
     first: int = 2**62
     last: int = -1
 

@@ -78,8 +78,8 @@ class Planner:
         kept = returned | set(self._fed) | self.plain.keys()
         self.groups: Groups = group(self.program, kept, self.contracts)
         self._parts = self._destinations()
-        for place, value in enumerate(fed):
-            buffer = Buffer("array", place=place)
+        for index, value in enumerate(fed):
+            buffer = Buffer("array", index=index)
             self.hold(value.name, Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32))
 
     # The walk -------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Planner:
             self._plans[node.op].plan(self, node)
             for value in node.outputs:
                 self._give(value.name)
-        offsets, size = arena.place(buffer for buffer in self._buffers if buffer.last >= 0)
+        offsets, size = arena.allocate(buffer for buffer in self._buffers if buffer.last >= 0)
         return Plan(
             self.functions,
             tuple(self.calls),
@@ -124,9 +124,9 @@ class Planner:
         """Copy a value that the caller wants into the caller's array."""
         if name in self._returned:
             home = self.home(name)
-            place = len(self._fed) + self._returned.index(name)
+            index = len(self._fed) + self._returned.index(name)
             shape = home.view.shape
-            target = Home(Buffer("array", place=place), View.ordered(shape, range(len(shape))), INT32)
+            target = Home(Buffer("array", index=index), View.ordered(shape, range(len(shape))), INT32)
             self.copy(home, target, f"{name} to the caller")
             self._ready[name] = len(self.calls)
 
@@ -317,18 +317,18 @@ class Planner:
         homes = [*reads, target]
         loops: list[Loop] = []
         for axis in range(len(target.view.axes)):
-            cut = refined([_spread(home.view, target.view, axis) for home in homes])
-            if cut is None:
+            found = refined([_spread(home.view, target.view, axis) for home in homes])
+            if found is None:
                 self.nest(self._alike(reads, target), target, formula, what, note, made)
                 return
-            loops += [Loop(extent, strides) for extent, strides in cut]
+            loops += [Loop(extent, strides) for extent, strides in found]
         if not loops:
             loops = [Loop(1, (0,) * len(homes))]
         if not formula.steps:
-            turned = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
-            if turned is not None:
-                self.claim(made(turned, reads, self.next_call))
-                self._exchange(turned, homes, what)
+            exchanged = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
+            if exchanged is not None:
+                self.claim(made(exchanged, reads, self.next_call))
+                self._exchange(exchanged, homes, what)
                 return
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
         name = self.kernel(nest, "nest")
@@ -369,10 +369,10 @@ class Planner:
     def rearranged(self, home: Home) -> Home:
         """A row-major copy of any view, whose places are a table."""
         shape = home.view.shape
-        places = home.view.positions()
-        first = int(places.min())  # before the view's offset where strides are negative
-        extent = int(places.max()) - first + 1
-        table = self.constants.home((places - first).reshape(shape), Format.of(0, extent - 1))
+        offsets = home.view.positions()
+        first = int(offsets.min())  # before the view's offset where strides are negative
+        extent = int(offsets.max()) - first + 1
+        table = self.constants.home((offsets - first).reshape(shape), Format.of(0, extent - 1))
         fresh = self.fresh(shape, home.format)
         base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
         step = FormulaStep("gather", (0, 1), (extent, 1, home.format))

@@ -101,11 +101,11 @@ class View:
 
     def positions(self) -> npt.NDArray[np.int64]:
         """The place of every element, row-major."""
-        places = np.full(1, self.offset, np.int64)
+        offsets = np.full(1, self.offset, np.int64)
         for axis in self.axes:
             for n, stride in axis:
-                places = (places[:, None] + stride * np.arange(n)).ravel()
-        return places
+                offsets = (offsets[:, None] + stride * np.arange(n)).ravel()
+        return offsets
 
     def _with(self, axis: int, factors: Axis, moved: int = 0) -> View:
         return replace(self, offset=self.offset + moved, axes=(*self.axes[:axis], factors, *self.axes[axis + 1 :]))

@@ -167,7 +167,7 @@ class _Folder:
     descriptor: int | None
     """None where the system opens no files relative to a folder."""
 
-    def place(self, name: str) -> str | Path:
+    def path_of(self, name: str) -> str | Path:
         """What to call a file when ``descriptor`` is given along."""
         return self.path / name if self.descriptor is None else name
 
@@ -224,14 +224,14 @@ def _walked(where: Path, create: bool) -> Path:
     return here
 
 
-def _require_safe(place: Path, status: os.stat_result) -> None:
+def _require_safe(path: Path, status: os.stat_result) -> None:
     """Raise `_Unsafe` where another user than root can rename or replace what is in a folder."""
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if status.st_uid not in (0, os.geteuid()):
-        raise _Unsafe(f"{place} belongs to another user")
+        raise _Unsafe(f"{path} belongs to another user")
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-        raise _Unsafe(f"{place} can be written by other users; chmod go-w mends it")
+        raise _Unsafe(f"{path} can be written by other users; chmod go-w mends it")
 
 
 @contextlib.contextmanager
@@ -239,7 +239,7 @@ def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
     """A file that is ours, and its size. Raises OSError."""
     # Nothing is waited for: somebody may have put a pipe there.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK | BINARY
-    with _entered() as where, open(os.open(where.place(name), flags, dir_fd=where.descriptor), "rb") as file:
+    with _entered() as where, open(os.open(where.path_of(name), flags, dir_fd=where.descriptor), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{name} is no file")
@@ -286,13 +286,13 @@ def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
 def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
     """Write a file of the folder whole, or not at all. Raises OSError."""
     new = f".{name}.{secrets.token_hex(8)}.tmp"
-    temporary, held = where.place(new), where.descriptor
+    temporary, held = where.path_of(new), where.descriptor
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY
     try:
         with open(os.open(temporary, flags, 0o600, dir_fd=held), "wb") as file:
             for part in data:
                 file.write(part)
-        os.replace(temporary, where.place(name), src_dir_fd=held, dst_dir_fd=held)
+        os.replace(temporary, where.path_of(name), src_dir_fd=held, dst_dir_fd=held)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=held)

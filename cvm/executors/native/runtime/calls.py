@@ -39,8 +39,8 @@ def emit_network(
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
     code = Code(module, name, [memory, constants, arrays, claims, epoch])
-    used = {buffer.place for call in calls for buffer, _ in call.arguments if buffer.kind == "array"}
-    given = {place: code.load("ptr", code.at(arrays, 8 * place)) for place in sorted(used)}
+    used = {buffer.index for call in calls for buffer, _ in call.arguments if buffer.kind == "array"}
+    given = {index: code.load("ptr", code.at(arrays, 8 * index)) for index in sorted(used)}
     if threads > 1:
         emit_claim(module)
         emit_wait(module, machine)
@@ -52,7 +52,7 @@ def emit_network(
             elif buffer.kind == "constants":
                 arguments.append(code.at(constants, offset))
             else:
-                arguments.append(code.at(given[buffer.place], offset))
+                arguments.append(code.at(given[buffer.index], offset))
         if threads == 1:
             _call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
         else:
@@ -75,19 +75,19 @@ def emit_start(
     memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
     direct = arrays <= DIRECT
-    given = [V("ptr", f"%array{place}") for place in range(arrays if direct else 1)]
+    given = [V("ptr", f"%array{index}") for index in range(arrays if direct else 1)]
     code = Code(module, "start", [memory, constants, table, claims, epoch, *given], result="i64")
     if not direct:
-        given = [code.load("ptr", code.at(given[0], 8 * place)) for place in range(arrays)]
-    for place, (count, least, largest) in enumerate(bounds):
-        bad = _outside(code, given[place], count, least, largest, machine.width)
+        given = [code.load("ptr", code.at(given[0], 8 * index)) for index in range(arrays)]
+    for index, (count, least, largest) in enumerate(bounds):
+        bad = _outside(code, given[index], count, least, largest, machine.width)
         outside, inside = code.fresh(), code.fresh()
         code.line(f"br {bad}, label %{outside}, label %{inside}")
         code.label(outside)
-        code.line(f"ret i64 {place}")
+        code.line(f"ret i64 {index}")
         code.label(inside)
-    for place, array in enumerate(given):
-        code.store(array, code.at(table, 8 * place), 8)
+    for index, array in enumerate(given):
+        code.store(array, code.at(table, 8 * index), 8)
     if runs:
         code.line(f"call void @{runs}({memory}, {constants}, {table}, {claims}, {epoch})")
     code.finish("i64 -1")

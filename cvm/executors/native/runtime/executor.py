@@ -155,8 +155,8 @@ def _plain(
     if len(inputs) != count or len(state) != len(network.given) - count:
         return None
     arrays = []
-    for place, (name, shape) in enumerate(network.given):
-        array = (inputs if place < count else state).get(name)
+    for index, (name, shape) in enumerate(network.given):
+        array = (inputs if index < count else state).get(name)
         if array is None or array.dtype != np.int32 or array.shape != shape or not array.flags.c_contiguous:
             return None
         arrays.append(array)

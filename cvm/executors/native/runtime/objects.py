@@ -90,7 +90,7 @@ class _Image:
         if not magic.startswith(_MAGIC) or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
             raise ValueError("another kind of file")
         self._sections = [_SECTION.unpack_from(code, sections + size * number) for number in range(count)]
-        self._places: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
         self.size = 0
         for number, (_, kind, flags, _, offset, length, _, _, alignment, _) in enumerate(self._sections):
             if flags & _TAKES_MEMORY and length:
@@ -99,50 +99,50 @@ class _Image:
                 if offset + length > len(code):
                     raise ValueError("a section beyond the end")
                 self.size += -self.size % alignment
-                self._places[number] = self.size
+                self._starts[number] = self.size
                 self.size += length
         self.size += -self.size % 16
         self._jumps = self.size
         self.size += 16 * len(_LIBRARY)
         self._symbols = self._read_symbols()
-        self.functions = {name: place for name, place, kind in self._symbols if kind == _FUNCTION and place is not None}
+        self.functions = {name: start for name, start, kind in self._symbols if kind == _FUNCTION and start is not None}
 
     def _content(self, number: int) -> bytes:
         offset, size = self._sections[number][4:6]
         return self._code[offset : offset + size]
 
     def _read_symbols(self) -> list[tuple[str, int | None, int]]:
-        """Name, place (None: of no use to code) and kind of every symbol."""
+        """Name, offset in memory (None: of no use to code) and kind of every symbol."""
         (table,) = (number for number, section in enumerate(self._sections) if section[1] == _SYMBOLS)
         names = self._content(self._sections[table][6])
         found = []
-        for start, info, _, section, value, _ in _SYMBOL.iter_unpack(self._content(table)):
-            name = names[start : names.index(0, start)].decode("ascii")
-            place = None
+        for at, info, _, section, value, _ in _SYMBOL.iter_unpack(self._content(table)):
+            name = names[at : names.index(0, at)].decode("ascii")
+            start = None
             if section == _UNDEFINED and name:
-                place = self._jumps + 16 * _LIBRARY.index(name)
-            elif section in self._places:
-                place = self._places[section] + value
-            found.append((name, place, info & 15))
+                start = self._jumps + 16 * _LIBRARY.index(name)
+            elif section in self._starts:
+                start = self._starts[section] + value
+            found.append((name, start, info & 15))
         return found
 
     def fill(self, memory: mmap.mmap) -> None:
-        """Write everything, with the distances in place."""
-        for number, place in self._places.items():
+        """Write everything, with the distances between code and constants."""
+        for number, start in self._starts.items():
             content = self._content(number)
-            memory[place : place + len(content)] = content
+            memory[start : start + len(content)] = content
         for number, name in enumerate(_LIBRARY):
-            place = self._jumps + 16 * number
-            memory[place : place + 14] = _JUMP + _library(name).to_bytes(8, "little")
+            start = self._jumps + 16 * number
+            memory[start : start + 14] = _JUMP + _library(name).to_bytes(8, "little")
         for number, section in enumerate(self._sections):
-            if section[1] == _RELOCATIONS and section[7] in self._places:
+            if section[1] == _RELOCATIONS and section[7] in self._starts:
                 self._relocate(memory, self._content(number), section[7])
             elif section[1] == _RELOCATIONS_WITHOUT_ADDENDS:
                 raise ValueError("relocations of another form")
 
     def _relocate(self, memory: mmap.mmap, entries: bytes, section: int) -> None:
         """Write the distances that a section waits for."""
-        start, length = self._places[section], self._sections[section][5]
+        start, length = self._starts[section], self._sections[section][5]
         for offset, kind, symbol, addend in _RELOCATION.iter_unpack(entries):
             target = self._symbols[symbol][1]
             if kind not in (_PC32, _PLT32) or target is None or not 0 <= offset <= length - 4:

@@ -129,7 +129,7 @@ class _Trial:
                 return arena[self.plan.offsets[buffer] :]
             if buffer.kind == "constants":
                 return self.constants
-            return arrays[buffer.place].reshape(-1).view(np.uint8)
+            return arrays[buffer.index].reshape(-1).view(np.uint8)
 
         for number, call in enumerate(self.plan.calls):
             addresses = [memory(buffer).ctypes.data + offset for buffer, offset in call.arguments]
@@ -144,17 +144,17 @@ class _Trial:
     def _arrays(self) -> list[Int32Array]:
         """The caller's arrays between fences: what is read, and room for what is written."""
         arrays = []
-        for place, name in enumerate(self.plan.arrays):
+        for index, name in enumerate(self.plan.arrays):
             shape = self.verified.shapes[name]
             room = np.full(math.prod(shape) + 2 * FENCE, PATTERN, np.int32)
             arrays.append(room[FENCE:-FENCE].reshape(shape))
-            if place < self.plan.written:
+            if index < self.plan.written:
                 arrays[-1][...] = self.expected[name]
         return arrays
 
-    def _require_spared(self, places: Sequence[npt.NDArray[Any]]) -> None:
+    def _require_spared(self, areas: Sequence[npt.NDArray[Any]]) -> None:
         """What nobody may write is as it was."""
-        self._require(all(bool((place == PATTERN).all()) for place in places), "memory beside a tensor")
+        self._require(all(bool((area == PATTERN).all()) for area in areas), "memory beside a tensor")
 
     def _compare(self, claim: Claim, memory: Callable[[Buffer], npt.NDArray[np.uint8]]) -> None:
         match claim:

@@ -43,7 +43,7 @@ A, B, C, D, E, F, G, H = (_fraction_of_root(prime, 2) for prime in PRIMES[:8])
 
 _WORDS = "<4 x i32>"
 _BYTES = "<16 x i8>"
-_SWAPPED = [place // 4 * 4 + 3 - place % 4 for place in range(16)]
+_SWAPPED = [index // 4 * 4 + 3 - index % 4 for index in range(16)]
 
 
 class _Text:
@@ -59,10 +59,10 @@ class _Text:
         self.lines.append(f"  %v{self._count} = {expression}")
         return f"%v{self._count}"
 
-    def shuffled(self, kind: str, one: str, other: str, places: list[int]) -> str:
+    def shuffled(self, kind: str, one: str, other: str, indices: list[int]) -> str:
         """A vector of elements of two."""
-        mask = ", ".join(f"i32 {place}" for place in places)
-        return self(f"shufflevector {kind} {one}, {kind} {other}, <{len(places)} x i32> <{mask}>")
+        mask = ", ".join(f"i32 {index}" for index in indices)
+        return self(f"shufflevector {kind} {one}, {kind} {other}, <{len(indices)} x i32> <{mask}>")
 
     def words(self, data: str) -> str:
         """Sixteen bytes as four words, whose first byte is the highest."""

@@ -35,7 +35,7 @@ class _Worker(threading.Thread):
     def __init__(self, pool: Workers, index: int) -> None:
         super().__init__(name=f"cvm-worker-{index}", daemon=True)
         self._pool, self._index = pool, index
-        self.place = (LINES + index * LINE) // 8
+        self.flag = (LINES + index * LINE) // 8
         # A lock that is held while there is nothing to wake for: unlike a semaphore, no interrupt leaves it half done.
         self._wake = threading.Lock()
         self._wake.acquire()
@@ -50,11 +50,11 @@ class _Worker(threading.Thread):
         seen = 0
         while not pool.control[STOP // 8]:
             seen = pool.function(pool.address, self._index, seen, BUDGET)
-            pool.control[self.place] = 1
+            pool.control[self.flag] = 1
             # A run that was shown before the flag was set is not missed: the ticket is looked at once more.
             if int(pool.control[TICKET // 8]) == seen and not pool.control[STOP // 8]:
                 self._wake.acquire()
-            pool.control[self.place] = 0
+            pool.control[self.flag] = 0
 
 
 class Workers:
@@ -90,7 +90,7 @@ class Workers:
             if len(self._threads) < min(count, MOST):
                 self._grow(min(count, MOST))
             for worker in self._threads[:count]:
-                if self.control[worker.place]:
+                if self.control[worker.flag]:
                     worker.wake()
         self._start(self.address, job)
 

@@ -187,13 +187,13 @@ def _ends_of_results(rounding: str) -> VerifiedProgram:
     """Sums that are the first of a result, or one below it, where the input is at its greatest or its least."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
-    place = np.arange(20).reshape(1, 20, 1, 1)
-    at = np.where(place % 2 == 0, -(2**15), 2**15 - 1)
+    channel = np.arange(20).reshape(1, 20, 1, 1)
+    at = np.where(channel % 2 == 0, -(2**15), 2**15 - 1)
     outputs = []
     for multiplier, shift in ((4093, 14), (2**30 + 7, 37), (2**34 + 7, 40)):
         sums = multiplier * at
         begin = 0 if rounding == "toward_zero" else 2 ** (shift - 1)
-        offset = (sums >> shift << shift) - sums - begin - place // 2 % 2
+        offset = (sums >> shift << shift) - sums - begin - channel // 2 % 2
         parameters = [np.full(1, multiplier), offset, np.full(1, shift)]
         attributes = {"lo": -(2**20), "hi": 2**20, "rounding": rounding}
         (result,) = builder.add("requantize", [x, *map(builder.parameter, parameters)], attributes)
@@ -218,9 +218,9 @@ def _elementwise() -> VerifiedProgram:
         ("concatenate", [x, x], {"axis": 1}), ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
     ]  # fmt: skip
     outputs = []
-    for place, (op, inputs, attributes) in enumerate(applied):
+    for number, (op, inputs, attributes) in enumerate(applied):
         (result,) = builder.add(op, inputs, attributes)
-        outputs.append(Output(f"{op}_{place}", result))
+        outputs.append(Output(f"{op}_{number}", result))
     return verify(builder.build(outputs))
 
 

@@ -83,12 +83,12 @@ def chain() -> VerifiedProgram:
     (looked,) = builder.add("cvm_lut", [table, shifted])
     (joined,) = builder.add("concatenate", [looked, c], {"axis": 1})
     (sliced,) = builder.add("slice", [joined], {"begin": (0, 3), "end": (2, 40), "strides": (1, 2)})
-    (turned,) = builder.add("transpose", [sliced], {"axes": (0, 2, 3, 1)})
-    (flat,) = builder.add("reshape", [turned], {"target_shape": (2, 6 * 5 * 19)})
+    (transposed,) = builder.add("transpose", [sliced], {"axes": (0, 2, 3, 1)})
+    (flat,) = builder.add("reshape", [transposed], {"target_shape": (2, 6 * 5 * 19)})
     wide = builder.constant(random.integers(-40_000, 40_000, (33, 6 * 5 * 19)))
     (small,) = builder.add("clip", [flat], {"a_min": -4, "a_max": 3})
     (y,) = builder.add("dense", [small, wide])
-    return verify(builder.build([Output("y", y), Output("turned", turned), Output("d", d)]))
+    return verify(builder.build([Output("y", y), Output("transposed", transposed), Output("d", d)]))
 
 
 Change = Callable[[Any], Any]
@@ -192,13 +192,13 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         lambda self, home, value, label: None if _rows_above(home) else PLANNED_FILL(self, home, value, label),
     ),
     "no border": (planner.Planner, "_fill_border", lambda self, home, outer, border: None),
-    "a clip is lost": (formulas, "_cut", lambda builder, value, node, lo, hi: value),
+    "a clip is lost": (formulas, "_clipped", lambda builder, value, node, lo, hi: value),
     "a clip is one off": (
         formulas,
-        "_cut",
+        "_clipped",
         lambda builder, value, node, lo, hi: builder.step("clip", (value,), (lo, hi - 1)),
     ),
-    "the store cuts one code off": (formulas, "_folded", None),
+    "the store clips one code off": (formulas, "_folded", None),
     "formats of 7 bits": (planner.Format, "of", staticmethod(lambda lo, hi: Format(8, False, 64))),
     "a view begins one later": (planner.View, "sliced", None),
 }
@@ -209,7 +209,7 @@ FUSED = {name for name in DEFECTS if "fused" in name or "bounds" in name}
 
 def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, attribute, wrong = DEFECTS[name]
-    if name == "the store cuts one code off":
+    if name == "the store clips one code off":
         folded = formulas._folded
 
         def wrong(builder: Any, node: Any, chosen: Any, magnitudes: Any) -> Any:  # type: ignore[misc]

@@ -150,12 +150,12 @@ def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
 def decoded(data: bytes | bytearray, home: Home) -> Array:
     """The elements of a home among the constants; axes along which they repeat have extent 1."""
     axes = [() if all(step == 0 for _, step in axis) else axis for axis in home.view.axes]
-    places = np.full((1,), home.view.offset)
+    offsets = np.full((1,), home.view.offset)
     for axis in axes:
         for n, step in axis:
-            places = (places[:, None] + step * np.arange(n)).reshape(-1)
+            offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
     stored = np.frombuffer(data, home.format.dtype, len(data) // home.format.bytes)
-    return _values(stored[places], home.format).reshape([extent(axis) for axis in axes])
+    return _values(stored[offsets], home.format).reshape([extent(axis) for axis in axes])
 
 
 def _values(stored: Array, format_: Format) -> Array:
