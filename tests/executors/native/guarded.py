@@ -107,8 +107,8 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
             found = array.content.view(np.int32) if array.address % 4 == 0 else array.content.copy().view(np.int32)
             right = known.values[name] if name in known.values else constants[name]
             np.testing.assert_array_equal(found.reshape(shape), right, err_msg=name)
-        for place in (arena, packed, *arrays):
-            assert place.spared(), "bytes outside a tensor were written"
+        for area in (arena, packed, *arrays):
+            assert area.spared(), "bytes outside a tensor were written"
 
 
 def main() -> None:

@@ -300,9 +300,9 @@ def test_the_owner_of_a_shared_folder_cannot_choose_what_another_user_runs(folde
         chosen = inbox / "photo"
         chosen.write_bytes(hashlib.sha256(entry.name.encode() + b"\0" + content).digest() + content)
         os.chown(chosen, victim, victim)
-        for place in (folder, folder.parent):
-            os.chown(place, owner, owner)
-            place.chmod(0o777)
+        for path in (folder, folder.parent):
+            os.chown(path, owner, owner)
+            path.chmod(0o777)
         (folder / entry.name).symlink_to(chosen)
         assert _printed_by_a_stranger(folder.parent) == "[10, 20, 30, 41]"
 
@@ -322,10 +322,10 @@ def _as_user(user: int, own: Path) -> Iterator[None]:
             path.chmod(mode)
 
 
-def _printed_by_a_stranger(place: Path) -> str:
+def _printed_by_a_stranger(path: Path) -> str:
     """What a network of four constants gives, in a process of another user with this cache."""
     result = subprocess.run(
-        [sys.executable, "-c", STRANGER, str(place)],
+        [sys.executable, "-c", STRANGER, str(path)],
         capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -369,17 +369,17 @@ def test_no_folder_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_that_cannot_be_used_costs_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
-    place = tmp_path / "cache"
+    path = tmp_path / "cache"
     if obstacle == "a file":
-        place.write_bytes(b"")
+        path.write_bytes(b"")
     elif obstacle == "a link to nowhere":
-        place.symlink_to(tmp_path / "nowhere" / "at" / "all")
+        path.symlink_to(tmp_path / "nowhere" / "at" / "all")
         (tmp_path / "nowhere").write_bytes(b"")
     else:
-        place.mkdir(mode=0o500)
-        if os.access(place, os.W_OK):
-            place = Path("/proc/cache")  # root may write anywhere but there
-    monkeypatch.setenv("CVM_CACHE", str(place))
+        path.mkdir(mode=0o500)
+        if os.access(path, os.W_OK):
+            path = Path("/proc/cache")  # root may write anywhere but there
+    monkeypatch.setenv("CVM_CACHE", str(path))
     assert [cached(small()) for _ in range(2)] == [False, False]
     compare(small(), machines=[GENERIC], threads=[1])
 

@@ -74,10 +74,10 @@ def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
 def test_wide_documents_agree() -> None:
     """One document of each operation on all machines; some go through sums of wide unsigned operands."""
     programs = []
-    for place, operation in enumerate(OPERATIONS):
+    for index, operation in enumerate(OPERATIONS):
         for attempt in range(5):
             try:
-                programs.append(compiled(document(Random(f"{place}:{attempt}"), operation)))
+                programs.append(compiled(document(Random(f"{index}:{attempt}"), operation)))
                 break
             except CvmError:
                 continue

@@ -1,4 +1,4 @@
-"""Packed weights are the weights: digits add up, no product saturates, and every place is filled once."""
+"""Packed weights are the weights: digits add up, no product saturates, and every element is filled once."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_wider_products_take_weights_as_they_are(weights: Any) -> None:
 def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int, vectors: int) -> None:
     found = list(interleaved(lane, vectors))
     assert sorted(found) == list(range(vectors * lane))
-    for place, channel in enumerate(found):
-        q, rest = divmod(place, lane)
+    for index, channel in enumerate(found):
+        q, rest = divmod(index, lane)
         block, e = divmod(rest, 4)
         assert channel == 4 * vectors * block + 4 * q + e
     for interleaved_ in (False, True):

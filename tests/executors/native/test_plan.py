@@ -14,7 +14,7 @@ from tools.feeds import feeds
 
 
 def program(builder: ProgramBuilder, *values: str) -> Program:
-    return builder.build([Output(f"y{place}", name) for place, name in enumerate(values)])
+    return builder.build([Output(f"y{index}", name) for index, name in enumerate(values)])
 
 
 def add(builder: ProgramBuilder, op: str, *inputs: str, **attributes: object) -> str:
@@ -157,8 +157,8 @@ def test_groups_whose_weights_need_other_digits_share_a_kernel() -> None:
     x = b.input("x", (1, 8, 5, 5), 0, 255)
     values = np.zeros((8, 4, 1, 1), np.int64)
     values[:4], values[4:] = 100 * 256 + 10, 127
-    for place in (values, values[::-1]):
-        b_ = add(b, "conv2d", x, b.constant(place), groups=2)
+    for weights_ in (values, values[::-1]):
+        b_ = add(b, "conv2d", x, b.constant(weights_), groups=2)
         compare(program(b, b_), threads=[1], captures=[frozenset()])
 
 

@@ -69,7 +69,7 @@ def sampler() -> VerifiedProgram:
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     (kept,) = builder.add("non_max_suppression", [rows, count], attributes)
     results = [conv(a, (40, 1, 3, 3), 40), shifted, transposed, most, rounded, kept]
-    return verify(builder.build([Output(f"y{place}", name) for place, name in enumerate(results)]))
+    return verify(builder.build([Output(f"y{index}", name) for index, name in enumerate(results)]))
 
 
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
@@ -108,7 +108,7 @@ DEFECTS: dict[str, Plant] = {
     "channels: the sums of a block begin with those of another vector": _set(
         depthwise, "starting", lambda *arguments: _starting(*arguments)[::-1]
     ),
-    "border: windows reach beyond the map": _set(windows, "_bounds", lambda code, window, place: (0, window.taps)),
+    "border: windows reach beyond the map": _set(windows, "_bounds", lambda code, window, index: (0, window.taps)),
     "clip: the lower bound is lost": _steps(
         "clip", lambda code, values, static: code.intrinsic("smin", values[0], static[1])
     ),

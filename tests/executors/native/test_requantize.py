@@ -111,9 +111,9 @@ def check(case: Any, data: st.DataObject) -> None:
     moved = {bias: biased(found, magnitudes, bias) for bias in (0, 1, 128, 255)}
     corners = [[a, b, *data.draw(st.lists(st.integers(a, b), max_size=3))] for a, b in intervals]
     for channel in range(2):
-        for place in range(max(map(len, corners))):
+        for index in range(max(map(len, corners))):
             for repeat in range(2):
-                xs = [corner[(place + repeat * n) % len(corner)] for n, corner in enumerate(corners)]
+                xs = [corner[(index + repeat * n) % len(corner)] for n, corner in enumerate(corners)]
                 right = exact(xs, [int(m[channel]) for m in ms], int(c[channel]), int(s[channel]), rounding, lo, hi)
                 assert machine(found, xs, channel) == right
                 for bias, terms_ in moved.items():

@@ -54,8 +54,8 @@ def test_the_check_of_inputs_finds_every_element_outside(machine: Machine, many:
         for wrong in {lo - 1, hi + 1, -(2**31), most}:
             if not -(2**31) <= wrong < 2**31 or lo <= wrong <= hi:
                 continue
-            for place in range(size):
-                kept, array[place] = array[place], wrong
+            for index in range(size):
+                kept, array[index] = array[index], wrong
                 assert check() == number
-                array[place] = kept
+                array[index] = kept
     assert check() == -1

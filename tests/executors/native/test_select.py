@@ -83,11 +83,11 @@ DOTS: list[tuple[str, Dot, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("place", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
+@pytest.mark.parametrize(("field", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
 def test_a_wrong_product_fails_by_its_class_and_the_next_machine_is_taken(
-    place: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
+    field: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = replace(GENERIC, name=f"wrong{dot.__name__}", **{place: dot})
+    wrong = replace(GENERIC, name=f"wrong{dot.__name__}", **{field: dot})
     monkeypatch.setattr(select, "available", lambda: (wrong, GENERIC))
     found = select.choice()
     assert found.machine is GENERIC
@@ -117,7 +117,7 @@ _PACKED = epilogue.Epilogue._packed
 
 def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
     count = 2 * lanes(even.type)
-    order = [place for lane in range(0, count, 2) for place in (count + lane + half, lane + half)]
+    order = [index for lane in range(0, count, 2) for index in (count + lane + half, lane + half)]
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 

@@ -51,10 +51,10 @@ def ready(program: Program, count: int) -> tuple[VerifiedProgram, list[Feed], Na
     known = expected(verified, runs)
     native = NativeExecutor(verified, count, GENERIC)
 
-    def run(place: int) -> None:
-        found = native.run(runs[place % 4], initial_state(program)).values
+    def run(index: int) -> None:
+        found = native.run(runs[index % 4], initial_state(program)).values
         for name, tensor in found.items():
-            np.testing.assert_array_equal(tensor, known[place % 4].values[name])
+            np.testing.assert_array_equal(tensor, known[index % 4].values[name])
 
     return verified, runs, native, run
 
@@ -65,7 +65,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     compare(small(), machines=MACHINES, threads=(3, 7), captures=[frozenset()])
 
 
-def test_calls_are_really_cut() -> None:
+def test_calls_are_really_split() -> None:
     """What the tests of this folder share is shared: the calls of a small network have several chunks."""
     made = NativeExecutor(verify(small()), 2, GENERIC)._main
     counts = [calls.chunks(call.units, call.cost, 2) for call in made.plan.calls]
@@ -114,8 +114,8 @@ def test_one_session_serves_many_threads() -> None:
     runs = feeds(program, 4)
     known = [session.run(feed)["s"].tolist() for feed in runs]
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda place: session.run(runs[place % 4])["s"].tolist(), range(200)))
-    assert found == [known[place % 4] for place in range(200)]
+        found = list(pool.map(lambda index: session.run(runs[index % 4])["s"].tolist(), range(200)))
+    assert found == [known[index % 4] for index in range(200)]
 
 
 def test_many_executors_run_in_many_threads_at_once() -> None:
@@ -155,8 +155,8 @@ def test_workers_of_a_stopped_run_help_the_next_one() -> None:
     assert pool.control[sharing.BUSY // 8] == 0
     threads.settled(native._main._free[0].heads[0])
     before = int(pool.control[sharing.TICKET // 8])
-    for place in range(5):
-        run(place)
+    for index in range(5):
+        run(index)
     assert int(pool.control[sharing.TICKET // 8]) == before + 5
 
 
@@ -167,8 +167,8 @@ def test_a_run_that_finds_the_workers_taken_runs_alone() -> None:
     pool.control[sharing.BUSY // 8] = 1
     try:
         before = int(pool.control[sharing.TICKET // 8])
-        for place in range(5):
-            run(place)
+        for index in range(5):
+            run(index)
         assert int(pool.control[sharing.TICKET // 8]) == before
     finally:
         pool.control[sharing.BUSY // 8] = 0
@@ -185,8 +185,8 @@ def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refused)
         _, _, _, run = ready(small(), 4)
-        for place in range(2000):
-            run(place % 4)
+        for index in range(2000):
+            run(index % 4)
     assert pool._threads == []
     run(0)
     assert len(pool._threads) == 3
@@ -208,8 +208,8 @@ from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 verified, runs, native, run = ready(small(), 3)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 stop = threading.Event()
 def always():
     while not stop.is_set():
@@ -220,8 +220,8 @@ for sleep in (0.0, 0.05) * 3:  # workers that look for work, and workers that sl
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        for place in range(50):
-            run(place)
+        for index in range(50):
+            run(index)
         assert threading.active_count() >= 3
         sys.exit(7)  # with everything that an interpreter does at its end
     _, status = os.waitpid(child, 0)
@@ -233,8 +233,8 @@ for _ in range(5):  # while other threads run, who are not there in the child
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        for place in range(20):
-            run(place)
+        for index in range(20):
+            run(index)
         os._exit(7)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7, status
@@ -256,8 +256,8 @@ if {state!r} == "spinning":
     threads.BUDGET = 2**60
 from tests.executors.native.test_threads import ready, small
 _, _, _, run = ready(small(), 4)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 if {state!r} == "parked":
     time.sleep(0.3)
 if {state!r} == "stopping in a thread":
@@ -282,8 +282,8 @@ from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 _, _, _, run = ready(small(), 2)
-for place in range(5):
-    run(place)
+for index in range(5):
+    run(index)
 def interrupt(*_):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
@@ -291,13 +291,13 @@ interrupts, end = 0, time.monotonic() + 4
 while time.monotonic() < end:
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4))
-        for place in range(20):
-            run(place)
+        for index in range(20):
+            run(index)
     except KeyboardInterrupt:
         interrupts += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 print(interrupts)
 """
     assert int(process(script)) > 100
@@ -309,8 +309,8 @@ def test_another_process_takes_the_cores() -> None:
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         _, _, _, run = ready(small(), 4)
-        for place in range(300):
-            run(place)
+        for index in range(300):
+            run(index)
     finally:
         for burner in burners:
             burner.send_signal(signal.SIGKILL)
@@ -348,9 +348,9 @@ def live(number):
     while done[number] < RUNS // THREADS and not wrong:
         native = NativeExecutor(verified, chance.choice((1, 2, 3, 5, 8)), chance.choice(machines))
         for _ in range(min(500, RUNS // THREADS - done[number])):
-            place = chance.randrange(4)
-            found = native.run(runs[place], {}).values
-            if any(not np.array_equal(tensor, known[place].values[name]) for name, tensor in found.items()):
+            index = chance.randrange(4)
+            found = native.run(runs[index], {}).values
+            if any(not np.array_equal(tensor, known[index].values[name]) for name, tensor in found.items()):
                 wrong.append(number)
             done[number] += 1
 people = [threading.Thread(target=live, args=(number,)) for number in range(THREADS)]

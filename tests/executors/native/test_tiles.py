@@ -35,9 +35,9 @@ def covered(way: Walk, rows: int, columns: int) -> set[tuple[int, int]]:
         for x in starts(way.spans, way.long, extent):
             for row, pixel in way.starts:
                 for k in range(way.pixels):
-                    place = x + pixel + k
-                    assert 0 <= place < extent, "a tile reads outside the map"
-                    found.add(divmod(place, way.pitch) if way.pitch else (y + row, place))
+                    column = x + pixel + k
+                    assert 0 <= column < extent, "a tile reads outside the map"
+                    found.add(divmod(column, way.pitch) if way.pitch else (y + row, column))
     return {(y, x) for y, x in found if x < columns}
 
 

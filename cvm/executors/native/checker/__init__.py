@@ -62,7 +62,7 @@ class DotProducts(Protocol):
 
 
 def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dict[str, str]:
-    """What could not be proven, by the value that it is about ("": the plan as a whole)."""
+    """The claims that could not be proven: the reason by the name of the value ("": the plan as a whole)."""
     checker, found = _Checker(verified, plan, machine), {}
     for claim in plan.claims:
         try:
@@ -90,7 +90,7 @@ def _about(claim: Claim) -> str:
 
 
 class _Checker:
-    """What is proven so far: which homes hold which tensor, and which homes are copies of others."""
+    """The state of a proof: which homes are known to hold which tensor, and which homes are copies of others."""
 
     def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
         self.verified, self.plan, self.machine = verified, plan, machine
@@ -121,7 +121,9 @@ class _Checker:
                 self._computes(claim)
 
     def suppose(self, claim: Claim) -> None:
-        """Go on as if a claim had been proven, to say what else cannot be: the plan is refused as a whole anyway."""
+        """Take a claim that failed as proven, so that later claims are judged by themselves. The plan is refused
+        anyway.
+        """
         match claim:
             case Computes():
                 for value, home in zip(claim.root.outputs, claim.targets, strict=True):
@@ -143,7 +145,7 @@ class _Checker:
         return home in known
 
     def reads(self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]]) -> bool:
-        """Whether ``home`` is some home of a tensor as ``spread`` reads it, or a copy of that."""
+        """Whether ``home`` is what ``spread`` makes of a home of the tensor, or a copy of such a home."""
         while True:
             for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
                 if (known.buffer, known.format) == (home.buffer, home.format):
@@ -217,7 +219,7 @@ class _Checker:
         self.copies[target] = source
 
     def _require_table(self, claim: Copies, table: Home) -> None:
-        """A copy by a table of places: every entry leads to the element."""
+        """Prove a copy by a table of offsets: every entry is the offset of its element."""
         source, target, kernel = claim.source, claim.target, claim.kernel
         assert isinstance(kernel, Nest)
         offsets = np.full((1,), source.view.offset)
@@ -253,7 +255,7 @@ class _Checker:
         self.parts[target] = claim.value
 
     def _joins(self, claim: Joins) -> None:
-        """Every part lies in its place: computed there, copied there, or filled with its one number."""
+        """Every part lies where it belongs: it was computed there, copied there, or filled with its one number."""
         node, target = claim.node, claim.target
         name = node.outputs[0].name
         shape = self.verified.shapes[name]
@@ -277,7 +279,7 @@ class _Checker:
             filled = values is not None and any(
                 lies(home) and bool((values == value).all()) for home, value in self.parts.items()
             )
-            require(computed or copied or filled, f"{part} is not in its place")
+            require(computed or copied or filled, f"{part} is not where it belongs")
             start += count
         self._require_format(name, target)
         self.homes.setdefault(name, []).append(target)
@@ -408,8 +410,8 @@ class _Checker:
     def _offsets(
         self, node: Node, source: Home, shape: tuple[int, ...], groups: int
     ) -> tuple[Array, list[tuple[int, int]]]:
-        """The address of every weight's element at the first pixel, as (output channel, weight); and (extent, address
-        stride) of images, rows and columns of the output, axes of the result.
+        """For the first pixel, the address of the element that each weight multiplies, as (output channel, weight); and
+        (extent, address stride) of images, rows and columns of the output, axes of the result.
         """
         if node.op == "dense":
             row, run = source.view.axes
@@ -437,7 +439,7 @@ class _Checker:
         return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
 
     def _require_border(self, source: Home, padding: tuple[int, int], pitch: list[int]) -> None:
-        """Every place of the border that a window may reach has been filled with the code of 0, in every channel."""
+        """Every element of the border that a window may reach has been filled with the code of 0, in every channel."""
         H, W = (extent(axis) for axis in source.view.axes[2:])
         require(all(p <= b for p, b in zip(padding, source.border, strict=True)), "the border is too narrow")
         rows, columns = range(-padding[0], H + padding[0]), range(-padding[1], W + padding[1])
@@ -524,17 +526,18 @@ class _Checker:
             require(pixels.channel == step or shape[1] == 1, "channels lie elsewhere")
 
     def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """A machine whose dot product saturates gets no pair of weights that could get there."""
+        """A machine whose dot product saturates gets no pair of weights whose products could leave 16 bits."""
         if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
             most = max(-int(weights.min()), int(weights.max()))
             parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
             require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
 
     def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
-        """What the kernel's sums hold beside the node's result, and the interval of the latter, per channel.
+        """Per channel: the number by which the kernel's sums differ from the node's result, and the interval of that
+        result.
 
-        The sums are of elements x + b: with the bias b of the format where it is not taken out on the way, and 128 less
-        where a machine takes signed bytes.
+        The kernel adds up products of x + b. Here b is the bias of the format, where loading does not subtract it, less
+        128 where a machine takes signed bytes.
         """
         rows = weights.reshape(weights.shape[0], -1)
         per = kernel.per if isinstance(kernel, Contraction) else 4
@@ -563,7 +566,9 @@ class _Checker:
     # The plan as a whole --------------------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
-        """Buffers that live at the same time do not overlap, and the caller's arrays get what they are for."""
+        """Buffers that live at the same time do not overlap, and each array of the caller gets the value that it is
+        for.
+        """
         spans: dict[Buffer, tuple[int, int]] = {}
         for number, call in enumerate(self.plan.calls):
             for buffer, offset in call.arguments:
@@ -591,7 +596,7 @@ def kernel_format(kernel: Kernel, source: Home) -> bool:
 
 
 def _number(step: Any) -> Array:
-    """The number that a step is."""
+    """The elements of a step that gives one known number."""
     require(step.op == "immediate", "a parameter is computed")
     return np.array(step.static[0], object)
 

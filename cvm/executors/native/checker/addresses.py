@@ -23,7 +23,7 @@ __all__ = ["Array", "Factors", "Loops", "Unproven", "broadcast", "decoded", "ext
 Array: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = "tuple[tuple[int, int], ...]"
 Loops: TypeAlias = "list[tuple[int, tuple[int, ...]]]"
-"""Extents, and by how much the address of every tensor moves."""
+"""Loops: each an extent, and by how many elements the address of every tensor moves."""
 
 
 class Unproven(Exception):
@@ -31,13 +31,13 @@ class Unproven(Exception):
 
 
 def require(holds: bool, what: str) -> None:
-    """Raise `Unproven` unless it holds."""
+    """Raise `Unproven` unless ``holds``."""
     if not holds:
         raise Unproven(what)
 
 
 def merged(factors: Sequence[tuple[int, int]]) -> Factors:
-    """The factors of a map in its one merged form."""
+    """The factors of a map in their merged form, which is the same for all ways to write the map."""
     found: list[tuple[int, int]] = []
     for n, step in factors:
         if n > 1 and found and found[-1][1] == n * step:
@@ -69,7 +69,8 @@ def broadcast(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, .
 
 
 def moved(node: Node, attributes: Any, axes: Sequence[Factors], like: Sequence[int]) -> tuple[int, list[Factors]]:
-    """Of an op that only moves elements: how far the first element moves, and the factors of the axes of its result.
+    """For an op that only moves elements: by how much the offset of the first element changes, and the factors of the
+    axes of the result.
 
     ``like`` is the shape of the second operand of `slice_like`.
     """
@@ -127,7 +128,7 @@ def visited(axes: Sequence[Sequence[Factors]], at: int) -> Loops:
         while any(left):
             left = [factors or [(1, 0)] for factors in left]
             n = min(factors[-1][0] for factors in left)
-            require(n > 1 and all(factors[-1][0] % n == 0 for factors in left), "views are cut at different places")
+            require(n > 1 and all(factors[-1][0] % n == 0 for factors in left), "views split an axis differently")
             loops.append((n, tuple(factors[-1][1] for factors in left)))
             for factors in left:
                 count, step = factors.pop()
@@ -137,7 +138,7 @@ def visited(axes: Sequence[Sequence[Factors]], at: int) -> Loops:
 
 
 def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
-    """Loops, in the order of tensor ``at``, with those that are one merged."""
+    """Loops in the order of tensor ``at``; neighbouring loops that are the same as one longer loop are merged."""
     found: Loops = []
     for n, steps in sorted((loop for loop in loops if loop[0] > 1), key=lambda one: (-abs(one[1][at]), one)):
         if found and found[-1][1] == tuple(n * step for step in steps):

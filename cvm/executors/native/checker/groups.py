@@ -2,8 +2,8 @@
 
 `Group.proves` walks through the nodes and the formula side by side: a step must have the op of its node and compute it
 from values that are proven to be the node's operands. A kernel may leave out a clip that the proven interval makes
-needless, begin sums elsewhere, requantize in another arithmetic, and leave the last cut to the store; each is proven
-from numbers that are read back from the packed constants.
+needless, begin sums with another number, requantize in another arithmetic, and leave the last clip to the store. Each
+of these is proven from numbers that are read back from the packed constants.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ SAME = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The sums of a contraction, value 0 of a formula: per channel, what they hold beside the node's result, and the
-    interval of the latter. All have the rank of the result.
+    """The sums of a contraction, which are value 0 of a formula. ``more`` is the number by which they differ from the
+    node's result, ``lo`` and ``hi`` are the interval of that result, all per channel. All arrays have the rank of the
+    result.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Added:
 
 @dataclass(slots=True)
 class Group:
-    """One group to be proven. The functions say what the plan claims and the program holds."""
+    """One group to be proven. The functions tell what the plan claims and what the program holds."""
 
     formula: Formula
     shape: tuple[int, ...]
@@ -86,12 +87,12 @@ class Group:
             self.proves(root.outputs[0].name, self.formula.result)
             return
         clip = clamp[0] - format_.bias, clamp[1] - format_.bias
-        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the store cuts results off")
-        require(root.op == "requantize", "only a requantize leaves its cut to the store")
+        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the store clips results that occur")
+        require(root.op == "requantize", "only a requantize leaves its clip to the store")
         self._requantize(root, self._step(self.formula.result), format_.bias, clip)
 
     def _same(self, number: int) -> int:
-        """The value that steps called ``same`` repeat."""
+        """The value that a chain of steps called ``same`` passes on."""
         while number >= self.formula.reads and self.formula.steps[number - self.formula.reads].op == "same":
             (number,) = self.formula.steps[number - self.formula.reads].arguments
         return number
@@ -134,7 +135,7 @@ class Group:
         match node.op:
             case "cvm_right_shift":
                 most = 2 ** (a.precision - 1) - 1
-                require(step.op == "clip" and step.static == (-most, most), "a shift is cut elsewhere")
+                require(step.op == "clip" and step.static == (-most, most), "a shift is clipped otherwise")
                 inner = self._step(step.arguments[0])
                 require(inner.op == "right_shift" and inner.static == (a.shift_bit,), "a shift by other bits")
                 self.proves(node.inputs[0], inner.arguments[0])
@@ -209,15 +210,15 @@ class Group:
         require(found, f"what is read is not {indices}")
 
     def _requantize(self, node: Node, step: FormulaStep, bias: int, clip: tuple[int, int]) -> None:
-        """The step is the node's result plus ``bias``, once it is cut to ``clip`` plus ``bias``."""
+        """The step is the node's result plus ``bias``, once it is clipped to ``clip`` plus ``bias``."""
         require(step.op == "requantize", f"requantize is computed as {step.op}")
         (rule,) = step.static
         assert isinstance(rule, Requantization)
         a, count = self.attributes(node), (len(node.inputs) - 2) // 2
         require(rule.terms == count and rule.rounding == a.rounding, "another rounding or number of terms")
         if rule.clips:
-            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is cut elsewhere")
-        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is cut elsewhere")
+            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is clipped otherwise")
+        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is clipped otherwise")
         ends = []
         for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
             if self.added is not None and argument == 0 and name == self.added.name:
@@ -236,7 +237,7 @@ class Group:
 
 
 def _bounds(op: str, attributes: Any) -> tuple[int, int]:
-    """What an op clips to."""
+    """The interval that an op clips to."""
     if op == "relu":
         return 0, INT32[1]
     if op == "clip":
@@ -260,8 +261,9 @@ def _require_same(
     bias: int,
     clip: tuple[int, int],
 ) -> None:
-    """One channel: m.., c, s of the node and of the kernel; the least and largest of each operand, and what is added
-    to it. ``most`` is the largest sum of any channel, which a lane beside may hold.
+    """Prove one channel. ``theirs`` and ``ours`` are m.., c, s of the node and of the kernel; ``operands`` are the
+    least value, the largest value and the number that is added, of each operand. ``most`` is the largest sum of any
+    channel, which the neighbouring lane may hold.
     """
     *ms, c, s = theirs
     *Ms, C, S = ours
@@ -303,8 +305,8 @@ def _require_same(
 
 
 def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
-    """The last step of a formula, a narrow sum of two requantized terms, in words: both terms fit in 16 bits, and the
-    digits of both multipliers make them up modulo 2^32, as does the offset, which takes the bias of the bytes back.
+    """Prove the last step of a formula, a narrow sum of two requantized terms, as it is computed in 16-bit words: both
+    terms fit in 16 bits, the digits make up both multipliers, and the offset subtracts the bias of the bytes.
     """
     last = formula.steps[-1]
     (rule,) = last.static
@@ -327,7 +329,7 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     assert isinstance(own, Requantization)
     unclipped = FormulaStep("requantize", before[-1].arguments, (replace(own, clips=False),))
     require(joint.codes == Formula(formula.reads, (*before[:-1], unclipped)), "words of another formula")
-    require(own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi), "words are cut elsewhere")
+    require(own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi), "words are clipped otherwise")
     require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")
     digits = [*joint.high, *joint.low]
     require(all(-(2**15) <= digit < 2**15 for digit in digits), "a digit has more than 16 bits")
@@ -339,8 +341,8 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
 
 
 def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, clip: tuple[int, int]) -> bool:
-    """Whether two rounded sums of products agree: at once where all multipliers are in proportion, else for every value
-    of all operands but the widest.
+    """Whether two rounded sums of products agree. Where all multipliers are in proportion, they do. Else every value of
+    all operands but the widest is tried.
     """
     if not slack and a.c << b.s == b.c << a.s and all(m << b.s == M << a.s or lo == hi == 0 for m, M, lo, hi in pairs):
         return True

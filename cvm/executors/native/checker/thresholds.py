@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[int, int]) -> bool:
-    """Whether both lines, cut to ``clip``, are proven equal for every integer x of the interval.
+    """Whether both lines, clipped to ``clip``, are proven equal for every integer x of the interval.
 
     The numerator of ``b`` may hold up to ``slack`` more than it says.
     """
@@ -104,7 +104,7 @@ def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
 
 
 def _floors(count: int, n: int, m: int, c: int) -> int:
-    """The sum of floor((m k + c) / n) for 0 <= k < count: whole parts first, then rows and columns change places."""
+    """The sum of floor((m k + c) / n) for 0 <= k < count: the whole parts first, then rows and columns are swapped."""
     total = 0
     while count > 0:
         total += count * (count - 1) // 2 * (m // n) + count * (c // n)

@@ -12,10 +12,11 @@ __all__ = ["Formula", "FormulaStep", "Requantization", "Residual", "Static"]
 
 @dataclass(frozen=True, slots=True)
 class Requantization:
-    """What is known of a requantization beforehand: arithmetic, number of terms, rounding and bounds.
+    """The parts of a requantization that are known when code is written: arithmetic, number of terms, rounding and
+    bounds.
 
-    The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high`` s counts from 32.
-    ``fused`` has no s. Without ``clips`` the result is not cut to [lo, hi], which is left to whoever stores it.
+    The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high``, s is the shift less 32. ``fused``
+    has no s. Without ``clips`` the result is not clipped to [lo, hi]; the store does that.
     """
 
     arithmetic: Literal["narrow", "high", "fused", "wide"]
@@ -25,9 +26,9 @@ class Requantization:
     hi: int
     clips: bool = True
     short: bool = False
-    """Whether all m have 32 bits: a 64-bit product of two such takes one instruction."""
+    """Whether all m have 32 bits: the 64-bit product of two such numbers takes one instruction."""
     bits: int = 0
-    """Of ``fused``: those of the sums, none of which is negative."""
+    """The bits of the sums of ``fused``, none of which is negative."""
 
 
 Static: TypeAlias = "int | Format | Requantization"
@@ -35,7 +36,7 @@ Static: TypeAlias = "int | Format | Requantization"
 
 @dataclass(frozen=True, slots=True)
 class FormulaStep:
-    """One operation on earlier values; ``static`` is what it knows beforehand."""
+    """One operation on earlier values. ``static`` holds the numbers and formats that are known when code is written."""
 
     op: str
     arguments: tuple[int, ...] = ()
@@ -57,9 +58,10 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A formula that ends so: ``codes`` gives the first codes, not yet cut to ``clip``; ``read`` is the other tensor.
+    """A formula that ends with the sum of two tensors of codes. ``codes`` computes the first ones, not yet clipped to
+    ``clip``; ``read`` is the number of the other tensor.
 
-    ``high`` and ``low`` are the digits of both multipliers, that of the first codes first.
+    ``high`` and ``low`` are the digits of both multipliers, those of the first codes first.
     """
 
     codes: Formula

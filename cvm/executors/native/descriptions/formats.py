@@ -14,7 +14,9 @@ __all__ = ["INT32", "INT64", "Format"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Integers of ``bits`` bits that stand for themselves minus ``bias``; ``raw`` ones are only moved."""
+    """Integers of ``bits`` bits; each stands for itself minus ``bias``. Integers of a ``raw`` format are copied and
+    never computed with.
+    """
 
     bits: int
     signed: bool = True

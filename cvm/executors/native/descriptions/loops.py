@@ -12,7 +12,9 @@ __all__ = ["Exchange", "Loop", "Nest"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """An extent, and by how many elements every tensor moves: those read in order, then the one written."""
+    """One loop: its extent, and the stride in elements of every tensor: of those read in order, then of the one
+    written.
+    """
 
     extent: int
     strides: tuple[int, ...]
@@ -20,7 +22,9 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops from the outermost to the innermost, the formats of the tensors read and written, and the formula."""
+    """A formula in loops: the loops from the outermost to the innermost, the formats of the tensors read and written,
+    and the formula.
+    """
 
     loops: tuple[Loop, ...]
     formats: tuple[Format, ...]
@@ -28,7 +32,7 @@ class Nest:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time: the outermost loop where it is not the vectors'."""
+        """Parts that may run at the same time: the indices of the outermost loop, unless vectors run along it."""
         return self.loops[0].extent if len(self.loops) > 1 else 1
 
     @property
@@ -39,9 +43,10 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """``outer`` loops around ``along`` (dense among the wide numbers) and ``across`` (dense among the bytes).
+    """A copy in ``outer`` loops around ``along`` (of stride 1 in the tensor of wide numbers) and ``across`` (of stride
+    1 in the tensor of bytes).
 
-    Strides are those of the source, then of the target; ``packs`` says that the target is the one of bytes.
+    Strides are those of the source, then those of the target. ``packs`` says that the target is the tensor of bytes.
     """
 
     outer: tuple[Loop, ...]

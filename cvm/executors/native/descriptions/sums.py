@@ -20,7 +20,7 @@ ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """Elements that a tensor moves by per image, row, column and channel of the output."""
+    """The strides of a tensor, in elements, per image, row, column and channel of the output."""
 
     image: int
     row: int
@@ -30,7 +30,9 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A tensor that the formula reads besides the sums: per channel in packed order (``pixels`` None), or anywhere."""
+    """A tensor that the formula reads besides the sums: one element per channel in packed order (``pixels`` is None),
+    or a tensor with strides per pixel.
+    """
 
     format: Format
     pixels: Pixels | None
@@ -38,7 +40,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How results are stored. With ``clamp`` the formula gives stored integers that must still be cut to it."""
+    """How results are stored. With ``clamp`` the formula gives stored integers that must still be clipped to it."""
 
     format: Format
     pixels: Pixels
@@ -47,7 +49,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``vectors`` of ``lane`` lanes of channels, of which the first ``valid`` exist."""
+    """``vectors`` vectors of ``lane`` lanes, each lane a channel. Only the first ``valid`` channels exist."""
 
     lane: int
     vectors: int
@@ -90,8 +92,8 @@ class Contraction:
     """One kernel.
 
     ``images``, ``rows`` and ``columns`` are the output's; ``taps`` the loops (count, elements apart) around a run of
-    ``run`` elements. ``shifts``: one pass over all taps each; before the pass the sums are shifted left by so many
-    bits. Without ``starts`` the sums begin with zero.
+    ``run`` elements. ``shifts`` has one entry for each pass over all taps: before the pass the sums are shifted left by
+    so many bits. Without ``starts`` the sums begin with zero.
     """
 
     images: int
@@ -133,7 +135,7 @@ class Contraction:
 
     @property
     def shared(self) -> Literal["rows", "columns", "blocks"]:
-        """What threads share."""
+        """The loop that threads share."""
         if not self.fixed and self.rows >= max(8, self.blocks):
             return "rows"
         return "columns" if self.rows == 1 and self.columns >= 64 * self.blocks else "blocks"
@@ -146,7 +148,9 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Depthwise:
-    """One kernel. ``window`` and ``dilation`` are (rows, columns); strides of the output's step are in ``source``."""
+    """One depthwise kernel. ``window`` and ``taps`` are extents and strides of rows and columns; the strides of
+    ``source`` are those of one step of the output.
+    """
 
     images: int
     rows: int

@@ -1,1 +1,1 @@
-"""The text of kernels: LLVM IR, what a kernel is as data, and the instructions that differ between processors."""
+"""The text of kernels: LLVM IR, and the instructions that differ between processors."""

@@ -24,10 +24,11 @@ from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_ad
 __all__ = ["each_block", "emit_contraction", "segments", "starting", "tile_start"]
 
 UNROLLED = 2
-"""Pixels up to which the epilogue is written out for each; more of them share the code, and the sums go by the
-stack."""
+"""The epilogue is written out for each of up to so many pixels. More pixels share its code, and their sums pass through
+the stack.
+"""
 SHORT = 64
-"""Steps of a sum up to which the epilogue is written out for every pixel: there it is most of the work."""
+"""In sums of up to so many steps the epilogue is most of the work, and is written out for every pixel."""
 
 
 def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
@@ -92,7 +93,7 @@ def each_block(
 
 
 def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -> list[V]:
-    """What the sums of a block begin with: zero if that is not given."""
+    """The values that the sums of a block begin with: zeros unless the kernel is given others."""
     kind = vector(32, block.lane)
     if len(pointers) < 3:
         return [typed(kind, 0)] * block.vectors
@@ -101,7 +102,9 @@ def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -
 
 
 def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
-    """Where tile ``index`` of ``size`` of an extent starts: the last one where it still fits."""
+    """The start of tile ``index`` of ``size`` elements in an extent. The last tile starts where it still fits, and may
+    overlap.
+    """
     start = code.mul(index, size)
     return start if extent % size == 0 else code.smaller(start, extent - size)
 
@@ -148,7 +151,9 @@ class _Emitter:
         code.each(*self._tiles(units if shared == "rows" else None, grid.y, grid.rows, grid.down), row)
 
     def _tiles(self, units: tuple[Scalar, Scalar] | None, before: int, size: int, extent: int) -> tuple[Scalar, Scalar]:
-        """The tiles of an extent that begin among the units, of which ``before`` lie before it; else all of them."""
+        """The tiles of an extent that begin among the units (``before`` units lie before the extent); without units,
+        all tiles.
+        """
         code, count = self.code, -(-extent // size)
         if units is None:
             return 0, count
@@ -197,7 +202,7 @@ class _Emitter:
         return code.loop(0, count, 1, body, sums)
 
     def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
-        """One run, unrolled a little."""
+        """The products of one run; a few steps are unrolled."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         step = 4 * self.segment.channels
         unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
@@ -230,7 +235,7 @@ class _Emitter:
         return code.loop(0, kernel.steps, unrolled, body, sums)
 
     def words(self, pointer: V, count: int) -> list[V]:
-        """So many words of a pixel, each in all lanes."""
+        """``count`` words of a pixel, each broadcast to all lanes."""
         code, lane = self.code, self.segment.block.lane
         if self.kernel.per == 1:
             return [code.splat(load(code, self.kernel.input, pointer, 1), lane)]
@@ -274,7 +279,7 @@ class _Emitter:
 
 
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
-    """The first pixel's place and the distance from each to the next, in elements, if it is always the same."""
+    """The offset of the first pixel and the distance from each to the next, in elements, if that is always the same."""
     distances = [y * pixels.row + x * pixels.column for y, x in offsets]
     apart = {b - a for a, b in pairwise(distances)}
     return (distances[0], apart.pop() if apart else 0) if len(apart) <= 1 else None

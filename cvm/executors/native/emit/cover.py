@@ -9,11 +9,13 @@ from functools import cache
 __all__ = ["Grid", "cover"]
 
 START = 1.5
-"""What a tile costs beside its pixels, in pixels: its loops, and what its sums begin with."""
+"""The cost of a tile beside its pixels, counted in pixels: its loops, and the loads that its sums begin with."""
 LEAST = 2
-"""A tile of one pixel takes as long as one of two: it waits for its weights, and for its own sums."""
+"""A tile of one pixel takes as long as a tile of two, since it waits for its weights and for its own sums."""
 WORTH = 0.97
-"""Every grid is code of its own: several are taken if they cost at most this part of one."""
+"""Every grid has code of its own. So several grids are taken only if together they cost at most this part of the cost
+of one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Grid:
 
     @property
     def cost(self) -> float:
-        """What all tiles cost, in pixels."""
+        """The cost of all tiles, counted in pixels."""
         tiles = -(-self.down // self.rows) * -(-self.across // self.columns)
         return tiles * (max(self.rows * self.columns, LEAST) + START)
 
@@ -44,7 +46,7 @@ def cover(down: int, across: int, most: int) -> tuple[Grid, ...]:
 
 
 def _cover(y: int, x: int, down: int, across: int, most: int, splits: int) -> tuple[Grid, ...]:
-    """One grid, or whole tiles, the pixels to their right, and those below."""
+    """The candidates: one grid; or a grid of whole tiles, one for the pixels to its right, and one for those below."""
     if not down or not across:
         return ()
     best: tuple[Grid, ...] = (min(_single(y, x, down, across, most), key=lambda grid: grid.cost),)

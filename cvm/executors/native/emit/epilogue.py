@@ -2,11 +2,11 @@
 
 The sums of one pixel are vectors of output channels. They go through the formula of the ops that follow the contraction
 and are stored; what the formula reads besides them is either one value per channel, packed in the order of the lanes,
-or a tensor with a place for every pixel.
+or a tensor with an element for every pixel and channel.
 
-Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors of a block hold the channels
-4 n b + 4 q + e (b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within
-128 bits, then give all the bytes in order, and cut them to [0, 255] on the way.
+Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors of a block hold the channels 4nb + 4q +
+e (b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within 128 bits, then give
+all the bytes in order, and clip them to [0, 255] on the way.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class Epilogue:
         return moved
 
     def pixels(self, sums: Sequence[Sequence[V]], addresses: Sequence[Sequence[V]]) -> None:
-        """Codes of some pixels' sums, stored; ``addresses`` are the addresses that `addresses` gave, for each pixel.
+        """Compute the codes of some pixels from their sums, and store them. ``addresses`` are what the method
+        `addresses` gave for each pixel.
 
-        They share what is loaded of the parameters.
+        The pixels share the loads of parameters.
         """
         self._parameters.clear()
         numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
@@ -101,10 +102,11 @@ class Epilogue:
         addresses: Sequence[tuple[V, int]],
         meanwhile: Callable[[Scalar], None] = lambda first: None,
     ) -> None:
-        """Codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by vector.
+        """Compute and store the codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by
+        vector.
 
-        ``addresses`` are the addresses of the first pixel, and the bytes from each to the next; ``meanwhile`` writes
-        code that goes with every few pixels, of which it is given the first.
+        ``addresses`` are those of the first pixel, each with the bytes from one pixel to the next. ``meanwhile`` is
+        called for every few pixels, with the first of them, and may write code to run among theirs.
         """
         code, block = self.code, self.block
         kind, size = vector(32, block.lane), 4 * block.lane
@@ -150,7 +152,7 @@ class Epilogue:
         return self.code.cast("trunc", clipped, self.output.format.bits)
 
     def _store(self, value: V, pointer: V, count: int) -> None:
-        """The first ``count`` lanes, in pieces of powers of two."""
+        """Store the first ``count`` lanes, in pieces of powers of two."""
         code, format_, stride = self.code, self.output.format, self.output.pixels.channel
         raw = self._encoded(value)
         if stride != 1:
@@ -160,7 +162,7 @@ class Epilogue:
         self._store_pieces(raw, pointer, count)
 
     def _store_pieces(self, raw: V, pointer: V, count: int) -> None:
-        """The first ``count`` lanes side by side."""
+        """Store the first ``count`` lanes side by side."""
         code, most = self.code, lanes(raw.type)
         done = 0
         while done < count:
@@ -170,7 +172,7 @@ class Epilogue:
             done += piece
 
     def _store_interleaved(self, values: list[V], pointer: V) -> None:
-        """The vectors in the order of the channels."""
+        """Store the vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
         if self.machine.packs and format_.bits == 8 and not format_.signed and stride == 1:
@@ -190,7 +192,7 @@ class Epilogue:
                     code.store(code.extract(raw, first + e), at)
 
     def _packed(self, values: list[V]) -> V:
-        """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then cut to the clamp."""
+        """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then clipped to the clamp."""
         code, lane, format_ = self.code, self.block.lane, self.output.format
         if self.output.clamp is None and format_.bias:
             values = [code.binary("add", value, format_.bias) for value in values]
@@ -263,7 +265,7 @@ class _Sums:
         return even, code.shuffle(value, value, range(1, lane, 2))
 
     def addresses(self, number: int) -> tuple[V, list[int]]:
-        """See `Reader.places`."""
+        """See `Reader.addresses`."""
         read, block = self.epilogue.reads[number - 1], self.epilogue.block
         assert read.pixels is not None
         apart = read.pixels.channel * read.format.bytes

@@ -1,4 +1,4 @@
-"""Exchanges: copies between tensors whose neighbours are different axes, such as channels first and channels last.
+"""Exchanges: copies between tensors whose innermost axes differ, such as channels first and channels last.
 
 A block is as many elements as a vector has lanes along the axis that is dense on the side of wide numbers, times four
 along the one that is dense on the side of bytes. Four vectors become one of 32-bit words, each of which holds four
@@ -20,11 +20,11 @@ __all__ = ["emit_exchange", "exchange"]
 WORD = 4
 """Bytes of one word."""
 LEAST = 8
-"""Elements along the wide side from which on an exchange pays."""
+"""An exchange pays if it has at least so many elements along the axis of stride 1 in the tensor of wide numbers."""
 
 
 def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
-    """The loops of a copy as an exchange, if they are one."""
+    """The exchange that the loops of a copy are, or None."""
     for packs, bytes_ in ((True, target), (False, source)):
         if bytes_.bits != 8 or bytes_.signed:
             continue
@@ -55,7 +55,7 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
         """All blocks of the two inner loops."""
 
         def strip(index: Scalar, size: int) -> None:
-            """``size`` elements along, everything across."""
+            """Copy ``size`` elements along the one axis, and all elements along the other."""
             start = moved(code, pointers, kernel.along.strides, sizes, index)
 
             def word(first: Scalar, count: int) -> None:

@@ -1,8 +1,8 @@
-"""Formulas: what a kernel computes at one place, from what it reads there.
+"""Formulas: what a kernel computes at one index, from what it reads there.
 
 A formula is a list of steps in the order in which they are computed. Its first values are the tensors that the kernel
-reads; every step adds one. `evaluate` writes the code for any number of lanes. A value that is the same in all
-lanes stays a scalar until it meets one that is not.
+reads; every step adds one. `evaluate` writes the code for any number of lanes. A value that is the same in all lanes
+stays a scalar until it is combined with one that is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Reader", "evaluate"]
 
 
 class Reader(Protocol):
-    """What a kernel reads at the place where it stands."""
+    """The elements that a kernel reads at the current index."""
 
     def value(self, number: int) -> V:
         """The elements of a tensor: a scalar where they are the same in all lanes."""
@@ -30,7 +30,7 @@ class Reader(Protocol):
         """The elements of the even and of the odd lanes of a tensor of i64."""
 
     def addresses(self, number: int) -> tuple[V, list[int]]:
-        """An address in a tensor, and by how many bytes each lane's element lies behind it."""
+        """An address in a tensor, and for each lane the distance in bytes from there to its element."""
 
 
 def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
@@ -141,7 +141,7 @@ def _greater(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
     """Truncated division; x / 0 = 0.
 
-    Lanes behind the last channel hold numbers that nobody has proven anything of: -2^31 / -1, a trap, is avoided.
+    Nothing is proven of the numbers in lanes behind the last channel. So -2^31 / -1, which would trap, is avoided.
     """
     a, b = values
     a = code.intrinsic("smax", a, -(2**31) + 1)
@@ -186,7 +186,7 @@ def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _left_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """X * 2^shift cut to [-alpha, alpha], in i64: at most 2^31 * 2^32 in magnitude."""
+    """X * 2^shift, clipped to [-alpha, alpha], in i64: at most 2^31 * 2^32 in magnitude."""
     shift, alpha = static
     assert isinstance(shift, int)
     assert isinstance(alpha, int)
@@ -220,4 +220,6 @@ _STEPS: dict[str, Emission] = {
     "left_shift": _left_shift,
     "where": _chosen,
 }
-"""The code of each step, all in arithmetic modulo 2^32: where the true result is proven to be an int32, that is it."""
+"""The code of each step. All arithmetic is modulo 2^32, which gives the true result wherever that is proven to be an
+int32.
+"""

@@ -6,7 +6,7 @@ be taken apart: shifted so that x ends at bit 52, it is (x + y / 2^32) * 2^(52 -
 
     code(x) = (C + floor((x + y / 2^32) * M / 2^b)) >> 32,   M about m * 2^(32 + b - s)
 
-is the upper half of a lane. M and C are chosen such that it is floor((m x + c) / 2^s) for all x and y. Both rise
+is the upper half of a lane. M and C are chosen such that it equals floor((m x + c) / 2^s) for all x and y. Both rise
 with x: it is enough to look at each result's first x, with the least y, and at the x before it, with the largest.
 """
 
@@ -22,15 +22,18 @@ __all__ = ["LEAST", "MOST", "fused_parameters", "fused_product"]
 
 Integers = npt.NDArray[np.int64]
 LEAST, MOST = 20, 23
-"""Bits of the sums: with 20 nothing is shifted; beyond 23 the lane beside is too much for many thresholds."""
+"""The least and the most bits of the sums. With 20 bits nothing is shifted; with more than 23 the neighbouring lane
+moves too many thresholds.
+"""
 RESULTS = 1024
-"""Of more different results than so many, nothing is tried."""
+"""The form is not tried where there are more different results than this."""
 ROOM = 2**61
-"""More than this is not added to more than this: 64 bits hold it."""
+"""The bound of offsets: the sum of two numbers up to this size fits in 64 bits."""
 FAR = 2**62
 ADJUSTMENTS = (0, *(side * size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) for side in (1, -1)))
-"""By how much the multiplier may be turned, times what moves its far end about as much as a lane beside does. Results
-often lie alike to both sides of a zero point; then two limits for C may meet, which a turn takes apart.
+"""The adjustments of the multiplier that are tried, in units that move the last threshold about as much as the
+neighbouring lane does. Results often lie symmetrically around a zero point. Then two limits for C may leave no room
+between them, and another multiplier moves them apart.
 """
 
 
@@ -39,7 +42,8 @@ def fused_parameters(
 ) -> tuple[Integers, Integers, int] | None:
     """M and C of each channel, and b, for sums 0 .. ``largest``, if every channel has them. All arrays have one axis.
 
-    Results below ``lo`` and above ``hi`` may come out as any number there: they are cut.
+    Results below ``lo`` may come out as any number below it, and results above ``hi`` as any above it: they are
+    clipped.
     """
     m, c, s, most = (exact(array).reshape(-1, 1) for array in (multiplier, offset, shift, largest))
     bits = max(LEAST, most.hull[1].bit_length())
@@ -47,12 +51,12 @@ def fused_parameters(
         return None
     if m.hull[0] < 1 or bool((m >= ((exact(1) << s) >> (bits - LEAST))).any()) or c.magnitude > ROOM:
         return None
-    # Results that are reached, or would be next, and are not cut.
+    # The results that are reached or are next to those, and are not clipped.
     lo, hi = max(lo, (c >> s).hull[0] - 1), min(hi, (m * most + c >> s).hull[1] + 1)
     if not 0 < hi - lo <= RESULTS:
         return None
     results = exact(np.arange(lo + 1, hi + 1, dtype=np.int64).reshape(1, -1))
-    # The first x with at least each result: from 0 up to one more than there is.
+    # For each result, the first x that reaches it: from 0 to the largest x plus 1.
     first = (-((c - (results << s)) // m)).clip(0, most + 1)
     ideal, beside = m << -s + (32 + bits), most.hull[1] >> (bits - LEAST)
     unit = (_beside(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
@@ -77,13 +81,13 @@ def _bounds(first: Exact, results: Exact, most: Exact, wide: Exact, beside: int,
 
 
 def _between(least: Exact, highest: Exact) -> Exact:
-    """The middle of two bounds, either of which may be none."""
+    """The middle of two bounds, or the only bound where the other is missing."""
     middle = least + (highest - least >> 1)
     return where(least <= -FAR, highest, where(highest >= FAR, least, middle))
 
 
 def _beside(wide: Exact, beside: int) -> Exact:
-    """What the lane beside adds to the product at most, one more for two times rounding down."""
+    """A bound of what the neighbouring lane adds to the product, plus one since two roundings go down."""
     return (((wide >> 20) + 1) * beside >> 32) + 1
 
 

@@ -24,7 +24,7 @@ class V(NamedTuple):
 
 
 Scalar = V | int
-"""A number known when the code runs, or already now."""
+"""A number that is known when the code runs (`V`) or when it is written (int)."""
 
 
 def vector(bits: int, count: int) -> str:
@@ -182,7 +182,7 @@ class Code:
         return self.shuffle(first, first, [0] * count)
 
     def alloca(self, type_: str, count: int) -> V:
-        """Room for ``count`` values on the stack, made once where the function begins."""
+        """Memory for ``count`` values on the stack, reserved once where the function begins."""
         self._count += 1
         name = f"%s{self._count}"
         self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
@@ -224,11 +224,11 @@ class Code:
         )
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
-        """What stands at an address."""
+        """Load the value at an address."""
         return self.value(type_, f"load {type_}, {pointer}, align {align}")
 
     def store(self, a: V, pointer: V, align: int = 1) -> None:
-        """Put a value at an address."""
+        """Store a value at an address."""
         self.line(f"store {a}, {pointer}, align {align}")
 
     def prefetch(self, pointer: V) -> None:
@@ -244,7 +244,7 @@ class Code:
         self._block = name
 
     def fresh(self) -> str:
-        """A label that nobody has."""
+        """A label that is not used yet."""
         self._count += 1
         return f"b{self._count}"
 
@@ -258,7 +258,7 @@ class Code:
     ) -> list[V]:
         """For i = lo, lo + step, .. below hi: ``body(i, values)`` gives the next values; the last ones are returned.
 
-        Not entered where lo >= hi, which costs a test where that is not known now.
+        The loop is not entered where lo >= hi. That costs a test unless both bounds are known when the code is written.
         """
         surely = isinstance(lo, int) and isinstance(hi, int)
         if surely and lo >= hi:  # type: ignore[operator]
@@ -296,7 +296,9 @@ class Code:
         return results
 
     def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
-        """For i = lo, lo + step, .. below hi: ``body(i)``. Where that is one number known now, there is no loop."""
+        """For i = lo, lo + step, .. below hi: ``body(i)``. Where i takes one value that is known when the code is
+        written, there is no loop.
+        """
         if isinstance(lo, int) and isinstance(hi, int) and lo < hi <= lo + step:
             body(lo)
             return
@@ -308,8 +310,8 @@ class Code:
         self.loop(lo, hi, step, once)
 
     def strips(self, extent: int, width: int, body: Callable[[Scalar, int], None]) -> None:
-        """``body(first, count)`` over an extent: whole vectors, then a power of two at a time, since odd vectors become
-        slow code.
+        """``body(first, count)`` over an extent: whole vectors first, then powers of two, since LLVM makes slow code of
+        vectors of other lengths.
         """
         done = extent // width * width
         if done:
@@ -320,7 +322,7 @@ class Code:
             done += count
 
     def unused(self) -> str:
-        """A name for a value that nobody reads."""
+        """A name for a value that is never read."""
         self._count += 1
         return f"%u{self._count}"
 

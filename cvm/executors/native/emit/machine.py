@@ -1,10 +1,10 @@
 """Machines: what differs between instruction sets, as one table.
 
-A dot product of ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``)
-by signed bytes of weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit.
-Packed operands are vectors of 32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32
-result is exact whatever happens on the way, but for AVX2's byte product, which saturates pairs at 16 bits: there the
-weights must prove that no pair gets so far.
+A dot product of ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``) by
+signed bytes of weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of
+32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact even if
+intermediate sums wrap. The exception is AVX2's byte product, which saturates pairs of products at 16 bits: there the
+weights must be so small that no pair gets so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["HIGHEST_BITS", "MACHINES", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
 HIGHEST_BITS = 0x80808080 - 2**32
-"""The highest bits of four bytes."""
+"""A word with the highest bit of each of its four bytes set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Nests: one formula at every place of a loop nest.
+"""Nests: one formula at every index of a loop nest.
 
-All ops that compute each element from a few others, and all copies, are nests: the loops run over the elements written,
-and every tensor is followed by one stride per loop. The innermost loop is done in vectors.
+All ops that compute each element from a few others, and all copies, are nests. The loops run over the elements written,
+and every tensor has one stride per loop. The innermost loop is done in vectors.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ __all__ = ["emit_nest", "loops_in_order", "moved", "walked"]
 
 
 CHUNK = 8192
-"""A single loop longer than this is cut in two, so that several threads can share it."""
+"""A single loop longer than this is split in two, so that several threads can share it."""
 
 
 def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """The loops in an order that writes and reads neighbours one after the other, with those that are one joined."""
+    """The loops in an order that reads and writes neighbouring elements one after the other. Loops that are the same as
+    one longer loop are merged.
+    """
     real = [loop for loop in loops if loop.extent > 1]
     if not real:
         width = len(loops[0].strides) if loops else 1
@@ -52,7 +54,7 @@ def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 @dataclass(slots=True)
 class _Reading:
-    """The addresses of all tensors at one place of the innermost loop, as a `Reader` of ``count`` lanes."""
+    """The addresses of all tensors at one index of the innermost loop, as a `Reader` of ``count`` lanes."""
 
     code: Code
     nest: Nest
@@ -87,7 +89,7 @@ class _Reading:
         return even, self.code.shuffle(value, value, range(1, self.count, 2))
 
     def addresses(self, number: int) -> tuple[V, list[int]]:
-        """See `Reader.places`."""
+        """See `Reader.addresses`."""
         format_, stride, pointer = self._tensor(number)
         return pointer, [lane * stride * format_.bytes for lane in range(self.count)]
 
@@ -137,9 +139,9 @@ def walked(
     sizes: Sequence[int],
     body: Callable[[list[V]], None],
 ) -> None:
-    """``body`` with the addresses of all tensors at every place of the loops; ``units`` are those of the first loop.
+    """Write the loops, and call ``body`` with the addresses of all tensors inside. ``units`` bound the first loop.
 
-    Without loops there is one place, which the first unit is about.
+    Without loops ``body`` runs once, if the units begin with the first.
     """
 
     def run(depth: int, pointers: list[V]) -> None:
@@ -156,7 +158,7 @@ def walked(
 
 
 def moved(code: Code, pointers: Sequence[V], strides: Sequence[int], sizes: Sequence[int], index: Scalar) -> list[V]:
-    """The addresses ``index`` strides further; ``sizes`` are the bytes of the tensors' elements."""
+    """The pointers moved by ``index`` strides each; ``sizes`` are the bytes of the tensors' elements."""
     return [
         code.at(pointer, code.mul(index, stride * size))
         for pointer, stride, size in zip(pointers, strides, sizes, strict=True)

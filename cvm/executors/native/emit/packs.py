@@ -11,7 +11,7 @@ _PACKS = {
     8: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
     4: ("llvm.x86.sse2.packssdw.128", "llvm.x86.sse2.packuswb.128"),
 }
-"""By 32-bit lanes of a register."""
+"""The names of both instructions by the number of 32-bit lanes of a register."""
 
 
 def to_words(code: Code, a: V, b: V) -> V:
@@ -27,7 +27,7 @@ def to_bytes(code: Code, a: V, b: V) -> V:
 
 
 def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
-    """The lower (0) or upper (1) halves of every ``per`` elements of a and b, element by element in turn."""
+    """The lower (0) or upper (1) halves of every ``per`` elements of a and b, their elements alternating."""
     count = lanes(a.type)
     indices = []
     for block in range(0, count, per):

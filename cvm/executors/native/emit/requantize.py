@@ -32,7 +32,7 @@ LARGEST = 2**63 - 1
 
 
 class Parameter(Protocol):
-    """A parameter where the code stands."""
+    """A parameter at the current index."""
 
     def value(self) -> V:
         """Its elements, one for each lane: in i64 for m and c of ``high`` and ``wide``, else in i32."""
@@ -43,7 +43,7 @@ class Parameter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The parameters of a requantization as the code wants them: m_i, c and s, each broadcastable to the output."""
+    """A rule and its parameters m_i, c and s, each broadcastable to the output."""
 
     rule: Requantization
     multipliers: tuple[Integers, ...]
@@ -67,7 +67,7 @@ def terms(
     and that of all negative parts, with 2^(s-1), within int64.
     """
     count, c, s = len(multipliers), exact(offset), exact(shift)
-    # What multiplies nothing but zeros may be of any size, and is of none.
+    # A multiplier of an operand that is always zero may have any size. It is replaced by zero.
     ms = [exact(m) if x else exact(m) * 0 for x, m in zip(magnitudes, multipliers, strict=True)]
     if rounding == "half_up":
         c = c + half(s)
@@ -95,7 +95,7 @@ def _terms(rule: Requantization, multipliers: Sequence[Exact], offset: Exact, sh
 
 
 def _bound(magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact) -> int:
-    """What the sum and every part of it cannot exceed in magnitude."""
+    """A bound of the magnitude of the sum and of every part of it."""
     return sum(m.magnitude * x for m, x in zip(multipliers, magnitudes, strict=True)) + offset.magnitude
 
 
@@ -113,20 +113,21 @@ def _raised(
 
 
 TRIED = 2**20
-"""Inputs, of all channels together, that are tried one by one: at most so many, and so many of them at once."""
+"""Inputs of all channels together are tried one by one if there are at most ``TRIED`` of them, ``AT_ONCE`` at a time.
+"""
 AT_ONCE = 2**17
 FAR = 2**62
 BYTES = 7
-"""Room is left for results that are moved by up to 2 to this power, as `biased` moves them."""
+"""Offsets leave room for a bias of up to 2 to this power, which `biased` adds to results."""
 
 
 def _narrowed(
     magnitudes: Sequence[int], multipliers: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
 ) -> Terms | None:
-    """A 32-bit form with the same results for all inputs, found by trial: m, c and s are cut by the same power of two.
+    """A 32-bit form with the same results for all inputs, found by trial: m, c and s lose the same number of low bits.
 
-    Cutting the m moves the thresholds between results a little; c is then chosen such that none is crossed, if that can
-    be, for every channel.
+    Shorter multipliers move the thresholds between results a little. For every channel c is then chosen such that no
+    input crosses a threshold, if there is such a c.
     """
     shape = np.broadcast_shapes(*(m.shape for m in multipliers), c.shape, s.shape)
     channels, inputs = math.prod(shape), math.prod(2 * x + 1 for x in magnitudes)
@@ -186,9 +187,9 @@ def _products(multipliers: Sequence[Exact], values: Sequence[Operand]) -> Exact:
 
 
 def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
-    """The same plus ``bias`` and without its cut: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
+    """The same plus ``bias``, and without the clip: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
 
-    None where the sum could leave its arithmetic, or where what is not cut could leave 32 bits.
+    None where the sum could leave its arithmetic, or where a result that is not clipped could leave 32 bits.
     """
     arithmetic, shift = chosen.rule.arithmetic, exact(chosen.shift)
     if arithmetic == "wide":
@@ -264,14 +265,16 @@ def _lower(code: Code, wide: V) -> V:
 
 
 def _merged(code: Code, even: V, odd: V, half: int) -> V:
-    """Every second lane: the lower (0) or upper (1) halves of two vectors of i64, in turn."""
+    """The lower (0) or upper (1) halves of two vectors of i64, alternating: those of ``even`` in the even lanes, those
+    of ``odd`` in the odd ones.
+    """
     count = 2 * lanes(even.type)
     order = [index for lane in range(0, count, 2) for index in (lane + half, count + lane + half)]
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 
 def _rounded(code: Code, v: V, s: V, rounding: str) -> V:
-    """round(v / 2^s); half-up has its half in v already.
+    """round(v / 2^s). For half-up rounding v contains the half already.
 
     half_even: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v; toward_zero: v + 2^s - 1 for negative v; v where s = 0.
     """

@@ -1,10 +1,10 @@
 """Codes plus codes: the sum of a contraction's codes and another tensor's, in vectors of 16-bit words.
 
 A residual connection requantizes sums to codes, then these and the codes of another tensor to the result. Both fit in
-16 bits. So the first codes are packed to words, with saturation, before they are cut, which does two vectors at once;
-words of both tensors lie in the two halves of 32-bit lanes, and one dot product of such pairs adds both terms.
-Multipliers of more than 16 bits have two digits, m = 2^14 m' + m'': the result is (a m' + b n') 2^14 + (a m'' + b n'').
-All of it is modulo 2^32, as in the formula that it stands for, whose true sum is an int32.
+16 bits. So the first codes are packed to words, with saturation, before they are clipped, so that one instruction clips
+two vectors; words of both tensors lie in the two halves of 32-bit lanes, and one dot product of such pairs adds both
+terms. Multipliers of more than 16 bits have two digits, m = 2^14 m' + m'': the result is 2^14 * (a m' + b n') + (a m''
++ b n''). All of it is modulo 2^32, as in the formula that it replaces, whose true sum is an int32.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def results(code: Code, joint: Residual, codes: Sequence[V], row: V, machine: Ma
 
 
 def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
-    """What a formula is, if it ends so; ``biases`` are those of the tensors of bytes that it reads, by number."""
+    """The formula as a sum of codes, or None if it does not end with one. ``biases`` are those of the tensors of bytes
+    that it reads, by number.
+    """
     last = formula.steps[-1] if formula.steps else FormulaStep("same")
     if last.op != "requantize":
         return None
@@ -69,7 +71,7 @@ def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
 
 
 def _immediates(formula: Formula) -> dict[int, int]:
-    """The values that are known numbers."""
+    """The known numbers among the values of a formula, by number of the value."""
     found = {}
     for number, step in enumerate(formula.steps, formula.reads):
         if step.op == "immediate" and isinstance(step.static[0], int):
@@ -78,7 +80,7 @@ def _immediates(formula: Formula) -> dict[int, int]:
 
 
 def _clipped_to(formula: Formula, number: int) -> tuple[int, int] | None:
-    """The interval that a value is cut to in its last step, if that is a requantization to words within 32 bits."""
+    """The interval that a value is clipped to in its last step, if that is a requantization to words within 32 bits."""
     if number < formula.reads:
         return None
     step = formula.steps[number - formula.reads]

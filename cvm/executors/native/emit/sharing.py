@@ -225,7 +225,7 @@ done:
 
 
 def _pauses(module: Module, machine: Machine) -> tuple[str, str]:
-    """A short rest, and giving the core away."""
+    """The code that pauses for a moment, and the code that yields the core."""
     if machine.pause:
         module.declarations.add(f"declare void @{machine.pause}()")
     pause = f"call void @{machine.pause}()" if machine.pause else "fence acquire"

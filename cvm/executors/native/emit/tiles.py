@@ -2,9 +2,9 @@
 
 A tile register holds rows of 64 bytes. One instruction multiplies the bytes of up to 16 pixels with those of up to 16
 output channels over up to 64 elements of a run, and adds the products to a tile of 32-bit sums, modulo 2^32. The pixels
-of a tile need only lie evenly apart, so rows of a map are read where they are; a tile may go on over the border into
-the next row: what it computes there is not looked at. Weights are packed as for `contraction`. The sums of a block go
-by the stack to the epilogue.
+of a tile need only lie evenly apart, so rows of a map are read where they are; a tile may extend over the border into
+the next row; the sums that it computes there are not used. Weights are packed as for `contraction`. The sums of a block
+pass through the stack to the epilogue.
 
 Registers: sums in 0 to 3, pixels in 4 and 5, weights in 6 and 7.
 """
@@ -27,15 +27,15 @@ ROWS = 16
 """Rows of a tile register, and 32-bit lanes of a row."""
 ROW_BYTES = 64
 WORTH = 0.14
-"""Share of the products of full tiles from which on they beat dot products in vectors."""
+"""Tiles beat dot products in vectors if at least this share of their products is needed."""
 LEAST = 8
-"""Rows below which a tile takes no less time."""
+"""A tile of fewer rows than this takes no less time."""
 NAP = 32
-"""Pixels of an epilogue between two products that keep the multipliers awake."""
+"""The pixels of an epilogue after which a product is computed to keep the multipliers awake."""
 AHEAD = 8192
-"""Bytes by which weights are asked for before they are read, where they come from farther caches."""
+"""Where weights come from farther caches, they are prefetched so many bytes ahead."""
 NEAR = 40_000
-"""Bytes of weights of a block up to which they stay in the nearest cache."""
+"""Weights of a block that take at most so many bytes stay in the nearest cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class Walk:
 
     @property
     def starts(self) -> list[tuple[int, int]]:
-        """Row and first pixel of every tile of a block; where these do not fill it evenly, they overlap."""
+        """Row and first pixel of every tile of a block; where tiles do not fill the block evenly, they overlap."""
         if self.tall > 1:
             return [(tile, 0) for tile in range(self.tiles)]
         return [(0, (self.long - self.pixels) * tile // max(1, self.tiles - 1)) for tile in range(self.tiles)]
 
     @property
     def size(self) -> int:
-        """Rows of all tiles, as far as they take time."""
+        """The rows of all tiles; a short tile counts as one of `LEAST` rows."""
         return self.lines * self.spans * self.tiles * max(self.pixels, LEAST)
 
     def cost(self, weights: int) -> int:
-        """Cycles for every four tiles of channels and chunk of a run, if those of a block are ``weights`` bytes."""
+        """Cycles for each chunk of a run and four tiles of channels; the weights of a block take ``weights`` bytes."""
         loading = 64 if weights <= NEAR else 96
         return 4 * self.size + self.lines * self.spans * loading
 
@@ -86,7 +86,7 @@ def way(rows: int, columns: int, source: Pixels, weights: int) -> Walk:
 
 
 def _along(rows: int, columns: int, tiles: int) -> Walk:
-    """Every row by itself, ``tiles`` tiles at a time."""
+    """The walk that takes every row by itself, ``tiles`` tiles at a time."""
     spans = -(-columns // (ROWS * tiles))
     pixels = -(-columns // (spans * tiles))
     return Walk(rows, spans, tiles, pixels, 1, min(columns, tiles * pixels))
@@ -123,9 +123,10 @@ class Tiled:
 
 
 def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
-    """The contraction on tiles, or None where they are no use: other than bytes, or tiles that would be mostly empty.
+    """The contraction on tiles, or None where tiles do not help: for other elements than bytes, or where tiles would be
+    mostly empty.
 
-    Its runs are as long as the chunks want, with zeros for weights.
+    Runs are padded to whole chunks, with zeros as weights.
     """
     if not machine.tiles or kernel.per != 4 or kernel.shifts != (0,):
         return None
@@ -192,7 +193,9 @@ def _each_stretch(code: Code, tiled: Tiled, units: tuple[V, V] | None, body: Cal
 
 
 def configure(code: Code, shapes: Sequence[tuple[int, int]]) -> None:
-    """Rows and bytes per row of all registers, as the processor wants them: 16 numbers each, from byte 16 and 48 on."""
+    """Configure rows and bytes per row of all registers, in the layout of the processor: 16 numbers each, from byte 16
+    and 48 on.
+    """
     layout = bytearray(64)
     layout[0] = 1
     for register, (rows, width) in enumerate(shapes):
@@ -212,8 +215,8 @@ class _Emitter:
 
     Where the pixels of a block of tiles lie evenly apart in all tensors, and sums are long enough, the epilogue is
     late: it is computed among the products of the following tiles, two pixels after each chunk, so that neither waits
-    for the other. Sums then have two rooms by turns; in memory stand the next pixel and the addresses that the late
-    epilogue goes by.
+    for the other. Sums are then stored in two rooms alternately. The next pixel of the late epilogue and its addresses
+    are kept in memory.
     """
 
     def __init__(
@@ -333,7 +336,9 @@ class _Emitter:
         code.each(0, count, tap)
 
     def _products(self, source: V, weights: V, sums: list[tuple[int, int]]) -> None:
-        """One chunk: every tile of pixels with every one of channels. What there is less of stays in its registers."""
+        """Multiply every tile of pixels by every tile of channels, for one chunk. Of the two kinds, the one with fewer
+        tiles stays in its registers.
+        """
         code, walk, together = self.code, self.tiled.walk, self.segment.together
         strides = self.tiled.kernel.source
         far = 4 * self.tiled.kernel.step_words * self.segment.channels > NEAR
@@ -366,7 +371,7 @@ class _Emitter:
         return -(-self.tiled.walk.long // chunks)
 
     def _finish(self, room: V, y: Scalar, x: Scalar) -> None:
-        """The epilogues of the pixels that exist."""
+        """Compute the epilogues of the pixels that exist."""
         code, kernel, walk = self.code, self.tiled.kernel, self.tiled.walk
         if walk.pitch:
             last = code.add(x, walk.long - 1)
@@ -391,8 +396,9 @@ class _Emitter:
         self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._awake)
 
     def _awake(self, pixel: Scalar) -> None:
-        """A product that nobody needs, now and then: the multipliers of tiles, idle for half a microsecond, take a
-        fifth of one to wake. A single requantize takes less than that for all pixels of a block.
+        """Compute a product that is not needed, every few pixels. The multipliers of tiles sleep after half a
+        microsecond without work, and take a fifth of a microsecond to wake. Where the epilogue is a single requantize,
+        they do not sleep.
         """
         code, steps = self.code, self.tiled.kernel.formula.steps
         if isinstance(pixel, int) or sum(step.op != "immediate" for step in steps) < 2:

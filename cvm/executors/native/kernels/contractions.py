@@ -32,7 +32,7 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 def plan_node(planner: Planning, node: Node) -> None:
-    """A convolution or product that nothing joined."""
+    """Plan a convolution or product that no later node joined."""
     if planner.contracts(node):
         plan_contraction(planner, node)
     else:
@@ -83,12 +83,13 @@ def plan_contraction(planner: Planning, root: Node) -> None:
 
 
 def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
-    """Sums over stored integers: with the bytes of a dot product comes the format's bias, in the start it goes. Where
-    the machine turns the highest bits of bytes, 128 less come, and go in the start likewise.
+    """The sums of a contraction over stored integers. A dot product of bytes multiplies x + bias; the start of the sums
+    subtracts the bias times the weights. Where the machine flips the highest bits of bytes, it multiplies x + bias -
+    128, and the start makes up for that too.
 
     The bounds of what is added are those of the elements that the dot product takes: the input's proven interval with
-    0, which borders hold, moved by the same number. The start is what it is modulo 2^32, as the sums are, but where the
-    first requantize takes it over.
+    0, which borders hold, moved by the same number. Only the start modulo 2^32 matters, unless the first requantize
+    takes the start over.
     """
     per = _per(format_, weights)
     stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.signed_bytes and per == 4 else 0)
@@ -109,7 +110,7 @@ def _usable(home: Home, wanted: Format) -> bool:
 
 
 def _map_home(planner: Planning, node: Node) -> Home:
-    """The input of a convolution: channels side by side, in a narrow format, in a border as wide as the padding."""
+    """The input of a convolution: channels last, in a narrow format, with a border as wide as the padding."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
     padding = planner.call_of(node).attributes.padding
@@ -156,7 +157,7 @@ def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home
 
 
 def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
-    """`dense`: one run, in whatever order its elements lie; the weights follow it."""
+    """`dense` as one run over the elements in the order in which they lie; the weights are reordered alike."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
     row = home.view.stride(0)
@@ -172,7 +173,7 @@ def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Ge
 
 
 def _compact(view: View) -> Integers | None:
-    """The order in which the elements of axis 1 lie, where they fill a stretch from the view's offset on."""
+    """The order in which the elements of axis 1 lie in memory, or None where they leave gaps."""
     offsets = View(0, ((), view.axes[1])).positions()
     order = np.argsort(offsets, kind="stable")
     return order if bool((offsets[order] == np.arange(offsets.size)).all()) else None
@@ -275,7 +276,7 @@ def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
 
 
 def _flat(kernel: Contraction) -> Contraction:
-    """Images, rows and columns as one line of pixels, where every tensor's pixels are evenly apart."""
+    """Merge images, rows and columns into one line of pixels, where the pixels of every tensor are evenly spaced."""
     every = [kernel.source, kernel.output.pixels, *(read.pixels for read in kernel.reads if read.pixels is not None)]
     if kernel.rows > 1 and all(p.row == kernel.columns * p.column for p in every):
         columns = kernel.rows * kernel.columns

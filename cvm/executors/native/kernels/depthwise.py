@@ -35,13 +35,16 @@ __all__ = ["emit_depthwise", "plan_depthwise", "segments", "suits"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 MANY = 32
-"""Registers from which on an epilogue can be among the sums that are still growing; else all wait in memory."""
+"""With at least so many registers an epilogue runs while other sums still grow; else all finished sums wait in memory.
+"""
 TAPS = 64
-"""Windows of more taps are left to the general contraction."""
+"""Windows of more taps than this are computed as general contractions."""
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
-    """Whether a convolution has one input and one output channel per group, bytes on both sides, and a small window."""
+    """Whether a convolution has one input and one output channel per group, inputs and weights of 8 bits, and a small
+    window.
+    """
     OC, IC, KH, KW = shape
     narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
     return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
@@ -195,7 +198,7 @@ class _Emitter:
             epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
 
     def _put(self, done: dict[int, list[V]], room: V) -> None:
-        """Finished sums out of the registers."""
+        """Store finished sums, to free their registers."""
         size = 4 * self.lane
         for output, totals in done.items():
             for q, total in enumerate(totals):
@@ -203,7 +206,9 @@ class _Emitter:
         done.clear()
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
-        """The outputs of a strip whose windows contain a column, and as which column."""
+        """The outputs of a strip whose windows contain a column of the input, each with the number of that column in
+        its window.
+        """
         kernel = self.kernel
         uses = []
         for tap in range(kernel.window[1]):

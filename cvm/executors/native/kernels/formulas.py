@@ -47,8 +47,8 @@ class Operand:
 class Build:
     """A formula and what it reads, after the sums of a contraction if there is one (value 0).
 
-    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be cut to it.
-    ``start``: what the sums of each channel are to begin with; None: zero.
+    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be clipped to it.
+    ``start`` is what the sums of each channel begin with (None: zero).
     """
 
     formula: Formula
@@ -74,8 +74,8 @@ class Sums:
 
 
 def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
-    """The formula of a group with a contraction, or without one. With one, a last requantize leaves its cut to stores,
-    and the first one takes over what the sums begin with, if it can.
+    """The formula of a group with a contraction, or without one. With one, the last requantize leaves its clip to the
+    store, and the first one adds the start of the sums itself, if it can.
     """
     builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
     builder.node(root)
@@ -180,7 +180,7 @@ def _cvm_clip(builder: _Builder, node: Node) -> Reference:
 
 
 def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
-    """The value in [lo, hi]; itself where it is proven to lie there."""
+    """The value clipped to [lo, hi]; unchanged where it is proven to lie there."""
     least, largest = builder.planner.hull(node.inputs[0])
     return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
 
@@ -197,7 +197,7 @@ def _left_shift(builder: _Builder, node: Node) -> Reference:
 
 
 def _where(builder: _Builder, node: Node) -> Reference:
-    """A condition of rank 1 decides about whole rows."""
+    """`where`: a condition of rank 1 selects whole rows."""
     name, a, b = node.inputs
     rank = len(builder.planner.shape(a))
     if len(builder.planner.shape(name)) == rank:
@@ -243,7 +243,9 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
 def _fused(
     builder: _Builder, sums: Sums, multiplier: Array, begun: Exact, shift: Array, bounds: tuple[int, int]
 ) -> Terms | None:
-    """The fused form, if there is one: the sums begin such that none is negative, which c takes back."""
+    """The fused form, if there is one. The sums begin with a number that keeps them from being negative, and c
+    subtracts it again.
+    """
     m, s = exact(multiplier), exact(shift)
     shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
     least, most = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
@@ -259,8 +261,8 @@ def _fused(
 
 
 def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Exact | None:
-    """The offset with what the sums begin with: m (x + start) + c = m x + (m start + c). None if x is not the sums, or
-    somebody else needs them, or 64 bits might not do.
+    """The offset, plus the start of the sums: m (x + start) + c = m x + (m start + c). None if x is not the sums, if
+    the sums have another reader, or if 64 bits might not suffice.
     """
     sums = builder.sums
     if sums is None or node.inputs[0] != sums.node.outputs[0].name or len(multipliers) != 1:
@@ -280,12 +282,12 @@ def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: 
 
 
 def _by_channel(array: Exact, rank: int) -> Exact:
-    """One element for each channel, axis 1, as it is broadcast to a result of so many axes."""
+    """One element per channel, in a shape that broadcasts to a result of this rank with channels on axis 1."""
     return array.reshape(1, -1, *(1,) * (rank - 2))
 
 
 def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
-    """The bias of the result's format joins c, and the cut is left to the store: where it keeps to the arithmetic."""
+    """Add the bias of the result's format to c, and leave the clip to the store, where the arithmetic has room."""
     format_ = builder.planner.result(node.outputs[0].name).format
     if format_.bits != 8 or format_.signed:
         return chosen
@@ -298,7 +300,7 @@ def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[i
 
 
 def _take(builder: _Builder, node: Node) -> Reference:
-    """Elements, or slices along an axis, at clamped indices."""
+    """`take` and `cvm_lut`: elements, or slices along an axis, at clamped indices."""
     source, indices = node.inputs
     axis = node.attributes.get("axis")
     home = builder.planner.home(source)

@@ -16,7 +16,9 @@ __all__ = ["PLANS"]
 
 
 def _view(change: Callable[[Planning, Node, View], View | None]) -> OpPlan:
-    """The plan of an op whose result is another view; where a view cannot say it, the input is laid out anew first."""
+    """The plan of an op whose result is another view; where no view has that order, the input is copied row-major
+    first.
+    """
 
     def plan(planner: Planning, node: Node) -> None:
         home = planner.home(node.inputs[0])
@@ -52,7 +54,7 @@ def _slice(planner: Planning, node: Node, view: View) -> View | None:
 
 
 def _range(extent: int, begin: int | None, end: int | None, stride: int | None) -> tuple[int, int, int]:
-    """First element, number of elements and step: bounds count from the back once where negative, then are clamped."""
+    """First element, number of elements and step. Negative bounds have the extent added once, then all are clamped."""
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
 
@@ -93,7 +95,7 @@ def _upsampling(planner: Planning, node: Node, view: View) -> View | None:
 
 
 def concatenate(planner: Planning, node: Node) -> None:
-    """Parts that were not computed in their place are copied there."""
+    """Copy the parts that were not computed inside the concatenation."""
     name = node.outputs[0].name
     axis = planner.call_of(node).attributes.axis % len(node.outputs[0].shape)
     target = planner.result(name)

@@ -25,7 +25,9 @@ Kind = Literal["sum", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Loops (strides of what is read, then of what is written) over results and over what each result takes in."""
+    """A reduction: loops over results (``kept``) and over the elements of each result (``taken``). Strides are those of
+    the source, then those of the target.
+    """
 
     kind: Kind
     kept: tuple[Loop, ...]
@@ -40,13 +42,15 @@ class Reduction:
 
     @property
     def beside(self) -> bool:
-        """Whether results lie side by side in what is read, so that a vector of them is computed at a time."""
+        """Whether the elements of neighbouring results lie side by side in the source, so that a vector of results is
+        computed at a time.
+        """
         most = self.kept[-1:]
         return bool(most) and most[0].strides[0] == 1 and (len(self.kept) > 1 or most[0].extent >= 4)
 
     @property
     def outer(self) -> tuple[Loop, ...]:
-        """The loops over results, less that of the vectors."""
+        """The loops over results, without the one that vectors run along."""
         return self.kept[:-1] if self.beside else self.kept
 
 
@@ -111,7 +115,7 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
 
 
 def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
-    """Results that lie side by side in what is read, a vector of them at a time."""
+    """Compute neighbouring results whose elements lie side by side in the source, a vector of results at a time."""
 
     def at(index: Scalar, count: int) -> None:
         start = code.at(read, code.mul(index, reduction.source.bytes))

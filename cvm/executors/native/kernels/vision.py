@@ -1,6 +1,6 @@
 """`get_valid_count` and `non_max_suppression`: loops over the rows of each batch, without branches on data.
 
-A row is always written to the next free place; whether that place counts as taken is decided afterwards.
+A row is always written behind the last valid row; afterwards the number of valid rows is increased if the row is valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Rows:
 
     @staticmethod
     def of(planner: Planning, home: Home) -> tuple[Home, Rows]:
-        """The rows of a home, laid out anew where its axes are no ordinary ones."""
+        """The rows of a home, which is copied row-major where an axis has more than one factor."""
         if any(home.view.stride(axis) is None for axis in range(3)):
             home = planner.rearranged(home)
         strides = tuple(home.view.stride(axis) or 0 for axis in range(3))
@@ -51,7 +51,7 @@ class Rows:
         return load(code, self.format, self.at(code, pointer, batch, row, column), 1)
 
     def store(self, code: Code, pointer: V, batch: Scalar, row: Scalar, column: int, value: V) -> None:
-        """Put an element."""
+        """Store an element."""
         store(code, self.format, value, self.at(code, pointer, batch, row, column))
 
 
@@ -228,7 +228,7 @@ def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, ta
             return [code.binary("or", dropped[0], over)]
 
         dropped = code.loop(0, count, 1, rival, [typed("i1", 0)])[0]
-        # One place is left behind the last row, and the limit is never passed.
+        # The target may be full already. Then the row is written over the last one, and the count does not rise.
         free = code.intrinsic("smin", count, kernel.target.shape[1] - 1)
         for k in range(kernel.target.shape[2]):
             kernel.target.store(code, target, b, free, k, kernel.source.load(code, source, b, n, k))

@@ -46,7 +46,7 @@ class Pool:
 
 
 def plan_pool(planner: Planning, node: Node) -> None:
-    """`max_pool2d`: what lies outside the map takes no part."""
+    """`max_pool2d`: only the taps inside the map count."""
     name = node.outputs[0].name
     source, target = planner.home(node.inputs[0]), planner.result(name)
     a = planner.call_of(node).attributes
@@ -145,7 +145,7 @@ def _store_largest(
 
 
 def _bounds(code: Code, window: Window, index: Scalar) -> tuple[Scalar, Scalar]:
-    """The taps k of an output with 0 <= place * stride + k * dilation - padding < extent."""
+    """The taps k of an output with 0 <= index * stride + k * dilation - padding < extent."""
     last = (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation - window.padding
     first: Scalar = 0
     end: Scalar = window.taps
@@ -167,7 +167,7 @@ def _known(value: Scalar) -> V:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """A contraction with weights that are computed: loops and windows, all in one element at a time.
+    """A contraction with weights that are computed: loops and windows, one element at a time.
 
     ``loops``: images, groups and channels of a group (strides of input, weights, bias, output); ``inner``: the
     channels of a sum.

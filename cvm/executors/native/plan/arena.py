@@ -1,4 +1,4 @@
-"""Places in one arena for buffers that live for a part of the run."""
+"""Offsets in one arena for buffers that live for a part of the run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ALIGNMENT = 64
 
 
 def allocate(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:
-    """An offset for each buffer, and the size of all: the largest first, each at the lowest place that is free while it
-    lives.
+    """An offset for each buffer, and the size of all: the largest first, each at the lowest offset that is free while
+    it lives.
     """
     taken: list[tuple[int, int, Buffer]] = []
     for buffer in sorted(buffers, key=lambda one: (-one.size, one.first)):

@@ -36,7 +36,7 @@ class Views:
 class Copies:
     """A call gives each element of ``target`` the value of the same element of ``source``.
 
-    ``kernel`` is a `Nest` or an `Exchange`; with ``table``, a `Nest` that reads from where the table says.
+    ``kernel`` is a `Nest` or an `Exchange`; with ``table``, a `Nest` that reads at the offsets of the table.
     """
 
     source: Home
@@ -58,7 +58,7 @@ class Fills:
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """``target`` holds a concatenation, of whose parts each has been written in its place."""
+    """``target`` holds a concatenation; each of its parts has been written where it belongs."""
 
     node: Node
     target: Home

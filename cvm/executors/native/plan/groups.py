@@ -1,7 +1,8 @@
 """Groups: which nodes one kernel computes.
 
-A node that acts on each element by itself joins the kernel of an operand that has its shape and that nobody else reads.
-A group is known by its last node, the root; it contains at most one contraction, whose sums it takes from registers.
+A node that acts on each element by itself joins the kernel of an operand, if the operand has the node's shape and no
+other reader. A group is known by its last node, the root; it contains at most one contraction, whose sums it takes from
+registers.
 """
 
 from __future__ import annotations

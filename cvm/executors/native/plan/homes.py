@@ -26,7 +26,7 @@ class Buffer:
     last: int = -1
 
     def used(self, step: int) -> None:
-        """Note that a step needs it."""
+        """Note that a step uses the buffer."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
@@ -34,8 +34,8 @@ class Buffer:
 class Home:
     """Where a tensor lies: a buffer, a view whose strides count elements, and the format of the elements.
 
-    ``border`` rows and columns around every map hold the code of zero; ``pitch`` is how far its rows and columns are
-    apart, which the view does not tell of a map of one row or column.
+    ``border`` rows and columns around every map hold the code of zero; ``pitch`` is the stride of its rows and columns,
+    which a view does not have for an axis of extent 1.
     """
 
     buffer: Buffer
@@ -61,10 +61,10 @@ class Constants:
     buffer: Buffer = field(default_factory=lambda: Buffer("constants"))
     _data: bytearray = field(default_factory=bytearray)
     _known: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    """Places by length and SHA-256."""
+    """Offsets by length and SHA-256."""
 
     def add(self, data: bytes) -> tuple[Buffer, int]:
-        """The place of the bytes."""
+        """Add the bytes unless they are there, and return where they are."""
         key = (len(data), sha256(data).digest())
         if key not in self._known:
             self._data.extend(bytes(-len(self._data) % 64))
@@ -79,5 +79,5 @@ class Constants:
         return Home(self.buffer, View(offset // format_.bytes, view.axes), format_)
 
     def bytes(self) -> bytearray:
-        """All of them, which are not copied."""
+        """All constants, not copied."""
         return self._data

@@ -18,10 +18,10 @@ _MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
 
 
 def orders(program: Program) -> dict[str, tuple[int, ...]]:
-    """The order of the axes, outermost first, of every value for which one is wished; the others are row-major.
+    """The order of the axes, outermost first, of every value that prefers one; the others are row-major.
 
-    Maps of convolutions and pools wish theirs; ops by element pass wishes on in both directions, transposes with
-    their axes exchanged, until nothing changes.
+    Maps of convolutions and pools prefer channels last. Ops by element pass the preference on in both directions,
+    transposes pass it on with permuted axes, until nothing changes.
     """
     shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
     fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
@@ -67,7 +67,7 @@ def _same(shape: tuple[int, ...] | None, result: Iterable[int], op: str) -> bool
 
 
 def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
-    """The padding that convolutions want around a map: the most that any of them wants."""
+    """The padding of convolutions around each map that they read: the largest of all of them."""
     found: dict[str, tuple[int, int]] = {}
     for node, call in zip(verified.program.nodes, verified.calls, strict=True):
         if node.op == "conv2d" and call.attributes.padding != (0, 0):

@@ -1,8 +1,8 @@
 """Planning: from a verified program to kernels, calls and memory.
 
 The planner walks through the roots of the groups in order. Every tensor gets a home - buffer, view, format - when it is
-first needed; ops that only move elements give their result another view of the same home. What a kernel cannot read
-where it lies is copied once into a home that it can.
+first needed; ops that only move elements give their result another view of the same home. A value that a kernel cannot
+read in its home is copied once into a home that the kernel can read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Planner:
     # The walk -------------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
-        """All calls, then the places of all buffers."""
+        """Plan all calls, then the offsets of all buffers."""
         for name in self._fed:
             self._give(name)
         for constant in self._arrays_by_name:
@@ -133,7 +133,7 @@ class Planner:
     # Homes ----------------------------------------------------------------------------------------------------------
 
     def hold(self, name: str, home: Home) -> None:
-        """A value lies there before the run."""
+        """The home holds the value before the run."""
         self.homes[name] = home
         self.claim(Holds(name, home))
 
@@ -167,7 +167,7 @@ class Planner:
         return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
 
     def home(self, name: str) -> Home:
-        """Where a value lies; constants are put in their place when first asked for."""
+        """Where a value lies. Constants get a home when they are first asked for."""
         if name not in self.homes:
             values = self.constant(name)
             assert values is not None, name
@@ -212,7 +212,7 @@ class Planner:
         order: Sequence[int] | None = None,
         border: tuple[int, int] = (0, 0),
     ) -> Home:
-        """New memory for a tensor; a border of rows and columns of zeros is filled in."""
+        """New memory for a tensor; its border of rows and columns is filled with zeros."""
         order = tuple(order or range(len(shape)))
         outer = list(shape)
         if border != (0, 0):
@@ -267,7 +267,7 @@ class Planner:
         return self._parts.get(name)
 
     def _destinations(self) -> dict[str, tuple[str, int, int]]:
-        """Values that can be computed in their place in a concatenation: the concatenation, the axis, the start."""
+        """Values that can be computed as parts of a concatenation: its name, the axis, the start."""
         parts: dict[str, tuple[str, int, int]] = {}
         for node in self.program.nodes:
             if node.op != "concatenate":
@@ -341,7 +341,7 @@ class Planner:
         self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
 
     def copy(self, source: Home, target: Home, what: str) -> None:
-        """The elements of one home in another."""
+        """Copy the elements of one home to another."""
         self.nest(
             [source],
             target,
@@ -352,12 +352,12 @@ class Planner:
         )
 
     def fill(self, target: Home, value: int, what: str) -> None:
-        """One number everywhere."""
+        """Give every element of a home one value."""
         formula, note = Formula(0, (FormulaStep("immediate", (), (value,)),)), f"filled with {value}"
         self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
 
     def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
-        """The reads, those copied through a table of places whose axes are cut where the others' are not."""
+        """The reads; those whose axes are split otherwise than the target's are copied by a table of offsets."""
         alike = [target]
         for home in reads:
             views = [one.view for one in (*alike, home)]
@@ -367,7 +367,7 @@ class Planner:
         return alike[1:]
 
     def rearranged(self, home: Home) -> Home:
-        """A row-major copy of any view, whose places are a table."""
+        """A row-major copy of any view, by a table of the offsets of its elements."""
         shape = home.view.shape
         offsets = home.view.positions()
         first = int(offsets.min())  # before the view's offset where strides are negative
@@ -377,7 +377,7 @@ class Planner:
         base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
         step = FormulaStep("gather", (0, 1), (extent, 1, home.format))
         self.nest(
-            [base, table], fresh, Formula(2, (step,)), "rearranged", "copy by places",
+            [base, table], fresh, Formula(2, (step,)), "rearranged", "copy by a table",
             lambda kernel, _, call: Copies(home, fresh, kernel, call, table),
         )  # fmt: skip
         return fresh

@@ -12,7 +12,8 @@ __all__ = ["KernelCall", "Plan"]
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A kernel's function on places in buffers, in ``units`` parts; ``what`` it computes, and how.
+    """A call of a kernel's function: its arguments are offsets in buffers, its work has ``units`` parts. ``what`` names
+    the value that it computes, ``note`` says how.
 
     ``cost`` estimates its nanoseconds on one core: it decides how finely threads share it, and nothing else.
     """
@@ -30,8 +31,9 @@ class Plan:
     """A network ready for compilation: the kernel of each function by name, its calls in order, and its memory.
 
     ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
-    ``ready`` tells of each of the latter after how many calls it holds its value. ``joined`` names, for each value that
-    exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is meant to do.
+    ``ready`` is, for each value written, the number of calls after which its array holds it. ``joined`` names, for each
+    value that exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is
+    meant to do.
     """
 
     functions: dict[str, object]

@@ -1,9 +1,10 @@
 """Views: where the elements of a tensor lie in a buffer.
 
 Each axis of a tensor is a tuple of factors (extent, stride), outermost first, whose extents multiply to the axis'
-extent: the position along the axis, written in that mixed radix, times the strides. One factor is an ordinary strided
-axis; no factor is an axis of extent 1. With several factors a reshape, a flattened channels-last map, a repeat or a
-tile needs no copy: they are other readings of the same buffer. Strides count elements and may be 0 or negative.
+extent: an index along the axis is written in that mixed radix, and its digits are multiplied by the strides. One factor
+is an ordinary strided axis; no factor is an axis of extent 1. With several factors a reshape, a flattened channels-last
+map, a repeat or a tile needs no copy: they are other readings of the same buffer. Strides count elements and may be 0
+or negative.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class View:
         return View(self.offset, tuple(self.axes[axis] for axis in axes))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The same elements in row-major order in another shape, or None where a factor would have to break."""
+        """The same elements in row-major order in another shape, or None where a factor would have to be split
+        unevenly.
+        """
         factors = list(_joined(tuple(factor for axis in self.axes for factor in axis)))
         axes: list[Axis] = []
         for extent in reversed(shape):
@@ -100,7 +103,7 @@ class View:
         return View(self.offset, (*self.axes[:axis], (), *self.axes[axis:]))
 
     def positions(self) -> npt.NDArray[np.int64]:
-        """The place of every element, row-major."""
+        """The offset of every element in the buffer, row-major."""
         offsets = np.full(1, self.offset, np.int64)
         for axis in self.axes:
             for n, stride in axis:
@@ -112,7 +115,7 @@ class View:
 
 
 def _joined(factors: Axis) -> Axis:
-    """Neighbouring factors that are one: (n, m * s), (m, s) is (n * m, s)."""
+    """Merge neighbouring factors: (n, m * s), (m, s) is (n * m, s)."""
     joined: list[tuple[int, int]] = []
     for n, stride in factors:
         if n == 1:
@@ -127,7 +130,7 @@ def _joined(factors: Axis) -> Axis:
 def refined(axes: Sequence[Axis]) -> list[tuple[int, tuple[int, ...]]] | None:
     """Loops over one axis that all of several views can follow: (extent, the stride of each), outermost first.
 
-    None where two views cut the axis at places that do not divide each other.
+    None where two views split the axis into extents that do not divide each other.
     """
     left = [list(_joined(axis)) for axis in axes]
     loops: list[tuple[int, tuple[int, ...]]] = []

@@ -4,8 +4,8 @@ A file is named after everything that its code depends on, and begins with the S
 is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
 wrong with the folder - missing, read-only, full - costs time and nothing else.
 
-The digest finds damage, not an enemy, who can compute it as well. So nobody else may be able to write what is read: the
-folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
+The digest detects damage but not an attacker, who can compute it as well. So nobody else may be able to write what is
+read: the folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
 (`trouble` says what is wrong). In that folder only regular files of this user are read, and no link is followed.
 
 What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
@@ -118,7 +118,9 @@ _TELLING = frozenset({
 
 
 def _seen() -> tuple[str, ...]:
-    """What tells this processor and this LLVM from others, without loading LLVM; nothing where the system says less."""
+    """Facts that tell this processor and this LLVM from others, without loading LLVM; empty where the system does not
+    say enough.
+    """
     try:
         with open(CPUINFO) as file:
             first = file.read(2**14).split("\n\n")[0]
@@ -161,14 +163,14 @@ def trouble() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The folder, checked and held open, so that nobody can put another one in its place."""
+    """The folder, checked and held open, so that nobody can put another folder there."""
 
     path: Path
     descriptor: int | None
     """None where the system opens no files relative to a folder."""
 
     def path_of(self, name: str) -> str | Path:
-        """What to call a file when ``descriptor`` is given along."""
+        """The path of a file, for calls that are given ``descriptor`` too."""
         return self.path / name if self.descriptor is None else name
 
 
@@ -300,7 +302,7 @@ def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
 
 
 def _digest(name: str, content: bytes | memoryview) -> bytes:
-    """A file under another's name is as wrong as a damaged one."""
+    """The digest of a file: it covers the name, so that a file under another name counts as damaged."""
     total = hashlib.sha256(name.encode() + b"\0")
     total.update(content)
     return total.digest()

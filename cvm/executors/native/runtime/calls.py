@@ -16,7 +16,7 @@ from cvm.executors.native.plan.steps import KernelCall, Plan
 __all__ = ["DIRECT", "chunks", "emit_network", "emit_start"]
 
 DIRECT = 512
-"""Arrays that a call takes one by one: foreign functions have 1,024 arguments at most."""
+"""A network of at most so many arrays takes them as arguments: foreign functions have at most 1,024."""
 CHUNKS = 4
 """Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
 GRAIN = 4_000
@@ -24,7 +24,7 @@ GRAIN = 4_000
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
-    """Into how many chunks a call is cut: no more than 16 bits of its counter hold."""
+    """The number of chunks that a call is split into: at most as many as 16 bits of its counter can count."""
     return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 

@@ -74,8 +74,8 @@ def rehearse(
 
 
 def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
-    """Numbers from everywhere in the intervals; where a run is short, also all at their greatest, all at their least,
-    and any of both; where it is long, stretches of them among the others.
+    """Data for a rehearsal: numbers from all over the intervals. Where a run is short, there are also feeds of the
+    greatest numbers, of the least, and of both mixed; where it is long, stretches of these stand among the others.
     """
     program = verified.program
     values = _fed(program)
@@ -90,7 +90,7 @@ def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
 
 
 def _mixed(random: np.random.Generator, value: Value) -> Int32Array:
-    """Numbers from everywhere in an interval, and stretches of its greatest and of its least: sums reach far, then."""
+    """Numbers from all over an interval, with stretches of its greatest and its least number, which make sums large."""
     size = math.prod(value.shape)
     length = max(1, min(STRETCH, size // 8))
     kinds = random.integers(0, 8, -(-size // length)).repeat(length)[:size]
@@ -153,7 +153,7 @@ class _Trial:
         return arrays
 
     def _require_spared(self, areas: Sequence[npt.NDArray[Any]]) -> None:
-        """What nobody may write is as it was."""
+        """Raise `Distrusted` where memory was written that no kernel may write."""
         self._require(all(bool((area == PATTERN).all()) for area in areas), "memory beside a tensor")
 
     def _compare(self, claim: Claim, memory: Callable[[Buffer], npt.NDArray[np.uint8]]) -> None:
@@ -174,7 +174,7 @@ class _Trial:
             raise Distrusted(f"{what} came out otherwise when the code was tried")
 
     def whole(self, run: Runs) -> None:
-        """Run everything at once, and once more: a run must leave nothing that the next one trips over."""
+        """Run everything at once, and once more: a run must leave nothing that disturbs the next one."""
         for _ in range(2):
             arrays = self._arrays()
             self._require(run(arrays), "what is within its interval")

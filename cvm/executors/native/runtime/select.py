@@ -26,12 +26,11 @@ class Choice:
 
 
 _AUXILIARY = {"dotprod": (16, 1 << 20), "i8mm": (26, 1 << 13)}
-"""Of Linux on AArch64: in which word of the auxiliary vector (AT_HWCAP, AT_HWCAP2) a feature is said, and as which bit.
-"""
+"""For Linux on AArch64: the word of the auxiliary vector (AT_HWCAP, AT_HWCAP2) that reports a feature, and its bit."""
 
 
 def told_by_linux() -> frozenset[str]:
-    """``aarch64``, and what LLVM hardly knows of its features: Linux is asked for them."""
+    """On AArch64: ``aarch64`` and the features that Linux reports, since LLVM misses most; elsewhere nothing."""
     if sys.platform != "linux" or platform.machine() != "aarch64":
         return frozenset()
     ask = ctypes.CDLL(None).getauxval

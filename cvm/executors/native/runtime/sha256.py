@@ -2,9 +2,9 @@
 
 A message is one byte, the same for all, and a multiple of 64 bytes of data: what the nodes of a Merkle tree over 1 KiB
 leaves are. Python's own `hashlib` is as fast for one long message; for millions of short ones its calls cost more than
-the hashing, and it does not let go of Python's lock for messages of less than 2 KiB, so threads do not help it. Here a
-call hashes all messages, or all levels of a tree, outside the lock, three at a time so that their instructions fill
-each other's latency.
+the hashing, and it keeps Python's lock for messages of less than 2 KiB, so threads do not help it. Here a call hashes
+all messages, or all levels of a tree, outside the lock, three at a time so that their instructions fill each other's
+latency.
 
 Source: FIPS 180-4; the order of words in registers is that of the instructions.
 """
@@ -60,7 +60,7 @@ class _Text:
         return f"%v{self._count}"
 
     def shuffled(self, kind: str, one: str, other: str, indices: list[int]) -> str:
-        """A vector of elements of two."""
+        """Shuffle the elements of two vectors into one."""
         mask = ", ".join(f"i32 {index}" for index in indices)
         return self(f"shufflevector {kind} {one}, {kind} {other}, <{len(indices)} x i32> <{mask}>")
 
@@ -79,7 +79,7 @@ def _vector(*words: int) -> str:
 
 
 State = list[tuple[str, str]]
-"""Of each lane, the registers (F, E, B, A) and (H, G, D, C)."""
+"""For each lane, the registers (F, E, B, A) and (H, G, D, C)."""
 
 
 def _compressed(text: _Text, state: State, blocks: list[list[str]]) -> State:
@@ -110,7 +110,8 @@ def _two_rounds(text: _Text, one: str, other: str, keyed: str) -> str:
     return text(f"call {_WORDS} @llvm.x86.sha256rnds2({_WORDS} {one}, {_WORDS} {other}, {_WORDS} {keyed})")
 
 
-# Each level takes the place of the one before: a message is read before its digest is written, in front of the next.
+# Each level overwrites the one before: a message is read before its digest is written, and the digests stay in front of
+# the messages.
 _TREE = """define void @tree(ptr %data, i64 %size, i64 %count, i64 %more, ptr %nodes) {
 entry:
   call void @hash(i8 0, ptr %data, i64 %size, i64 %count, ptr %nodes)
@@ -227,7 +228,7 @@ def _store_digests(text: _Text, numbers: list[str], state: State) -> None:
 
 @cache
 def hasher() -> Hasher | None:
-    """The hasher of this processor, if it has one and that agrees with `hashlib`."""
+    """The hasher of this processor, or None where there is none or it does not agree with `hashlib`."""
     if not store.host().has("sha") or not available():
         return None
     machine, text = available()[0], _module()

@@ -24,9 +24,9 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 __all__ = ["Workers", "settled", "workers"]
 
 BUDGET = 20_000
-"""Looks of an idle worker before it sleeps: some tens of microseconds to a millisecond."""
+"""An idle worker looks for work so many times before it sleeps: for some tens of microseconds to a millisecond."""
 MOST = 1024
-"""Workers at most."""
+"""The largest number of workers."""
 
 
 class _Worker(threading.Thread):
@@ -95,7 +95,7 @@ class Workers:
         self._start(self.address, job)
 
     def settle(self, job: int) -> None:
-        """Return when no worker is in a job that runs no more: its memory and code may go."""
+        """Return when no worker is in a job that has ended, so that its memory and code may be freed."""
         self._settle(self.address, self._lines, job)
 
     def _grow(self, count: int) -> None:

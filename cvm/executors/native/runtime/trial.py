@@ -1,6 +1,6 @@
 """The trial of a machine: every class of kernels on extreme values, against the NumPy executor.
 
-A processor, a hypervisor or a code generator that computes one of them differently shows here, before any user's
+A processor, a hypervisor or a code generator that computes one of them differently is found here, before any user's
 network runs. The verdict is kept with the compiled code, so a machine is tried once for each version of this package.
 """
 
@@ -62,7 +62,7 @@ def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
 
 
 def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
-    """Everything at its greatest, at its least, the two in turn, and a pattern."""
+    """Feeds of the greatest numbers, of the least, of both alternating, and of a pattern."""
     values = [source.value for source in verified.program.inputs]
 
     def filled(rule: Any) -> dict[str, Int32Array]:
@@ -80,7 +80,7 @@ def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
 
 
 def _weights(*shape: int, least: int, largest: int) -> Array:
-    """The extremes in stretches, then a pattern."""
+    """Weights: stretches of both extremes, and a pattern."""
     k = np.arange(int(np.prod(shape)))
     pattern = least + (k * 6007 + k * k % 911) % (largest - least + 1)
     return np.where(k % 7 < 3, largest, np.where(k % 7 < 5, least, pattern)).reshape(shape)
@@ -150,7 +150,7 @@ def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
 def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...]) -> VerifiedProgram:
     """Sums, and their 8-bit codes in the arithmetic that most networks need and in the widest one.
 
-    Each has sums of its own: what somebody else needs is not computed within the kernel of its codes.
+    Each has sums of its own: sums that have another reader are not computed inside the kernel of their codes.
     """
     count = int(np.prod(channels))
     first = sums()
@@ -168,7 +168,7 @@ def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int
 
 
 def _requantization(rounding: str) -> VerifiedProgram:
-    """Two terms, small and great shifts, with ties."""
+    """A requantize of two terms, with small and large shifts, and with ties."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 19, 5, 5), -(2**20), 2**20)
     y = builder.input("y", (1, 1, 5, 5), -(2**20), 2**20)

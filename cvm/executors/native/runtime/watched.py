@@ -1,4 +1,4 @@
-"""Networks whose tensors are looked at while they run.
+"""Networks whose tensors are shown to the caller while they run.
 
 A watched network is compiled like one of which every tensor is captured, but stops after every window of nodes
 (`cvm.executors.base.windows`). The tensors of all windows share one piece of memory, of the size of the largest.
@@ -33,7 +33,7 @@ class _Stages(Protocol):
 
 
 def _groups(program: Program) -> list[list[Value]]:
-    """What is shown together."""
+    """The values of each window, which are shown together."""
     return [[value for node in program.nodes[first:end] for value in node.outputs] for first, end in windows(program)]
 
 

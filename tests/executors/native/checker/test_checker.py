@@ -1,4 +1,4 @@
-"""The checker proves every plan of ours, and none in which a number, a place or a step is wrong."""
+"""The checker proves every plan of ours, and none in which a number, an address or a step is wrong."""
 
 from __future__ import annotations
 
