@@ -39,7 +39,6 @@ ONLY = {("formal", "program"): "cvm.program.model"}
 """Rooms of which one module alone is imported."""
 
 CYCLES: tuple[tuple[str, ...], ...] = (
-    ("cvm.export.cvm_runtime", "arithmetic", "contractions"),
     ("cvm.frontends.onnx", "folding", "rules", "translation"),
     ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),
     ("cvm.frontends.openvx", "rules", "translation"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
-from cvm.ops import Range
 from cvm.program.model import Shape
 
 __all__ = ["Operators"]
@@ -23,47 +22,48 @@ class Operators(ABC):
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """The extents."""
-
-    @property
-    @abstractmethod
-    def range(self) -> Range:
-        """The proven range of the items."""
-
     @abstractmethod
     def apply(self, op: str, *others: Self, label: str | None = None, **attributes: Any) -> Self:
         """The result of an op on this tensor and ``others``."""
 
-    @property
-    def rank(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
     def __add__(self, other: Self) -> Self:
-        return self.apply("broadcast_add", other)
+        return self.plus(other)
 
     def __sub__(self, other: Self) -> Self:
-        return self.apply("broadcast_sub", other)
+        return self.minus(other)
 
     def __mul__(self, other: Self) -> Self:
-        return self.apply("broadcast_mul", other)
+        return self.times(other)
 
     def __neg__(self) -> Self:
-        return self.apply("negative")
+        return self.negative()
 
     def __abs__(self) -> Self:
         return self.apply("abs")
 
+    def plus(self, other: Self, label: str | None = None) -> Self:
+        """The sum, item by item."""
+        return self.apply("broadcast_add", other, label=label)
+
+    def minus(self, other: Self, label: str | None = None) -> Self:
+        """The difference, item by item."""
+        return self.apply("broadcast_sub", other, label=label)
+
+    def times(self, other: Self, label: str | None = None) -> Self:
+        """The product, item by item."""
+        return self.apply("broadcast_mul", other, label=label)
+
+    def negative(self, label: str | None = None) -> Self:
+        """The items negated."""
+        return self.apply("negative", label=label)
+
+    def maximum(self, other: Self, label: str | None = None) -> Self:
+        """The greater of both, item by item."""
+        return self.apply("broadcast_max", other, label=label)
+
     def greater(self, other: Self) -> Self:
         """1 where this tensor is greater than ``other``, else 0."""
         return self.apply("broadcast_greater", other)
-
-    def maximum(self, other: Self) -> Self:
-        """The greater of both, item by item."""
-        return self.apply("broadcast_max", other)
 
     def clip(self, lo: int, hi: int, label: str | None = None) -> Self:
         """The items, those beyond [lo, hi] as the nearer end."""

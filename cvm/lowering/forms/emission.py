@@ -39,6 +39,11 @@ class Value(Operators):
         """The proven range of the items."""
         return self.emission.builder.range(self.name)
 
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
     def __str__(self) -> str:
         return self.name
 

@@ -37,7 +37,7 @@ def decoded(value: Value, shape: Shape, quantizer: LogarithmicQuantizer) -> Tabl
         raise Unsupported("lowering.logarithmic", f"{message}: at most 12 bits are lowered", Location(tensor=owner))
     if lo:
         least = value.emission.tensor_constant(np.full((1,) * len(shape), -lo, np.int64), "least")
-        value = value.apply("broadcast_add", least, label="place")
+        value = value.plus(least, label="place")
     return TableForm(shape, value, tuple(rational(quantizer.value(code)) for code in range(lo, hi + 1)))
 
 

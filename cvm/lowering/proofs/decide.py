@@ -200,7 +200,7 @@ def count_reached(
             if found is None:
                 trial = lowering.tensor_constant(np.full(shape, 2**bit, np.int64), "trial")
             else:
-                trial = found.apply("broadcast_add", lowering.tensor_constant(one * 2**bit, "step"), label="trial")
+                trial = found.plus(lowering.tensor_constant(one * 2**bit, "step"), label="trial")
         weights = [(reached(trial), one * 2**bit)]
         if found is not None:
             weights.append((found, one))

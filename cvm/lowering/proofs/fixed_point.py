@@ -307,7 +307,7 @@ def _emit(
     if not terms or terms[0].shape != shape:
         # The first term gives the shape of the result: spread it, or put a tensor of zeros in its place.
         zeros = lowering.tensor_constant(np.zeros(shape, np.int64), "zeros")
-        terms[:1] = [terms[0].apply("broadcast_add", zeros, label="spread") if terms else zeros]
+        terms[:1] = [terms[0].plus(zeros, label="spread") if terms else zeros]
         forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
         order = order or [0]
     addends = [2**form.shift >> 1 for form in forms]

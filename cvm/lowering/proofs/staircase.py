@@ -210,7 +210,7 @@ def _looked_up(value: Value, span: tuple[int, int], stairs: Sequence[_Stairs], w
     table = [row.codes[bisect_right(row.thresholds, row.factors[0] * x)] for row in stairs for x in range(lo, hi + 1)]
     start = where * (hi - lo + 1) - lo
     if start.any():
-        value = value.apply("broadcast_add", lowering.tensor_constant(start, "start"), label="index")
+        value = value.plus(lowering.tensor_constant(start, "start"), label="index")
     return lowering.emit("cvm_lut", lowering.tensor_constant(np.array(table), "table"), value, label="")
 
 
@@ -229,7 +229,7 @@ def _searched(
     start = lowering.tensor_constant(where * run, "start") if len(stairs) > 1 else None
 
     def indexed(count: Value) -> Value:
-        return count if start is None else count.apply("broadcast_add", start, label="index")
+        return count if start is None else count.plus(start, label="index")
 
     factors = [np.array([row.factors[i] for row in stairs], dtype=object)[where] for i in range(len(values))]
     summands = [Summand(value, factor) for value, factor in zip(values, factors, strict=True) if factor.any()]
@@ -245,6 +245,6 @@ def _searched(
         if lowest == 0:
             return count
         least = lowering.tensor_constant(np.full((1,) * len(shape), lowest, np.int64), "lo")
-        return count.apply("broadcast_add", least, label="")
+        return count.plus(least, label="")
     codes = [row.codes[min(k, len(row.codes) - 1)] for row in stairs for k in range(run)]
     return lowering.emit("cvm_lut", lowering.tensor_constant(np.array(codes), "codes"), indexed(count), label="")

@@ -177,7 +177,7 @@ def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) ->
         offsets = [1] * len(form.shape)
         offsets[quantizer.axis] = channels
         start = (np.arange(channels) * len(form.numbers)).reshape(offsets)
-        value = value.apply("broadcast_add", lowering.tensor_constant(start, "channel"), label="index")
+        value = value.plus(lowering.tensor_constant(start, "channel"), label="index")
     table = lowering.tensor_constant(np.array([item for items in tables for item in items], np.int64), "table")
     return lowering.emit("cvm_lut", table, value, label="")
 

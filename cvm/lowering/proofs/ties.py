@@ -105,4 +105,4 @@ def even_of(up: Value, down: Value) -> Value:
         value = lowering.emit(
             "requantize", value, *parameters, label=what, rounding="half_up", lo=-INT32_MAX, hi=INT32_MAX
         )
-    return value.apply("broadcast_max", down, label="")
+    return value.maximum(down, label="")
