@@ -70,7 +70,7 @@ class Architecture:
 
 
 def architecture(text: str) -> Architecture:
-    """Read the page. A row is ``| `room` | what it is | `room`, `room` |``; ``everything`` imports are common."""
+    """Read the page. A row is ``| `room` | what it is | `room`, `room` |``; *by all*: every room may import it."""
     rows = re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", text, re.MULTILINE)
     rooms = {room: re.findall(r"`([\w.]+)`", imports) for room, imports in rows}
     common = [room for room, imports in rows if "by all" in imports]

@@ -142,11 +142,11 @@ class Subject:
         if len(data) != runs * each:
             raise Unsupported("elsewhere.results", f"{len(data)} bytes of results instead of {runs * each}")
         for start in range(0, len(data), each):
-            place = start + 8
+            offset = start + 8
             arrays = {}
             for name, shape in zip(written, shapes, strict=True):
-                arrays[name] = np.frombuffer(data, "<i4", prod(shape), place).reshape(shape)
-                place += 4 * prod(shape)
+                arrays[name] = np.frombuffer(data, "<i4", prod(shape), offset).reshape(shape)
+                offset += 4 * prod(shape)
             yield int(np.frombuffer(data, "<i8", 1, start)[0]), arrays
 
 
@@ -172,7 +172,7 @@ def _call(arrays: int) -> str:
     """C that calls ``start`` as the executor does: with up to `DIRECT` arrays one by one, else with their table."""
     direct = arrays <= DIRECT
     types = ", ".join(["void *"] * (4 + (arrays if direct else 1)))
-    given = "".join(f", arrays[{place}]" for place in range(arrays)) if direct else ", arrays"
+    given = "".join(f", arrays[{index}]" for index in range(arrays)) if direct else ", arrays"
     types = types.replace("void *, void *, void *, void *", "void *, void *, void *, void *, long", 1)
     return f"""long start({types});
 long call_start(void *arena, void *constants, void **table, void *claims, void **arrays) {{
@@ -246,10 +246,10 @@ def _compared(status: int, arrays: Feed, right: Feed) -> Iterator[str]:
     for name in sorted(arrays.keys() & right.keys()):
         wrong = np.argwhere(arrays[name] != right[name])
         if len(wrong):
-            place = tuple(map(int, wrong[0]))
+            index = tuple(map(int, wrong[0]))
             yield (
-                f"{name}: {len(wrong)} of {arrays[name].size} elements, first at {place}: "
-                f"{arrays[name][place]} instead of {right[name][place]}"
+                f"{name}: {len(wrong)} of {arrays[name].size} elements, first at {index}: "
+                f"{arrays[name][index]} instead of {right[name][index]}"
             )
 
 

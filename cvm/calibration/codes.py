@@ -1,4 +1,4 @@
-"""Stored contents as codes: what is written beside a quantization file in place of floats."""
+"""Stored contents as codes: what is written beside a quantization file instead of floats."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:
     """Codes of one quantiser as codes of another, rounded once from the exact number, once for each that occurs."""
     old_axis = None if isinstance(old, LogarithmicQuantizer) else old.axis
     channels = [_channels(codes, axis).ravel() for axis in (old_axis, new.axis)]
-    cases, places = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
+    cases, indices = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
     found = [code(_number(old, item, i), new, j) for item, i, j in cases.T.tolist()]
-    return np.array(found, np.int64)[places.ravel()].reshape(codes.shape)
+    return np.array(found, np.int64)[indices.ravel()].reshape(codes.shape)
 
 
 def _channels(codes: Codes, axis: int | None) -> Codes:
-    """The place of each item along an axis; without an axis, 0."""
+    """The index of each item along an axis; without an axis, 0."""
     return np.zeros(codes.shape, np.int64) if axis is None else np.indices(codes.shape)[axis]
 
 

@@ -1,4 +1,4 @@
-"""``cvm doctor``: what there is on this machine, and whether it computes exactly."""
+"""``cvm doctor``: the hardware and software of this machine, and whether it computes exactly."""
 
 from __future__ import annotations
 

@@ -122,10 +122,10 @@ def test_a_hasher_that_is_wrong_once_is_not_used(lost):
     if run is None:
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256._agrees(run)
-    place = {"messages": 3, "tree": 2}[lost]
+    which = {"messages": 3, "tree": 2}[lost]
 
     def lazy(*arguments):
         """Forgets the last message or leaf."""
-        getattr(run, lost)(*(value - 1 if k == place else value for k, value in enumerate(arguments)))
+        getattr(run, lost)(*(value - 1 if k == which else value for k, value in enumerate(arguments)))
 
     assert not sha256._agrees(replace(run, **{lost: lazy}))

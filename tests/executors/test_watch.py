@@ -168,8 +168,8 @@ def test_windows_are_as_large_as_they_may_be() -> None:
 def chain(count: int, size: int) -> Program:
     builder = ProgramBuilder()
     name = builder.input("x", (size,), 0, 9)
-    for place in range(count):
-        (name,) = builder.add("negative", [name], {}, f"t{place}")
+    for index in range(count):
+        (name,) = builder.add("negative", [name], {}, f"t{index}")
     return builder.build([Output("y", name)])
 
 

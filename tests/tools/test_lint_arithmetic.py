@@ -37,9 +37,9 @@ def lint_one(root: Path, source: str, path: str = "cvm/part.py") -> list[str]:
         (root / name).write_text(text)
     code, lines = lint(str(root))
     assert code == (1 if lines else 0)
-    place, skipped = f"{root / path}:", HEAD.count("\n")
-    # The tables list places of `ranges` that this one does not have.
-    found = [line.removeprefix(place).partition(": ") for line in lines if line.startswith(place)]
+    location, skipped = f"{root / path}:", HEAD.count("\n")
+    # The tables list functions of `ranges` that this one does not have.
+    found = [line.removeprefix(location).partition(": ") for line in lines if line.startswith(location)]
     return [f"{int(number) - skipped}: {what.partition(',')[0]}" for number, _, what in found]
 
 
@@ -93,7 +93,7 @@ def lint_one(root: Path, source: str, path: str = "cvm/part.py") -> list[str]:
         ("exact(a).int64() + 1", "+"),
     ],
 )
-def test_arithmetic_of_fixed_width_is_reported_with_its_place(tmp_path: Path, expression: str, what: str) -> None:
+def test_arithmetic_of_fixed_width_is_reported_with_its_location(tmp_path: Path, expression: str, what: str) -> None:
     source = (
         "def given() -> Integers: ...\n"
         "class Holder:\n    items: Integers\n"

@@ -85,7 +85,7 @@ def test_most_drawn_programs_and_documents_are_valid() -> None:
     assert drawn["documents"] > 12
 
 
-def test_results_are_mostly_neither_all_cut_nor_all_the_same() -> None:
+def test_results_are_mostly_neither_all_clipped_nor_all_the_same() -> None:
     random, various, total = Random(1), 0, 0
     for _ in range(30):
         program = family(random, drawn_aim(random), 3, 0.0).program

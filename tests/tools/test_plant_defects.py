@@ -34,7 +34,7 @@ def test_every_scripted_defect_stands_in_the_sources() -> None:
 
 @pytest.mark.parametrize("old", ["there is no such snippet", "return"])
 def test_a_snippet_must_stand_there_once(old: str) -> None:
-    with pytest.raises(ValueError, match="places instead of one"):
+    with pytest.raises(ValueError, match="occurrences instead of one"):
         Defect.scripted("wrap", "requantize", old, "other")
 
 

@@ -62,7 +62,7 @@ def _text(machine: Machine, accumulators: int) -> str:
     memory = V("ptr", "%memory")
     code = Code(module, "peak", [memory])
     type_ = vector(32, machine.width)
-    a, w = (code.load(type_, code.at(memory, 4 * machine.width * place)) for place in range(2))
+    a, w = (code.load(type_, code.at(memory, 4 * machine.width * index)) for index in range(2))
 
     def body(_: V, totals: list[V]) -> list[V]:
         for _ in range(_UNROLLED):
@@ -70,7 +70,7 @@ def _text(machine: Machine, accumulators: int) -> str:
         return totals
 
     totals = code.loop(0, _ROUNDS, 1, body, [typed(type_, 0)] * accumulators)
-    for place, total in enumerate(totals):
-        code.store(total, code.at(memory, 4 * machine.width * place))
+    for index, total in enumerate(totals):
+        code.store(total, code.at(memory, 4 * machine.width * index))
     code.finish()
     return str(module)

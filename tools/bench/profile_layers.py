@@ -126,8 +126,8 @@ def _text(made: Plan, machine: Machine) -> str:
     return str(module)
 
 
-def _look(code: Code, ticks: V, place: int) -> None:
-    code.store(code.call("i64", "llvm.readcyclecounter"), code.at(ticks, 8 * place))
+def _look(code: Code, ticks: V, index: int) -> None:
+    code.store(code.call("i64", "llvm.readcyclecounter"), code.at(ticks, 8 * index))
 
 
 def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:

@@ -1,7 +1,7 @@
-"""Which ways through the native executor a program goes, read from its plan, and which ways there are.
+"""The ways through the native executor: those that a program takes, read from its plan, and those that are possible.
 
 A `Cell` is one way of a `requantize`: the machine, the kernel that computes it, how its operand is stored, its
-arithmetic, who adds what the sums begin with, and how the result is stored. `IMPOSSIBLE` says which there cannot be.
+arithmetic, what adds the start of the sums, and how the result is stored. `IMPOSSIBLE` says which cells cannot occur.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def aim(self) -> Aim:
-        """What to draw programs for."""
+        """The aim with which programs for this cell are drawn."""
         return Aim(self.kernel, self.operand, self.arithmetic, self.start, self.store)
 
 
@@ -200,12 +200,12 @@ def covering(machines: Sequence[Machine], seed: int, rounds: int, wild: float = 
     left = {machine.name: set(possible(machine)) for machine in machines}
     programs: dict[str, list[Program]] = {machine.name: [] for machine in machines}
     filled: set[Cell] = set()
-    for turn in range(rounds):
+    for number in range(rounds):
         for aim in sorted({cell.aim for wanted in left.values() for cell in wanted}, key=str):
             wanting = [machine for machine in machines if any(cell.aim == aim for cell in left[machine.name])]
             if not wanting:
                 continue
-            verified = verify(family(Random(f"{seed}:{turn}:{aim}"), aim, 1, wild, small=True).program)
+            verified = verify(family(Random(f"{seed}:{number}:{aim}"), aim, 1, wild, small=True).program)
             for machine in wanting:
                 found = cells(verified, machine)
                 filled |= found

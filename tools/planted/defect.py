@@ -42,10 +42,10 @@ class Defect:
 
     @staticmethod
     def scripted(kind: str, module: str, old: str, new: str) -> Defect:
-        """The one place of a snippet changed. Raises `ValueError` where there is none, or more than one."""
+        """The one occurrence of a snippet changed. Raises `ValueError` where there is none, or more than one."""
         text = source(module)
         if text.count(old) != 1 or old == new:
-            raise ValueError(f"{module}: {text.count(old)} places instead of one: {old!r}")
+            raise ValueError(f"{module}: {text.count(old)} occurrences instead of one: {old!r}")
         return Defect(f"{module}: {_line(old)} -> {_line(new)}", kind, module, text.replace(old, new))
 
 

@@ -163,11 +163,11 @@ def _differences(found: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator
         yield "wrong", f"there is no {sorted(right.keys() - found.keys())}"
     for name in right.keys() & found.keys():
         if not np.array_equal(found[name], right[name]):
-            places = np.argwhere(found[name] != right[name])
-            place = tuple(map(int, places[0]))
+            indices = np.argwhere(found[name] != right[name])
+            first = tuple(map(int, indices[0]))
             yield (
                 "wrong",
-                f"{name}: {len(places)} elements, first {place}: {found[name][place]} != {right[name][place]}",
+                f"{name}: {len(indices)} elements, first {first}: {found[name][first]} != {right[name][first]}",
             )
 
 

@@ -1,4 +1,4 @@
-"""The scripted defects: class, module, what stands there, what takes its place."""
+"""The scripted defects: class, module, what stands there, what replaces it."""
 
 from __future__ import annotations
 
