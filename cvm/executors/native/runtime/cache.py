@@ -6,7 +6,8 @@ wrong with the folder - missing, read-only, full - costs time and nothing else.
 
 The digest detects damage but not an attacker, who can compute it as well. So nobody else may be able to write what is
 read: the folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
-(`trouble` says what is wrong). In that folder only regular files of this user are read, and no link is followed.
+(`trouble` raises the error that names the input). In that folder only regular files of this user are read, and no link
+is followed.
 
 What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
 that LLVM need not be loaded where nothing is to be compiled.
@@ -54,7 +55,7 @@ def folder() -> Path | None:
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return Path(base) / "cvm" / "native" if base else Path.home() / ".cache" / "cvm" / "native"
-    except RuntimeError:  # nobody's home
+    except RuntimeError:  # the user has no home folder
         return None
 
 
@@ -67,7 +68,7 @@ PARTS = (
 
 @cache
 def _sources() -> bytes:
-    """A digest of our own code."""
+    """The digest of the code of this package that compiled code depends on."""
     total = hashlib.sha256()
     root = Path(__file__).parents[3]
     for part in PARTS:
@@ -238,8 +239,8 @@ def _require_safe(path: Path, status: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
-    """A file that is ours, and its size. Raises OSError."""
-    # Nothing is waited for: somebody may have put a pipe there.
+    """Open a file that belongs to this user, and give its size. Raises OSError."""
+    # Opening must not block: the file may be a pipe that somebody put there.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK | BINARY
     with _entered() as where, open(os.open(where.path_of(name), flags, dir_fd=where.descriptor), "rb") as file:
         status = os.fstat(file.fileno())
@@ -247,7 +248,7 @@ def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
             raise OSError(f"{name} is no file")
         if OWNED and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
             raise OSError(f"somebody else could have written {name}, which is not run")
-        if OWNED and status.st_nlink > 1:  # none is a file that another process has just replaced
+        if OWNED and status.st_nlink > 1:  # a count of 0 is a file that another process has just replaced
             raise OSError(f"{name} is also reached by another name, by which it could be written")
         yield file, status.st_size
 

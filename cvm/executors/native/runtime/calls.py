@@ -65,7 +65,7 @@ def emit_start(
     module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: str | None
 ) -> None:
     """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls. More than `DIRECT`
-    arrays come as one, of their addresses.
+    arrays are given as one array of their addresses.
 
     It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
     all into the table. The result is the number of the first one with an element outside, or -1; in the latter case the

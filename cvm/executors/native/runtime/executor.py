@@ -79,7 +79,7 @@ class NativeExecutor:
             return None
 
     def _instead(self) -> Executor:
-        """Who runs what machine code is not trusted with."""
+        """The NumPy executor, for networks whose machine code is not trusted."""
         if self._numpy is None:
             from cvm.executors.numpy import NumpyExecutor
 
@@ -115,7 +115,7 @@ class NativeExecutor:
             results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
             done = shows.run(fed, results, watch)
         if not done:
-            feeds(self._program, inputs, state)  # says what is wrong
+            feeds(self._program, inputs, state)  # raises the error that names the input
             raise AssertionError("the check of the inputs contradicts itself")
         if not self._updates:
             return RunResult(results, {})
@@ -149,8 +149,8 @@ class NativeExecutor:
 def _plain(
     network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
-    """The arrays to read, ``count`` of them inputs, if all is what the network takes as it is: names, types, shapes,
-    layouts.
+    """The arrays to read, ``count`` of them inputs, if names, types, shapes and layouts are those that the network
+    takes; else None.
     """
     if len(inputs) != count or len(state) != len(network.given) - count:
         return None
@@ -164,7 +164,7 @@ def _plain(
 
 
 def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
-    """One line per node: its kernels, or where it went."""
+    """One line per node: the notes of its kernels, or which kernel computes it."""
     notes: dict[str, list[str]] = {}
     for call in made.calls:
         notes.setdefault(call.what, []).append(call.note)
@@ -180,7 +180,9 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
 
 
 def _give_back() -> None:
-    """Let the C library return what verifying and planning took and freed, several times the size of the constants."""
+    """Let the C library return memory to the system: verifying and planning freed several times the size of the
+    constants.
+    """
     with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -28,7 +28,7 @@ def _target(machine: Machine) -> Any:
     target, features = llvm.Target.from_default_triple(), machine.features
     if features is None:
         features = llvm.get_host_cpu_features().flatten()
-        if target.name.startswith("x86"):  # other processors have no such preference, and LLVM complains
+        if target.name.startswith("x86"):  # LLVM warns about this preference on other processors
             features += ",-prefer-256-bit"
     return target.create_target_machine(
         cpu=machine.cpu or llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
@@ -49,7 +49,7 @@ class Loaded:
         self._placed = placed(code)
         if self._placed is None:
             llvm = _llvm()
-            # The engine owns its target machine: it must be one of its own.
+            # The engine takes over its target machine, so it gets one of its own.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(machine))
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()

@@ -41,9 +41,9 @@ WORTH = 200_000
 
 
 class _Memory:
-    """What one run at a time needs: the arena, and for each stage a job with its claims.
+    """The memory of one run at a time: the arena, and for each stage a job with its claims.
 
-    It goes when no worker is in a job; until then the code and the constants stay, too.
+    It is freed when no worker is in a job; until then the code and the constants stay as well.
     """
 
     heads: Sequence[int] = ()
@@ -82,7 +82,7 @@ def network_text(
     stages: Sequence[tuple[int, int]] | None = None,
 ) -> str:
     """The IR of a plan for so many threads: a function for each stage (None: one, of all calls), and ``start``, which
-    runs the only one if there is one thread (see `runtime`).
+    runs the only one if there is one thread (see `calls`).
     """
     from cvm.executors.native.kernels.registry import emit  # only compiling needs it
 
@@ -103,10 +103,10 @@ def stage_name(number: int) -> str:
 class Network:
     """A compiled network, loaded; runs in as many threads at once as call it.
 
-    It is planned by ``planned`` and compiled where there is none under ``name`` on disk. ``bounds`` are (elements,
-    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. ``tried`` tries new code and
-    raises `Distrusted`. With ``ends`` the calls run in stages, each up to so many calls, and somebody may look at the
-    arrays between them.
+    It is loaded from disk if there is one under ``name``; else it is planned by ``planned`` and compiled. ``bounds``
+    are (elements, least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. ``tried`` tries
+    new code and raises `Distrusted`. ``ends`` splits the calls into stages: for each stage the number of calls after
+    which it ends. Callers may look at the arrays between stages.
     """
 
     def __init__(
@@ -139,12 +139,12 @@ class Network:
         self._stage_functions = [stage(address) for address in self.addresses]
         self.constants = self.packed.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
-        if made is not None:  # what is kept has been tried
+        if made is not None:  # only code that has been tried is kept
             tried(made, self._loaded, self.packed, self.run)
             store(key, found)
 
     def __del__(self) -> None:
-        getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
+        getattr(self, "_free", []).clear()  # workers must leave the jobs before the code is freed
 
     def _compiled(self, made: Plan, threads: int) -> Compiled:
         threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1

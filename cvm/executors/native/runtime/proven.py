@@ -1,7 +1,7 @@
 """Plans that are proven: the checker sees every plan before its code is used.
 
-What the checker cannot prove is planned again without what is hard to prove: the nodes of that group are kernels of
-their own, and `requantize` is computed in 64-bit lanes. What is not proven then is not used at all.
+A group that the checker cannot prove is planned again without what is hard to prove: the nodes of that group are
+kernels of their own, and `requantize` is computed in 64-bit lanes. A plan that is not proven then is not used at all.
 """
 
 from __future__ import annotations

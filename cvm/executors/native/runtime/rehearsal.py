@@ -37,17 +37,17 @@ __all__ = ["rehearse"]
 Tensors = dict[str, Int32Array]
 Runs = Callable[[Sequence[Int32Array]], bool]
 QUICK = 300_000
-"""Estimated nanoseconds of a run up to which a network is tried on extreme values, too."""
+"""A network is also tried on extreme values if a run takes at most so many nanoseconds, as estimated."""
 STRETCH = 61
-"""Elements of an input that are all at one end of their interval."""
+"""The length of a stretch of elements that are all at one end of their interval."""
 PATTERN = 0x5A
-"""What memory holds before it is written."""
+"""The byte that memory is filled with before a kernel writes to it."""
 FENCE = 64
-"""Elements before and behind every array of the caller that nobody may write."""
+"""Elements before and behind every array of the caller, which no kernel may write."""
 EDGE = 17
-"""Elements at both ends of an input that are tried one by one: more than the widest vector has lanes."""
+"""So many elements at both ends of an input are tried one by one: more than the widest vector has lanes."""
 FEW = 8
-"""Up to so many inputs, that is."""
+"""With more inputs than this, one element at both ends of each is tried."""
 
 
 def rehearse(
@@ -198,7 +198,7 @@ class _Trial:
 
 
 def _fences(array: Int32Array) -> npt.NDArray[Any]:
-    """What lies around an array that `_Trial._arrays` made."""
+    """The elements before and behind an array that `_Trial._arrays` made."""
     room = array.base
     assert room is not None
     return np.concatenate([room[:FENCE], room[-FENCE:]])

@@ -23,7 +23,7 @@ __all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]
 SLACK = 64 * 8
 """Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
 MANY = 2**16
-"""Bytes of constants from which on they are a file of their own."""
+"""Constants of at least so many bytes are stored in a file of their own."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -32,8 +32,8 @@ Bytes = npt.NDArray[np.uint8]
 class Compiled:
     """A network to be loaded: its plan without what only compiling needs, its code and its constants.
 
-    ``threads`` is how many at most share a run, ``stages`` from which call to which it goes without a stop.
-    ``constants`` begin at a multiple of 64 and have `SLACK` behind them.
+    ``threads`` is the largest number that share a run. ``stages`` are ranges of calls, each of which runs without a
+    stop. ``constants`` begin at a multiple of 64 and have `SLACK` behind them.
     """
 
     plan: Plan
@@ -44,7 +44,7 @@ class Compiled:
 
 
 def aligned(size: int) -> Bytes:
-    """Zeroed bytes from a multiple of 64 on."""
+    """Zeroed bytes whose address is a multiple of 64."""
     raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size]

@@ -1,8 +1,8 @@
 """Worker threads: made once for the process, parked when idle, never needed for progress.
 
 A worker is a Python thread inside a native function that watches a ticket; when nothing has come for a while it returns
-and sleeps on a semaphore. Whoever starts a run takes part in it and finishes it alone if need be. One run at a time has
-the workers; others that start meanwhile run on their own thread.
+and sleeps on a semaphore. The thread that starts a run takes part in it, and finishes it alone if no worker comes. One
+run at a time has the workers; others that start meanwhile run on their own thread.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class _Worker(threading.Thread):
         super().__init__(name=f"cvm-worker-{index}", daemon=True)
         self._pool, self._index = pool, index
         self.flag = (LINES + index * LINE) // 8
-        # A lock that is held while there is nothing to wake for: unlike a semaphore, no interrupt leaves it half done.
+        # This lock is held while the worker has no reason to wake. Unlike a semaphore, no interrupt leaves it half
+        # released.
         self._wake = threading.Lock()
         self._wake.acquire()
 
     def wake(self) -> None:
-        """End its sleep, or the next one."""
+        """Wake the worker, or keep it from its next sleep."""
         with contextlib.suppress(RuntimeError):  # it has been woken already
             self._wake.release()
 
@@ -139,7 +140,7 @@ def settled(job: int) -> None:
 
 
 def _forget() -> None:
-    """A forked process has no threads: it begins anew, and ends none of those that it does not have."""
+    """Forget the workers after a fork: the child process has no threads, and must not wait for those of its parent."""
     global _pool, _making
     if _pool is not None:
         atexit.unregister(_pool.stop)
