@@ -39,13 +39,6 @@ ONLY = {("formal", "program"): "cvm.program.model"}
 """Rooms of which one module alone is imported."""
 
 CYCLES: tuple[tuple[str, ...], ...] = (
-    ("cvm.executors.native", "claims", "steps"),
-    (
-        "cvm.executors.native", "contractions", "depthwise", "movement", "plan", "pointwise", "reductions", "vision",
-        "windows",
-    ),
-    ("cvm.executors.native", "executor", "select", "trial"),
-    ("cvm.export.cvm_runtime", "arithmetic", "contractions"),
     ("cvm.frontends.onnx", "folding", "rules", "translation"),
     ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),
     ("cvm.frontends.openvx", "rules", "translation"),

@@ -32,14 +32,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cvm.cli.models import open_program
 from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import initial_state, returned
-from cvm.executors.native import runtime
-from cvm.executors.native.executor import SLACK, network_text, read_bounds
-from cvm.executors.native.ir import Module
-from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import DIRECT, emit_worker
-from cvm.executors.native.steps import Plan
-from cvm.executors.native.trial import programs
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import MACHINES, Machine
+from cvm.executors.native.emit.sharing import emit_worker
+from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime import calls
+from cvm.executors.native.runtime.calls import DIRECT
+from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
+from cvm.executors.native.runtime.trial import programs
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
@@ -287,7 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--assembly", type=Path, help="write the assembly of the last program, and run nothing")
     options = parser.parse_args(arguments)
     if options.threads > 1:
-        runtime.GRAIN = 1  # small work is shared, too
+        calls.GRAIN = 1  # small work is shared, too
     machine = next(machine for machine in MACHINES if machine.name == options.machine)
     elsewhere = Elsewhere(machine, options.cpu or CPUS[machine.name], options.triple)
     try:

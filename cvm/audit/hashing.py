@@ -1,8 +1,8 @@
 """Roots of many tensors, as fast as the machine hashes.
 
-Where the processor has instructions for SHA-256 (`cvm.executors.native.sha256`), tensors are split into pieces of whole
-subtrees, which all cores hash at once; elsewhere, and for so little data that sharing it would cost more, `hashlib`
-does it. The roots are the same.
+Where the processor has instructions for SHA-256 (`cvm.executors.native.runtime.sha256`), tensors are split into pieces
+of whole subtrees, which all cores hash at once; elsewhere, and for so little data that sharing it would cost more,
+`hashlib` does it. The roots are the same.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _blas() -> str:
 
 def _cache() -> str:
     """The folder of compiled code, or why there is none."""
-    from cvm.executors.native import cache
+    from cvm.executors.native.runtime import cache
 
     found = cache.trouble()
     return str(cache.folder()) if found is None else f"not used: {found}"

@@ -54,7 +54,7 @@ def test_every_tensor_is_shown_once_in_order(
     name: str, window: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "WINDOW", window)
-    monkeypatch.setattr("cvm.executors.native.executor.WORTH", 0)  # threads share even so small a network
+    monkeypatch.setattr("cvm.executors.native.runtime.networks.WORTH", 0)  # threads share even so small a network
     program = network()
     executor = create(name, verify(program), threads)
     state = initial_state(program)
@@ -81,7 +81,7 @@ def test_several_runs_are_watched_at_once() -> None:
 @pytest.mark.parametrize("aim", AIMS)
 def test_native_shows_what_numpy_computes(aim: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "WINDOW", 10_000)
-    monkeypatch.setattr("cvm.executors.native.executor.WORTH", 0)
+    monkeypatch.setattr("cvm.executors.native.runtime.networks.WORTH", 0)
     program = random_network(aim, 11)
     expected = create("numpy", verify(program)).run(fed(program), initial_state(program), "all").values
     assert_shown(watched(create("native", verify(program), 3), program), program, expected)

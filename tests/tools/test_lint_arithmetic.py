@@ -167,7 +167,7 @@ def test_a_bound_may_be_checked_where_a_kernel_is_planned(tmp_path: Path) -> Non
 
 def test_what_the_tables_list_stands_as_long_as_it_is_needed(tmp_path: Path) -> None:
     path = "cvm/executors/numpy/blocks.py"
-    listed = "cvm/executors/native/view.py"
+    listed = "cvm/executors/native/plan/view.py"
     source = "class View:\n    def positions(self, a: Integers) -> object:\n        return {}\n"
     assert lint_one(tmp_path, source.format("a + 1"), path) == ["3: + of fixed width in View.positions"]
     (tmp_path / path).unlink()

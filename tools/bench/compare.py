@@ -30,7 +30,7 @@ from cvm.bench.contest import Contestant, Score, check, compete, require
 from cvm.cli.bench import score_document
 from cvm.cli.models import open_program
 from cvm.errors import CvmError
-from cvm.executors.native.select import choice
+from cvm.executors.native.runtime.select import choice
 from tools.bench.networks import NETWORKS
 from tools.bench.peak import multiply_add_peak
 from tools.bench.programs import program_of

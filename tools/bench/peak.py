@@ -6,10 +6,10 @@ import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.tiles import ROWS, configure, product
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.tiles import ROWS, configure, product
+from cvm.executors.native.runtime.jit import Loaded, compiled
 
 __all__ = ["multiply_add_peak"]
 

@@ -13,16 +13,15 @@ from random import Random
 from typing import Any
 
 from cvm.executors.base import returned
-from cvm.executors.native.contraction import Contraction
-from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Nest
-from cvm.executors.native.plan import Planner
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import residual
-from cvm.executors.native.tiles import Tiled
+from cvm.executors.native.descriptions.expressions import Formula, Requantization
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.residual import residual
+from cvm.executors.native.emit.tiles import Tiled
+from cvm.executors.native.kernels.registry import PLANS
+from cvm.executors.native.plan.planner import Planner
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_programs import ARITHMETICS, KERNELS, STARTS, STORES, Aim, family
@@ -120,12 +119,12 @@ class _Noting(Planner):
 
     def __init__(self, verified: VerifiedProgram, machine: Machine, names: frozenset[str]) -> None:
         self.kernels: dict[str, Any] = {}
-        super().__init__(verified, machine, names)
+        super().__init__(verified, machine, names, PLANS)
 
-    def kernel(self, key: Any, prefix: str, emit: Callable[..., None]) -> str:
+    def kernel(self, kernel: object, prefix: str) -> str:
         """See `Planner.kernel`."""
-        name = super().kernel(key, prefix, emit)
-        self.kernels[name] = key[1].kernel if isinstance(key[1], Tiled) else key[1]
+        name = super().kernel(kernel, prefix)
+        self.kernels[name] = kernel.kernel if isinstance(kernel, Tiled) else kernel
         return name
 
     def cells(self) -> Iterator[Cell]:

@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import CvmError
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.select import available, named
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
 from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family

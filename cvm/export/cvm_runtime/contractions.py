@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cvm.bounds import holding, magnitude
+from cvm.export.cvm_runtime.expressions import LibraryExpressions
 from cvm.ops import precision
 from cvm.passes.legalize.expressions import Expression, Unprovable
 from cvm.passes.legalize.integers import balanced
-
-if TYPE_CHECKING:
-    from cvm.export.cvm_runtime.arithmetic import LibraryExpressions
 
 __all__ = ["contraction"]
 

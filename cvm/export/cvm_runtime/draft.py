@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cvm.bounds import magnitude, require_fits
 from cvm.errors import CvmError, Invalid, Location, Unsupported
-from cvm.export.cvm_runtime.arithmetic import shifts_alike
+from cvm.export.cvm_runtime.expressions import shifts_alike
 from cvm.export.cvm_runtime.writing import Spelling, spelled
 from cvm.frontends.cvm_runtime.attributes import written
 from cvm.frontends.cvm_runtime.graph import DATA, DIMENSION, ELEMENTS, RANKS

@@ -11,8 +11,9 @@ import numpy as np
 
 from cvm import ops
 from cvm.errors import CvmError, Location, Unsupported
-from cvm.export.cvm_runtime.arithmetic import LibraryExpressions, shifts_alike
+from cvm.export.cvm_runtime.arithmetic import RULES
 from cvm.export.cvm_runtime.draft import Draft, Written
+from cvm.export.cvm_runtime.expressions import LibraryExpressions, shifts_alike
 from cvm.export.cvm_runtime.suppression import suppressed
 from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range, precision
@@ -82,7 +83,7 @@ class _Writing:
     verified: VerifiedProgram
     constants: Mapping[str, Constant]
     draft: Draft = field(default_factory=Draft)
-    made: LibraryExpressions = field(default_factory=LibraryExpressions)
+    made: LibraryExpressions = field(default_factory=lambda: LibraryExpressions(RULES))
     present: dict[int, str] = field(default_factory=dict)
     """The expressions that have been written, and the names that `entries` has for them."""
     entries: dict[str, Written] = field(default_factory=dict)

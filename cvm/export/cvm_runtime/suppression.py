@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import Unsupported
-from cvm.export.cvm_runtime.arithmetic import LibraryExpressions, bits_of
+from cvm.export.cvm_runtime.expressions import LibraryExpressions, bits_of
 from cvm.passes.legalize.expressions import Expression
 
 __all__ = ["suppressed"]

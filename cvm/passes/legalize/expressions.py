@@ -7,7 +7,7 @@ is counted, and written into the program, once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range
 from cvm.passes.legalize.integers import Integers, narrowed
 from cvm.program.model import AttributeValue, Shape
+from cvm.program.operators import Operators
 
 __all__ = ["Expression", "Expressions", "Unprovable", "missing"]
 
@@ -27,9 +28,11 @@ class Unprovable(Exception):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Expression:
+class Expression(Operators):
     """A tensor: an existing value (``name``), a constant (``elements``), or an op on expressions (``op``)."""
 
+    made: Expressions = field(repr=False)
+    """What made it, and makes all that is applied to it."""
     number: int
     """Numbers ascend in the order in which expressions are made: operands come first."""
     shape: Shape
@@ -41,6 +44,10 @@ class Expression:
     attributes: Mapping[str, AttributeValue] | None = None
     label: str = ""
     """What the value is for, as part of its name in the program."""
+
+    def apply(self, op: str, *others: Expression, label: str | None = None, **attributes: AttributeValue) -> Expression:
+        """An op on this expression and others. Raises `Unprovable`, as `Expressions.apply`."""
+        return self.made.apply(op, self, *others, label=op if label is None else label, **attributes)
 
     @property
     def lo(self) -> int:
@@ -119,7 +126,7 @@ class Expressions:
         label: str = "",
     ) -> Expression:
         self._count += 1
-        item = Expression(self._count, shape, bounds, name, elements, op, inputs, attributes, label)
+        item = Expression(self, self._count, shape, bounds, name, elements, op, inputs, attributes, label)
         self._known[key] = item
         return item
 

@@ -18,7 +18,7 @@ def greater(made: Expressions, a: Expression, b: Expression) -> Expression:
     tensors = Tensors(made)
 
     def exceeds(x: Expression, y: Expression) -> Expression:
-        return tensors.clip(tensors.minus(x, y, "difference"), 0, 1, "greater")
+        return tensors.clip(x.minus(y, "difference"), 0, 1, "greater")
 
     try:
         return exceeds(a, b)
@@ -27,4 +27,4 @@ def greater(made: Expressions, a: Expression, b: Expression) -> Expression:
             exceeds(tensors.clip(a, lo, hi, "half"), tensors.clip(b, lo, hi, "half"))
             for lo, hi in ((0, INT32_MAX), (-INT32_MAX, 0))
         )
-        return tensors.largest(positive, negative, "greater")
+        return positive.maximum(negative, "greater")

@@ -140,7 +140,7 @@ def _rounded(columns: Columns, found: Quotients, rounding: str, lo: int, hi: int
         if not found.step and not found.whole:
             raise Unprovable("the part above the quotient is not known to be even")
         half = tensors.down(tensors.plus(p, -one, "half"), 1, "half")
-        even = tensors.largest(tensors.up(half, 1, "even"), q, "even")
+        even = tensors.up(half, 1, "even").maximum(q, "even")
         return _joined(columns, _with_low(found, even), [(lo, hi)], lo, hi)[0]
     found = _with_low(found, p, tensors.plus(q, one, "ceiling"))
     parts = _joined(columns, found, [(0, hi), (lo, 0)], lo, hi)
@@ -198,7 +198,7 @@ def _saturated(columns: Columns, q: Expression, found: Quotients, lo: int, hi: i
         high = columns.high((), found.beyond, needed)
     assert high is not None
     near = tensors.clip(high, -largest, largest, "near")
-    far = tensors.clip(tensors.minus(high, near, "far"), -2, 2, "far")
+    far = tensors.clip(high.minus(near, "far"), -2, 2, "far")
     rest = tensors.total((tensors.up(far, k, "far"), q), "rest")
     total = tensors.total((tensors.up(near, k, "near"), tensors.clip(rest, -limit, limit, "rest")), "quotient")
     return tensors.clip(total, lo, hi, "cut")

@@ -131,7 +131,7 @@ class _Rewriting:
         if root.elements is not None:
             return self.made.constant(np.broadcast_to(root.elements, shape), narrow=False)
         zeros = self.made.constant(np.zeros(shape, np.int64), narrow=False)
-        return self.made.apply("broadcast_add", root, zeros, label="shape")
+        return root.plus(zeros, "shape")
 
     def _value(self, name: str) -> Expression:
         constant = self.scope.constants.get(name)

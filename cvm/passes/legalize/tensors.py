@@ -34,43 +34,31 @@ class Tensors:
         """``x`` times constants."""
         if bool((items == 1).all()):
             return x
-        return self.made.apply("broadcast_mul", x, self.made.constant(items), label=label)
+        return x.times(self.made.constant(items), label)
 
     def plus(self, x: Expression, items: Integers, label: str) -> Expression:
         """``x`` plus constants."""
         if not bool((items != 0).any()):
             return x
-        return self.made.apply("broadcast_add", x, self.made.constant(items), label=label)
+        return x.plus(self.made.constant(items), label)
 
     def total(self, parts: Sequence[Expression], label: str) -> Expression:
         """The sum, that of small tensors first."""
         found, *others = sorted(parts, key=lambda part: part.size)
         for part in others:
-            found = self.made.apply("broadcast_add", found, part, label=label)
+            found = found.plus(part, label)
         return found
-
-    def minus(self, x: Expression, y: Expression, label: str) -> Expression:
-        """The difference x - y."""
-        return self.made.apply("broadcast_sub", x, y, label=label)
-
-    def largest(self, x: Expression, y: Expression, label: str) -> Expression:
-        """max(x, y)."""
-        return self.made.apply("broadcast_max", x, y, label=label)
-
-    def negative(self, x: Expression, label: str) -> Expression:
-        """-x."""
-        return self.made.apply("negative", x, label=label)
 
     def clip(self, x: Expression, lo: int, hi: int, label: str) -> Expression:
         """``x`` within [lo, hi], which may be wider than int32; ``x`` itself where it is proven to lie there."""
         if lo <= x.lo and x.hi <= hi:
             return x
         a_min, a_max = (max(-INT32_MAX, min(bound, INT32_MAX)) for bound in (lo, hi))
-        return self.made.apply("clip", x, label=label, a_min=a_min, a_max=a_max)
+        return x.clip(a_min, a_max, label)
 
     def down(self, x: Expression, shift: int, label: str, precision: int = WIDE) -> Expression:
         """floor(x / 2^shift + 1/2)."""
-        return self.made.apply("cvm_right_shift", x, label=label, precision=precision, shift_bit=shift)
+        return x.apply("cvm_right_shift", label=label, precision=precision, shift_bit=shift)
 
     def up(self, x: Expression, shift: int, label: str) -> Expression:
         """The product x * 2^shift. The op clips it to int32, so it must fit."""
@@ -80,7 +68,7 @@ class Tensors:
 
     def saturated(self, x: Expression, shift: int, label: str, precision: int) -> Expression:
         """The product x * 2^shift clipped to +-(2^(precision - 1) - 1)."""
-        return self.made.apply("cvm_left_shift", x, label=label, precision=precision, shift_bit=shift)
+        return x.apply("cvm_left_shift", label=label, precision=precision, shift_bit=shift)
 
     def raised(self, x: Expression, shift: int, below: Interval, needed: Interval, label: str) -> Expression:
         """A tensor that may stand for x * 2^shift as the upper part of a sum that is wanted within ``needed`` only.
@@ -110,18 +98,15 @@ class Tensors:
         try:
             return self._split(x, base)
         except Unprovable:
-            sign = self.made.apply("clip", x, label="sign", a_min=-1, a_max=1)
-            low, high = self._split(self.made.apply("abs", x, label="magnitude"), base)
-            return (
-                self.made.apply("broadcast_mul", low, sign, label="digit"),
-                self.made.apply("broadcast_mul", high, sign, label="digit"),
-            )
+            sign = x.clip(-1, 1, "sign")
+            low, high = self._split(x.apply("abs", label="magnitude"), base)
+            return low.times(sign, "digit"), high.times(sign, "digit")
 
     def _split(self, x: Expression, base: int) -> tuple[Expression, Expression]:
         half = 1 << (base - 1)
         largest = (1 << (31 - base)) - 1
         high = self.down(x, base, "digit", 32 - base)
-        rest = self.minus(x, self.up(high, base, "digit"), "digit")
+        rest = x.minus(self.up(high, base, "digit"), "digit")
         lo, hi = min(-half, x.lo + (largest << base)), max(half - 1, x.hi - (largest << base))
         return self.clip(rest, lo, hi, "digit"), high
 
@@ -137,10 +122,9 @@ class Tensors:
         """``x`` broadcast to the shape of ``over``, to which it broadcasts."""
         if x.shape == over.shape:
             return x
-        zeros = self.made.apply("clip", over, label=label, a_min=0, a_max=0)
-        return self.made.apply("broadcast_add", zeros, x, label=label)
+        return over.clip(0, 0, label).plus(x, label)
 
     def within(self, x: Expression, lo: Integers, hi: Integers, label: str) -> Expression:
         """``x`` with bounds that vary: max(x, lo) first, then min(x, hi) = -max(-x, -hi)."""
-        x = self.largest(x, self.made.constant(lo), label)
-        return self.negative(self.largest(self.negative(x, label), self.made.constant(np.negative(hi)), label), label)
+        x = x.maximum(self.made.constant(lo), label)
+        return x.negative(label).maximum(self.made.constant(np.negative(hi)), label).negative(label)
