@@ -48,7 +48,7 @@ def binary(op: str) -> Cases:
         s = Stream(f"{op}/magnitude_{k}")
         a, b = s.tensor((2, 4), -(2**k), 2**k), s.tensor((2, 4), -(2**k), 2**k)
         c.value(f"magnitude_{k:02}", f"elements up to 2^{k}", a, b)
-    for label, a, b in (
+    for label, first, second in (
         ("largest_result", 2**30, 2**30 - 1),
         ("least_result", -(2**30), 1 - 2**30),
         ("largest_operand", MAX, 0),
@@ -58,7 +58,7 @@ def binary(op: str) -> Cases:
         ("cancel_least", -MAX, MAX),
         ("one_off", MAX - 1, 1),
     ):
-        c.value(label, f"{a} and {b}: the ends of int32", tensor((1,), [a]), tensor((1,), [sign * b]))
+        c.value(label, f"{first} and {second}: the ends of int32", tensor((1,), [first]), tensor((1,), [sign * second]))
     a, b = arange((3, 1, 5), -7), arange((3, 1, 5), 3)
     c.value("order", "A OP B, not B OP A", a, b)
     c.refused("C1", "shapes that only broadcast", arange((2, 3)), arange((1, 3)))
@@ -113,9 +113,9 @@ def cvm_clip(op: str) -> Cases:
     """Every precision; the neighbours of +-alpha."""
     c = Cases(op)
     for precision in range(1, 33):
-        x = _around(2 ** (precision - 1) - 1)
+        near = _around(2 ** (precision - 1) - 1)
         aim = f"the neighbours of +-alpha = 2^{precision - 1} - 1"
-        c.value(f"precision_{precision:02}", aim, tensor((len(x),), x), precision=precision)
+        c.value(f"precision_{precision:02}", aim, tensor((len(near),), near), precision=precision)
     for rank, shape in RANKS.items():
         x = Stream(f"{op}/rank_{rank}").tensor(shape, -(2**rank) - 1, 2**rank + 1)
         c.value(f"rank_{rank}", f"rank {rank}", x, precision=rank)
@@ -149,8 +149,8 @@ def cvm_right_shift(op: str) -> Cases:
         half = 2 ** (shift - 1)
         ties = [(2 * k + 1) * half + step for k in (-2, -1, 0, 1) for step in (-1, 0, 1)]
         whole = [k * 2 * half for k in (-2, -1, 0, 1, 2)]
-        x = sorted({x for x in (*ties, *whole, 0, 1, -1, MAX, -MAX, MAX - 1, 1 - MAX) if abs(x) <= MAX})
-        data = tensor((len(x),), x)
+        items = sorted({x for x in (*ties, *whole, 0, 1, -1, MAX, -MAX, MAX - 1, 1 - MAX) if abs(x) <= MAX})
+        data = tensor((len(items),), items)
         c.value(f"ties_{shift:02}", f"halves of 2^{shift}: rounded up", data, precision=32, shift_bit=shift)
         narrow = (7 * shift) % 31 + 1
         c.value(f"cut_{shift:02}", f"cut to precision {narrow}", data, precision=narrow, shift_bit=shift)
@@ -168,9 +168,9 @@ def cvm_left_shift(op: str) -> Cases:
     for shift in range(1, 33):
         for label, precision in (("full", 32), ("cut", (11 * shift) % 31 + 1)):
             edge = (2 ** (precision - 1) - 1) >> shift
-            x = sorted({*_around(edge), 2, -2, 3, -3})
+            items = sorted({*_around(edge), 2, -2, 3, -3})
             aim = f"the last factors of 2^{shift} within precision {precision}, and beyond"
-            c.value(f"{label}_{shift:02}", aim, tensor((len(x),), x), precision=precision, shift_bit=shift)
+            c.value(f"{label}_{shift:02}", aim, tensor((len(items),), items), precision=precision, shift_bit=shift)
     for rank, shape in RANKS.items():
         x = Stream(f"{op}/rank_{rank}").tensor(shape, -(2 ** (2 * rank)), 2 ** (2 * rank))
         c.value(f"rank_{rank}", f"rank {rank}", x, precision=10 + rank, shift_bit=rank)

@@ -69,15 +69,15 @@ def conv2d(op: str) -> Cases:
         kernel = (s.between(1, 3), s.between(1, 3))
         dilation = (s.between(1, 2), s.between(1, 2))
         padding = (s.between(0, 2), s.between(0, 2))
-        plane = tuple(
+        plane: tuple[int, ...] = tuple(
             max(1, d * (k - 1) + 1 - 2 * p) + s.between(0, 3) for k, d, p in zip(kernel, dilation, padding, strict=True)
         )
-        x, w = (s.between(1, 2), groups * ic, *plane), (groups * opg, ic, *kernel)
-        inputs = [s.tensor(x, -128, 255), s.tensor(w, -127, 127)]
+        shape, weights = (s.between(1, 2), groups * ic, *plane), (groups * opg, ic, *kernel)
+        inputs = [s.tensor(shape, -128, 255), s.tensor(weights, -127, 127)]
         if index % 2:
-            inputs.append(s.tensor(w[:1], -(2**24), 2**24))
+            inputs.append(s.tensor(weights[:1], -(2**24), 2**24))
         stride = (s.between(1, 3), s.between(1, 3))
-        aim = f"{list(x)} by {list(w)}, {groups} groups"
+        aim = f"{list(shape)} by {list(weights)}, {groups} groups"
         c.value(name, aim, *inputs, padding=padding, stride=stride, dilation=dilation, groups=groups)
     s = Stream(f"{op}/wide")
     c.value(
@@ -112,27 +112,27 @@ def conv2d(op: str) -> Cases:
         filled((1, 3, 7, 7), -127),
         **{**PLAIN, "padding": (1, 1)},
     )
-    x, w, b = arange((1, 2, 4, 4)), arange((2, 2, 3, 3)), arange((2,))
-    c.refused("C1", "X of 3 dimensions", arange((2, 4, 4)), w, **PLAIN)
-    c.refused("C2", "W of 2 dimensions", x, arange((2, 2)), **PLAIN)
-    c.refused("C3", "C is not IC * groups", x, arange((2, 1, 3, 3)), **PLAIN)
-    c.refused("C3", "groups without channels", x, w, **{**PLAIN, "groups": 2})
-    c.refused("C4", "OC is no multiple of groups", x, arange((3, 1, 3, 3)), **{**PLAIN, "groups": 2})
-    c.refused("C5", "a bias of OC + 1 elements", x, w, arange((3,)), **PLAIN)
-    c.refused("C5", "a bias of two dimensions", x, w, arange((2, 1)), **PLAIN)
-    c.refused("C6", "a kernel larger than the data", arange((1, 2, 2, 4)), w, b, **PLAIN)
+    X, W, B = arange((1, 2, 4, 4)), arange((2, 2, 3, 3)), arange((2,))
+    c.refused("C1", "X of 3 dimensions", arange((2, 4, 4)), W, **PLAIN)
+    c.refused("C2", "W of 2 dimensions", X, arange((2, 2)), **PLAIN)
+    c.refused("C3", "C is not IC * groups", X, arange((2, 1, 3, 3)), **PLAIN)
+    c.refused("C3", "groups without channels", X, W, **{**PLAIN, "groups": 2})
+    c.refused("C4", "OC is no multiple of groups", X, arange((3, 1, 3, 3)), **{**PLAIN, "groups": 2})
+    c.refused("C5", "a bias of OC + 1 elements", X, W, arange((3,)), **PLAIN)
+    c.refused("C5", "a bias of two dimensions", X, W, arange((2, 1)), **PLAIN)
+    c.refused("C6", "a kernel larger than the data", arange((1, 2, 2, 4)), W, B, **PLAIN)
     c.refused(
-        "C6", "a dilated kernel larger than the padded data", x, w, **{**PLAIN, "dilation": (1, 2), "padding": (1, 0)}
+        "C6", "a dilated kernel larger than the padded data", X, W, **{**PLAIN, "dilation": (1, 2), "padding": (1, 0)}
     )
     for name, bad in (
         ("padding", (-1, 0)), ("padding", (0, 4097)), ("padding", (1,)), ("stride", (0, 1)), ("stride", (1, 1, 1)),
         ("stride", (1, 4097)), ("dilation", (1, 0)), ("dilation", (4097, 1)), ("groups", 0), ("groups", -1),
         ("groups", True),
     ):  # fmt: skip
-        c.refused(f"attribute.{name}", f"{name} = {bad}", x, w, **{**PLAIN, name: bad})
-    c.refused("attribute.strides", "an attribute that the op has not", x, w, **PLAIN, strides=(1, 1))
-    c.refused("arity", "no weights", x, **PLAIN)
-    c.refused("arity", "four inputs", x, w, b, b, **PLAIN)
+        c.refused(f"attribute.{name}", f"{name} = {bad}", X, W, **{**PLAIN, name: bad})
+    c.refused("attribute.strides", "an attribute that the op has not", X, W, **PLAIN, strides=(1, 1))
+    c.refused("arity", "no weights", X, **PLAIN)
+    c.refused("arity", "four inputs", X, W, B, B, **PLAIN)
     c.refused(
         "program.range",
         "2^31 by the bias",
