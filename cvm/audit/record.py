@@ -18,7 +18,7 @@ from cvm.program.model import Program
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Observation", "Observer", "Recorder", "host_facts", "observed_trace"]
+__all__ = ["Observation", "Observer", "Recorder", "host_facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,6 @@ class Recorder:
     def receipt(self, host: Host | None = None) -> Receipt:
         """The receipt of the runs so far; without ``host`` it says nothing of this machine."""
         return Receipt(self.claim(), Host() if host is None else host)
-
-
-def observed_trace(program: Program, result: RunResult) -> Trace:
-    """The trace of a run that captured everything."""
-    return trace_of(program, tensor_roots(result.values))
 
 
 def host_facts(executor: str, time: str = "") -> Host:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cvm.errors import Invalid
 from cvm.program.codec import ValueNumbers, value_numbers
 from cvm.program.leaves import Hasher, data_root, fast_hasher
-from cvm.program.merkle import Proof, Tree, chunks, root_of_proof
+from cvm.program.merkle import Tree, chunks
 from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
@@ -31,7 +31,6 @@ __all__ = [
     "constant_tree",
     "counted_root",
     "list_root",
-    "list_root_of_proof",
     "program_claim",
     "program_digest",
     "records",
@@ -223,12 +222,6 @@ def records(program: Program) -> Records:
 def list_root(items: Sequence[bytes]) -> bytes:
     """The root of a list of records."""
     return counted_root(len(items), Tree.of(items).root)
-
-
-def list_root_of_proof(record: bytes, proof: Proof) -> bytes | None:
-    """The root of the list in which ``record`` stands as ``proof`` says; None for a proof of no possible form."""
-    root = root_of_proof(record, proof)
-    return None if root is None else counted_root(proof.count, root)
 
 
 def counted_root(count: int, root: bytes) -> bytes:

@@ -22,7 +22,6 @@ __all__ = [
     "root_of_proof",
     "root_of_several",
     "verify_consistency",
-    "verify_proof",
 ]
 
 LEAF_BYTES = 1_024
@@ -195,11 +194,6 @@ def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[byte
                 above[index >> 1] = _parents(neighbour + node if index & 1 else node + neighbour)
         nodes, last = above, last >> 1
     return nodes[0] if next(neighbours, None) is None else None
-
-
-def verify_proof(root: bytes, leaf: bytes, proof: Proof) -> bool:
-    """Whether ``leaf`` stands where ``proof`` says in the tree with that root and ``proof.count`` leaves."""
-    return root_of_proof(leaf, proof) == root
 
 
 def verify_consistency(first: int, first_root: bytes, count: int, root: bytes, path: Sequence[bytes]) -> bool:

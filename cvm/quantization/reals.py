@@ -18,6 +18,7 @@ from types import MappingProxyType
 from cvm.quantization.enclosures import Arithmetic, Interval
 from cvm.quantization.exact import code as exact_code
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
+from cvm.quantization.roots import exact_root
 
 __all__ = [
     "FUNCTIONS",
@@ -266,7 +267,7 @@ def _rational_power(x: Fraction, exponent: Fraction) -> Real:
         return rational(x**a)
     if x < 0:
         raise Undefined("a negative number to a fractional power")
-    roots = _root(x.numerator, b), _root(x.denominator, b)
+    roots = exact_root(x.numerator, b), exact_root(x.denominator, b)
     if roots[0] is not None and roots[1] is not None:
         return rational(Fraction(roots[0], roots[1]) ** a)
     # x^(a/b) with an odd b is rational if its square is: then there is nothing to know.
@@ -275,17 +276,6 @@ def _rational_power(x: Fraction, exponent: Fraction) -> Real:
         root = _function(lambda arithmetic, v: arithmetic.sqrt(v), rational(x))
         return replace(power(root, Fraction(a)) if a != 1 else root, square=square)
     return replace(exp(rational(exponent) * log(rational(x))), square=square)
-
-
-def _root(n: int, degree: int) -> int | None:
-    """The integer whose power is n, if there is one."""
-    if n > 1 and degree >= n.bit_length():
-        return None  # 2^degree exceeds n
-    low, high = 0, 1 << (n.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if middle**degree < n else (low, middle)
-    return low if low**degree == n else None
 
 
 def sigmoid(x: Real) -> Real:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from cvm.audit import Recorder, trace_bytes
-from cvm.audit.record import observed_trace
 from cvm.executors import EXECUTORS, create, initial_state
 from cvm.inputs import arrange
 from cvm.program.commitments import list_root, tensor_root
-from cvm.program.merkle import Tree, root, verify_consistency, verify_proof
+from cvm.program.merkle import Tree, root, verify_consistency
 from cvm.session import Session
 from tests.audit.examples import SUBJECTS, subject
+from tests.program.proofs import observed_trace, verify_proof
 
 
 def traced(name: str, executor: str = "formal", threads: int | None = None):

@@ -15,12 +15,12 @@ import pytest
 from cvm.audit import Claim, Recorder, Signature, Trace, encode_trace, signatures
 from cvm.audit.dispute import StepProof, computed, decode_proof, encode_proof, verify_step
 from cvm.audit.dispute.proof import partial_record
-from cvm.audit.record import observed_trace
 from cvm.executors import create, initial_state
 from cvm.program import Input, Program, Value, commitments, verify
 from cvm.program.merkle import Proof, Tree
 from cvm.quantization import LogarithmicQuantizer
 from tests.program.examples import example
+from tests.program.proofs import list_root_of_proof, observed_trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "commitments.md"
 
@@ -323,7 +323,7 @@ def test_the_page_shows_every_step():
 
 def test_the_proof_on_the_page_opens_an_op_of_the_digest():
     shown = {name: bytes.fromhex(digits) for name, digits in page().items()}
-    root = commitments.list_root_of_proof(shown["op.2"], Proof(2, 3, (shown["proof.op.2.0"],)))
+    root = list_root_of_proof(shown["op.2"], Proof(2, 3, (shown["proof.op.2.0"],)))
     assert root == shown["ops.list_root"]
 
 

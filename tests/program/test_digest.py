@@ -28,16 +28,16 @@ from cvm.program.commitments import (
     constant_claim,
     constant_tree,
     list_root,
-    list_root_of_proof,
     program_digest,
     tensor_claim,
     tensor_root,
     tensor_tree,
 )
 from cvm.program.leaves import fast_hasher
-from cvm.program.merkle import Tree, verify_proof
+from cvm.program.merkle import Tree
 from tests.program.examples import example, programs
 from tests.program.mutations import mutations
+from tests.program.proofs import list_root_of_proof, verify_proof
 
 ATTRIBUTES = {"boolean": True, "integer": 1, "text": "half_up", "integers": (1, 2)}
 

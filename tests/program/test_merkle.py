@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.program.merkle import LEAF_BYTES, Proof, Tree, chunks, root, root_of_proof, root_of_several, verify_proof
+from cvm.program.merkle import LEAF_BYTES, Proof, Tree, chunks, root, root_of_proof, root_of_several
+from tests.program.proofs import verify_proof
 
 RFC_LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
 RFC_ROOTS = [

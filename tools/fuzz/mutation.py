@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["changed_tree", "enlarged_tree", "mutate_bytes", "mutate_text", "packed_tree"]
+__all__ = ["changed_tree", "enlarged_tree", "mutate_bytes", "mutate_text", "packed_tree", "with_long_list"]
 
 _TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9.eE]*|'[^'\n]*'|\s+|->|[<>=!&|]{1,2}|.", re.DOTALL)
 _WORDS = (
@@ -142,6 +142,13 @@ def enlarged_tree(random_: random.Random, tree: Any) -> Any:
     if isinstance(tree, int) and not isinstance(tree, bool):
         return random_.choice(_VAST)
     return tree * random_.choice((2, 100)) if isinstance(tree, bytes | str) else tree
+
+
+def with_long_list(random_: random.Random, data: bytes) -> bytes:
+    """The beginning of a msgpack file, then one list of up to a million equal small items."""
+    count = random_.choice((1000, 100_000, 1_000_000))
+    item = random_.choice((b"\x90", b"\x80", b"\0", b"\x91", b"\xa0", b"\xcf" + b"\xff" * 8))
+    return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
 
 
 def packed_tree(tree: Any) -> bytes:

@@ -31,7 +31,7 @@ from cvm.errors import CvmError
 from tools import verify_receipt as tool
 from tools.fuzz import receipts
 from tools.fuzz.harness import Fuzzer, main
-from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree
+from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree, with_long_list
 
 __all__ = ["FUZZER", "MEBIBYTES"]
 
@@ -73,9 +73,7 @@ def _damaged_tree(random_: random.Random, data: bytes) -> bytes:
     if kind < 0.2:
         return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
     if kind < 0.25:
-        count = random_.choice((1000, 100_000, 1_000_000))
-        item = random_.choice((b"\x90", b"\x80", b"\0", b"\x91", b"\xa0", b"\xcf" + b"\xff" * 8))
-        return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
+        return with_long_list(random_, data)
     tree = msgpack.unpackb(data, strict_map_key=False)
     if random_.random() < 0.5:  # once: what is enlarged twice is more than a case may be
         return packed_tree(enlarged_tree(random_, tree))

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgpack
 
 from tools.fuzz.harness import SECONDS, Fuzzer, main
-from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree
+from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree, with_long_list
 
 __all__ = ["FUZZER", "MEBIBYTES"]
 
@@ -42,9 +42,7 @@ def make(random_: random.Random) -> bytes:
     if kind < 0.2:
         return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
     if kind < 0.3:
-        count = random_.choice((1000, 100_000, 1_000_000))
-        item = random_.choice((b"\x90", b"\x80", b"\0", b"\x91", b"\xa0", b"\xcf" + b"\xff" * 8))
-        return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
+        return with_long_list(random_, data)
     tree = msgpack.unpackb(data, strict_map_key=False)
     if kind < 0.7:
         for _ in range(random_.choice((1, 1, 2))):

@@ -12,6 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from cvm.frontends.nnef.faults import Placed, invalid, malformed, too_large, unsupported
+from cvm.quantization.roots import exact_root
 
 __all__ = ["NUMBER_BITS", "arithmetic", "decimal_text", "is_decimal", "number_text", "parse_number"]
 
@@ -56,17 +57,6 @@ def _divide(x: int | Fraction, y: int | Fraction, at: Placed | None) -> int | Fr
     return Fraction(x) / Fraction(y)
 
 
-def _root(value: int, degree: int) -> int | None:
-    """The integer root of a non-negative integer, None if it has none."""
-    if value < 2:
-        return value
-    low, high = 1, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if middle**degree <= value else (low, middle - 1)
-    return low if low**degree == value else None
-
-
 def _power(x: int | Fraction, y: int | Fraction, at: Placed | None) -> int | Fraction:
     if x == 0 and y < 0:
         raise invalid("argument-validity.division", "zero to a negative power in a compile-time expression", at)
@@ -76,7 +66,7 @@ def _power(x: int | Fraction, y: int | Fraction, at: Placed | None) -> int | Fra
     if degree != 1 and x not in (0, 1):
         if x < 0:
             raise invalid("argument-validity.power", "a fractional power of a negative number", at)
-        roots = [None, None] if degree > NUMBER_BITS else [_root(x.numerator, degree), _root(x.denominator, degree)]
+        roots = exact_root(x.numerator, degree), exact_root(x.denominator, degree)
         if roots[0] is None or roots[1] is None:
             message = f"{x} ^ ({y}) is not rational; compile-time numbers are exact"
             raise unsupported("argument-validity.irrational", message, at)

@@ -37,6 +37,7 @@ from cvm.lowering.rules.pooling import window_total, window_volume
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization import Quantizer
 from cvm.quantization.rationals import Rationals
+from cvm.quantization.roots import floor_root
 from cvm.quantization.steps import step
 from cvm.quantization.surds import least_integer
 
@@ -147,26 +148,12 @@ def _power_divisor(lowering: Lowering) -> _Divisor:
         # sigma / unit <= E * w - F with w the a-th root of r^b.
         e, f = 1 / (alpha * unit), bias / (alpha * unit)
         power = (f.denominator * e) ** a * square**b
-        root = _integer_root(power.numerator // power.denominator, a)
+        root = floor_root(power.numerator // power.denominator, a)
         below = (root - f.numerator) // f.denominator
         exact = below + f >= 0 and ((below + f) / e) ** a == square**b
         return below, below if exact else below + 1
 
     return _Divisor(limit, Fraction(0))
-
-
-def _integer_root(n: int, degree: int) -> int:
-    """The greatest integer whose power is at most n."""
-    if degree == 1:
-        return n
-    if degree == 2:
-        return math.isqrt(n)
-    root = 1 << -(-n.bit_length() // degree)
-    while True:
-        better = ((degree - 1) * root + n // root ** (degree - 1)) // degree if root else 0
-        if better >= root:
-            return root
-        root = better
 
 
 @rule("l2_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))

@@ -68,10 +68,10 @@ def _same_floors(n: int, a: tuple[int, int], b: tuple[int, int], slack: int, lo:
     # Bad remainders are those from end up to n and those from 0 up to least: less than a width above end, modulo n.
     if least < end and _stays_above(m, m * lo + c - end, n, hi - lo + 1, n - end + least):
         return True
-    return all(_same_sums(n, a, (M, C + more), lo, hi) for more in {0, slack})
+    return all(_equal_floors(n, a, (M, C + more), lo, hi) for more in {0, slack})
 
 
-def _same_sums(n: int, a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> bool:
+def _equal_floors(n: int, a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> bool:
     """Whether floor((m x + c) / n) is the same for both (m, c) if lo <= x <= hi: their sums are, on either side of
     where the lines cross.
     """
