@@ -5,16 +5,16 @@ A graph that breaks a rule is a defect of the stage that made it: a front end, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cvm.errors import CvmError, Invalid, Location
 from cvm.graph.declaration import Declaration, declarations
-from cvm.graph.model import GraphOperation, Operand, QuantizedGraph
-from cvm.graph.shapes import Call, infer_shapes
+from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.graph.shapes import Call, Shape, infer_shapes
 
-__all__ = ["RULES", "Rule", "Walk", "verify"]
+__all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 
 
 @dataclass(slots=True)
@@ -35,12 +35,6 @@ class Walk:
                 pending.extend(operand)
             elif isinstance(operand, str):
                 yield operand
-
-    def shape(self, operand: Operand) -> Any:
-        """The shape of an operand; a literal has rank 0."""
-        if isinstance(operand, tuple):
-            return [self.shape(item) for item in operand]
-        return self.graph.tensors[operand].shape if isinstance(operand, str) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +57,27 @@ def _single(walk: Walk) -> bool:
     return made and len(set(outputs)) == len(outputs) and not walk.known.intersection(outputs)
 
 
+def shapes_of_results(
+    op: str, inputs: Mapping[str, Operand], attributes: Mapping[str, Attribute], tensors: Mapping[str, GraphTensor]
+) -> list[Shape]:
+    """The shapes that the rule of an operation infers, arrays of results flattened. Raises what the rule raises."""
+
+    def shape(operand: Operand) -> Any:
+        if isinstance(operand, tuple):
+            return [shape(item) for item in operand]
+        return tensors[operand].shape if isinstance(operand, str) else ()
+
+    shapes = {name: shape(operand) for name, operand in inputs.items()}
+    found: list[Shape] = []
+    for result in infer_shapes(Call(op, shapes, attributes, wide_bias=True)):
+        found += result if isinstance(result, list) else [result]
+    return found
+
+
 def _shapes(walk: Walk) -> bool:
-    operation = walk.operation
-    shapes = {name: walk.shape(operand) for name, operand in operation.inputs.items()}
-    inferred: list[Any] = []
-    for shape in infer_shapes(Call(operation.name, shapes, operation.attributes, wide_bias=True)):
-        inferred += shape if isinstance(shape, list) else [shape]
-    found = [walk.graph.tensors[name].shape for name in operation.outputs]
+    operation, tensors = walk.operation, walk.graph.tensors
+    inferred = shapes_of_results(operation.name, operation.inputs, operation.attributes, tensors)
+    found = [tensors[name].shape for name in operation.outputs]
     if len(found) != len(inferred):
         return False
     # Front ends whose numbers are tensors of one item have no rank 0.
@@ -121,7 +129,7 @@ def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
     for operation in graph.operations:
         declared = declarations().get(operation.name)
         if declared is None:
-            raise _broken(stage, operation, "operation", "no operation of a graph has this name")
+            raise broken(stage, operation.name, operation.outputs, "operation", "no operation of a graph has this name")
         walk = Walk(graph, operation, declared, known)
         for rule in RULES:
             try:
@@ -129,15 +137,14 @@ def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
             except CvmError as error:
                 holds, detail = False, f": {error.message}"
             if not holds:
-                raise _broken(stage, operation, rule.label, rule.text + detail)
+                raise broken(stage, operation.name, operation.outputs, rule.label, rule.text + detail)
         known.update(operation.outputs)
     if not known.issuperset(graph.outputs):
         raise Invalid("graph.boundary", f"{stage}: an output of the graph is not a tensor of it")
     return graph
 
 
-def _broken(stage: str, operation: GraphOperation, label: str, text: str) -> Invalid:
-    location = Location(op=operation.name, tensor=operation.outputs[0] if operation.outputs else None)
-    return Invalid(
-        f"graph.{label}", f"{stage} made an operation {operation.name} that breaks the rule: {text}", location
-    )
+def broken(stage: str, op: str, outputs: Sequence[str], label: str, text: str) -> Invalid:
+    """The error of a stage that made, or would make, an operation that breaks a rule."""
+    location = Location(op=op, tensor=outputs[0] if outputs else None)
+    return Invalid(f"graph.{label}", f"{stage} made an operation {op} that breaks the rule: {text}", location)

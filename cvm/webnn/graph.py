@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location
+from cvm.frontends.common.data_types import bounds
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
+from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
 from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX

@@ -6,15 +6,14 @@ rounding: it gives its quantiser to the tensor that it reads where nothing else 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import bounds, is_float, unit
+from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
@@ -25,7 +24,7 @@ from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
 from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, Value, refusal
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
+from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
@@ -45,7 +44,7 @@ class OnnxTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
-        super().__init__(settings.overflow)
+        super().__init__("the reader of ONNX", settings.overflow)
         self._model, self._settings, self._limits = model, settings, limits
         self._nodes = live(expanded(model), model.outputs)
         self._operands: dict[str, Operand] = {}
@@ -72,11 +71,7 @@ class OnnxTranslation(Emission):
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
-        graph = QuantizedGraph(
-            self._model.name, tuple(inputs), tuple(outputs), dict(self._tensors), tuple(self._operations),
-            self._model.digest,
-        )  # fmt: skip
-        return Translated(verify(graph, "the reader of ONNX"), self._served)
+        return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
         call = Call(node, [self._read(name) for name in node.inputs], self._version(node))
@@ -173,35 +168,25 @@ class OnnxTranslation(Emission):
                 return tuple(swapped(part) for part in operand)
             return swap.get(operand, operand) if isinstance(operand, str) else operand
 
-        for place, operation in enumerate(self._operations[first:], first):
+        for index, operation in enumerate(self._operations[first:], first):
             inputs = {key: swapped(operand) for key, operand in operation.inputs.items()}
             outputs = tuple(swap.get(output, output) for output in operation.outputs)
-            self._operations[place] = replace(operation, inputs=inputs, outputs=outputs)
+            self._operations[index] = replace(operation, inputs=inputs, outputs=outputs)
         one, other = (replace(self._tensors[old], name=new) for old, new in swap.items())
         self._tensors[one.name], self._tensors[other.name] = one, other
         return made._replace(name=name)
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only readers, which are QuantizeLinear alike, where it is computed.
-
-        What only moves items after that is passed by: one quantiser for the whole tensor rounds alike before it.
-        """
+        """Give a real result the quantiser of its only readers, QuantizeLinear alike, where it is computed."""
         readers = self._readers.get(name, [])
         if not is_float(made.data_type) or name in self._results or not readers:
             return
         grids = [self._grid_of_reader(node, index, name) for node, index in readers]
         if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
             return
-        quantizer, sources = grids[0].quantizer(), {item.outputs[0]: item for item in operations}
-        target = made.name
-        if quantizer is None or target not in sources:
-            return
-        while sources[target].name in ("reshape", "transpose") and sources[target].inputs["input"] in sources:
-            target = str(sources[target].inputs["input"])
-        if len(sources[target].outputs) > 1 or self._tensors[target].quantizer is not None:
-            return
-        self._tensors[target] = replace(self._tensors[target], quantizer=quantizer)
-        self._quantised.add(name)
+        quantizer = grids[0].quantizer()
+        if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations):
+            self._quantised.add(name)
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
@@ -230,8 +215,7 @@ class OnnxTranslation(Emission):
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
-            self._tensors[value.name] = GraphTensor(value.name, shape or (1,), "external", quantizer=quantizer)
-            self._names[value.name] = value.name
+            self._names[value.name] = self.external(value.name, shape, quantizer)
             names.append(value.name)
         return names
 
@@ -307,7 +291,7 @@ class OnnxTranslation(Emission):
             raise Invalid("onnx.output", message, Location(tensor=value.name))
         self._node, self._output = operand.node, value.name
         quantizer = unit(*bounds(value.data_type)) if not operand.real else self._quantizer_of_output(operand)
-        name = self.emit("copy", {"x": self.name(operand)}, operand.shape, quantizer=quantizer, wish=value.name)
+        name = self.emit("copy", self.name(operand), quantizer=quantizer, wish=value.name)
         self._output = ""
         return name
 
@@ -349,16 +333,9 @@ class OnnxTranslation(Emission):
                 raise Unsupported("onnx.nan", message, Location(tensor=operand.name))
             raise refusal(self._node, message)
 
-    def aligned(self, operand: Operand, rank: int) -> str:
-        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
-        name, rank = self.name(operand), max(rank, 1)
-        if max(operand.rank, 1) == rank:
-            return name
-        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
-
-    def shape(self, name: str) -> Shape:
-        """The shape of a tensor of the graph."""
-        return self._tensors[name].shape
+    def aligned_operand(self, operand: Operand, rank: int) -> str:
+        """The tensor of an operand in a higher rank."""
+        return self.aligned(self.name(operand), rank)
 
     def is_quantised(self, operand: Operand) -> bool:
         """Whether an operand got the quantiser of its readers when it was made."""
@@ -366,19 +343,18 @@ class OnnxTranslation(Emission):
 
     # What rules write
 
-    def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, shape: Shape, integer: bool = True) -> str:
-        """X within bounds; of integers, as integers."""
-        least, most = (max(-INT32_MAX, min(INT32_MAX, math.floor(end))) for end in (lo, hi))
-        quantizer = unit(least, max(most, least + 1)) if integer else None
-        inputs: dict[str, Argument] = {"x": name, "a": Fraction(lo), "b": Fraction(hi)}
-        return self.emit("clamp", inputs, shape, quantizer=quantizer)
+    def transposed(self, name: str, axes: Sequence[int]) -> str:
+        """A tensor with its axes in another order; itself where that is the same."""
+        return name if tuple(axes) == tuple(range(len(axes))) else super().transposed(name, axes)
 
-    def selected(self, condition: str, yes: Argument, no: Argument, shape: Shape, integer: bool = True) -> str:
-        """One of two, by a truth value."""
-        inputs: dict[str, Argument] = {"condition": condition, "true_value": yes, "false_value": no}
-        return self.emit("select", inputs, shape, quantizer=unit(-INT32_MAX, INT32_MAX) if integer else None)
+    def taken(self, name: str, indices: Indices, axis: int) -> str:
+        """The elements at constant indices along an axis; the tensor itself where these are all in order."""
+        extent = self.shape(name)[axis]
+        if indices.ndim == 1 and indices.size == extent and (indices == np.arange(extent)).all():
+            return name
+        return super().taken(name, indices, axis)
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The result and the operator of the node that is translated."""
         return (self._node.outputs[0], self._node.op) if self._node else ("", "")
 
@@ -386,11 +362,6 @@ class OnnxTranslation(Emission):
         """Note the node that a result serves."""
         if self._node:
             self._served[name] = self._node
-
-    def codes(self, name: str, shape: Shape, grid: Grid) -> str:
-        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
-        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
-        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
 
     def _fresh(self, wish: str) -> str:
         """The names of outputs are kept for the outputs."""

@@ -22,7 +22,7 @@ from cvm.frontends.openvx.errors import InvalidGraph
 from cvm.frontends.openvx.formats import Format
 from cvm.frontends.openvx.graph import Node, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
-from cvm.graph import GraphTensor, QuantizedGraph, verify
+from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
 
@@ -66,7 +66,7 @@ class OpenvxTranslation(Emission):
     """The graph while it is made. Rules of kernels read arguments and emit operations."""
 
     def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
-        super().__init__("error")
+        super().__init__("the reader of OpenVX", "error")
         self.compat = recorded.compat
         self._written = written
         self._results: dict[Node, str] = {}
@@ -94,12 +94,8 @@ class OpenvxTranslation(Emission):
         self._node = None
         outputs = [self._output(tensor, place) for place, tensor in enumerate(self._given())]
         names = tuple(self._inputs.values())
-        graph = QuantizedGraph(
-            "openvx", names, tuple(item.value for item in outputs), dict(self._tensors), tuple(self._operations),
-            self._digest(nodes),
-        )  # fmt: skip
+        graph = self.finish("openvx", names, [item.value for item in outputs], self._digest(nodes))
         inputs = tuple(Boundary(tensor, name) for tensor, name in self._inputs.items())
-        verify(graph, "the reader of OpenVX")
         return Translated(graph, inputs, tuple(outputs), self._static, self._serves)
 
     def _given(self) -> list[Tensor]:
@@ -109,7 +105,7 @@ class OpenvxTranslation(Emission):
         whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
         format = _format_of(tensor)
         name = self._public(tensor.name or f"output_{place}")
-        return Boundary(tensor, self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), wish=name))
+        return Boundary(tensor, self.emit("copy", whole, quantizer=format.quantizer(), wish=name))
 
     def _digest(self, nodes: Sequence[Node]) -> str:
         """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
@@ -149,7 +145,7 @@ class OpenvxTranslation(Emission):
         if piece.parts:
             first, second = (self._assembled(root, part) for part in piece.parts)
             axis = len(shape) - 1 - piece.dimension
-            return self.emit("concat", {"values": (first, second)}, shape, quantizer, axis=axis)
+            return self.emit("concat", (first, second), quantizer=quantizer, axis=axis)
         if piece.write:
             return self._cut(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
         return self._cut(self._input(root), root.box, piece.box, quantizer)
@@ -159,9 +155,7 @@ class OpenvxTranslation(Emission):
             wish = root.name or f"input_{len(self._inputs)}"
             if root in self._written:
                 wish += ".before"  # what it holds before the nodes write their part
-            name = self._public(wish)
-            self._tensors[name] = GraphTensor(name, root.shape, "external", quantizer=_format_of(root).quantizer())
-            self._inputs[root] = name
+            self._inputs[root] = self.external(self._public(wish), root.shape, _format_of(root).quantizer())
         return self._inputs[root]
 
     def _cut(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
@@ -173,15 +167,19 @@ class OpenvxTranslation(Emission):
                 end.append(stop - low)
         if not axes:
             return name
-        shape = tuple(end - start for start, end in part)[::-1]
         return self.emit(
-            "slice", {"input": name}, shape, quantizer, axes=tuple(axes), begin=tuple(begin), end=tuple(end),
+            "slice",
+            name,
+            quantizer=quantizer,
+            axes=tuple(axes),
+            begin=tuple(begin),
+            end=tuple(end),
             stride=(1,) * len(axes),
-        )  # fmt: skip
+        )
 
     # What rules write
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The node that is translated, for the name and for the operator."""
         return (self._node.label, self._node.label) if self._node else ("", "")
 
@@ -196,16 +194,13 @@ class OpenvxTranslation(Emission):
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
         """The tensor in another shape, under the same quantiser."""
-        found = self._tensors[name]
-        if found.shape == tuple(shape):
+        if self.shape(name) == tuple(shape):
             return name
-        return self.emit("reshape", {"input": name}, shape, self.quantizer_of(name))
+        return self.reshape(name, shape, quantizer=self.quantizer_of(name))
 
     def transposed(self, name: str, axes: Sequence[int]) -> str:
         """The tensor with its axes in another order, under the same quantiser."""
-        found = self._tensors[name]
-        shape = [found.shape[axis] for axis in axes]
-        return self.emit("transpose", {"input": name}, shape, self.quantizer_of(name), axes=tuple(axes))
+        return self.emit("transpose", name, quantizer=self.quantizer_of(name), axes=tuple(axes))
 
     def converted(self, name: str, format: Format, overflow: ConvertPolicy, rounding: RoundPolicy) -> str:
         """Give the result of the last operation the policies of a node: it is rounded once, and cut or wrapped."""
@@ -215,9 +210,14 @@ class OpenvxTranslation(Emission):
             self._tensors[name] = replace(self._tensors[name], quantizer=format.quantizer(how))
             return name
         return self.emit(
-            "wrapping_quantize", {"x": name}, self._tensors[name].shape, format.quantizer(), scale=format.unit,
-            lo=format.lo, hi=format.hi, rounding=how,
-        )  # fmt: skip
+            "wrapping_quantize",
+            name,
+            quantizer=format.quantizer(),
+            scale=format.unit,
+            lo=format.lo,
+            hi=format.hi,
+            rounding=how,
+        )
 
     def quantizer_of(self, name: str) -> LinearQuantizer | None:
         """The quantiser of a tensor of the graph."""

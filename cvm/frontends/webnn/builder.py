@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.frontends.common.data_types import bounds, is_float
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
 from cvm.frontends.webnn.errors import type_error
@@ -18,10 +19,8 @@ from cvm.frontends.webnn.operand import (
     Descriptor,
     MLOperand,
     MLOperandDescriptor,
-    bounds,
     data_type_of,
     describe,
-    is_float,
 )
 from cvm.frontends.webnn.recorder import Call
 from cvm.frontends.webnn.recurrent import Recurrent

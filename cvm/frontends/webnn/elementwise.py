@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, bounds, data_type_of, is_float
+from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, data_type_of
 from cvm.frontends.webnn.recorder import Call, Recorder
 
 __all__ = ["Elementwise", "cast_number"]

@@ -24,10 +24,8 @@ __all__ = [
     "MLOperandDescriptor",
     "Shape",
     "WebnnNode",
-    "bounds",
     "data_type_of",
     "describe",
-    "is_float",
     "valid_shape",
 ]
 
@@ -95,17 +93,6 @@ def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
     if math.prod(found) > DEFAULT.elements:
         raise type_error(op, "shape", f"{math.prod(found)} elements exceed the limit of {DEFAULT.elements}", label)
     return tuple(found)
-
-
-def is_float(data_type: str) -> bool:
-    """Whether operands of a data type are real numbers."""
-    return data_type.startswith("float")
-
-
-def bounds(data_type: str) -> tuple[int, int]:
-    """The least and the greatest integer of an integer data type."""
-    info = np.iinfo(data_type)
-    return int(info.min), int(info.max)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

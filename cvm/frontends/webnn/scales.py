@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
+from cvm.frontends.common.data_types import bounds
 from cvm.frontends.common.grids import Grid as CommonGrid
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import Shape, WebnnNode, bounds
+from cvm.frontends.webnn.operand import Shape, WebnnNode
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize
 

@@ -8,21 +8,21 @@ Its integers are then a sum, x / scale + zero point, which lowering merges with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cvm.errors import Location
-from cvm.frontends.common.data_types import unit
+from cvm.frontends.common.data_types import bounds, is_float, unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode, bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode
 from cvm.frontends.webnn.scales import Grid, grid_of
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
+from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["INT32_MAX", "Boundary", "Step", "Translated", "WebnnTranslation", "refusal", "unit"]
+__all__ = ["Boundary", "Step", "Translated", "WebnnTranslation", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
-        super().__init__(overflow)
+        super().__init__("the reader of WebNN", overflow)
         self._outputs = outputs
         self._names: dict[MLOperand, str] = {}
         self._inputs: list[Boundary] = []
@@ -123,14 +123,7 @@ class WebnnTranslation(Emission):
             )
         self._node = None
         found = [self._output(name, operand) for name, operand in self._outputs.items()]
-        graph = QuantizedGraph(
-            "webnn",
-            tuple(self._graph_inputs),
-            tuple(boundary.value for boundary in found),
-            dict(self._tensors),
-            tuple(self._operations),
-        )
-        verify(graph, "the reader of WebNN")
+        graph = self.finish("webnn", self._graph_inputs, [boundary.value for boundary in found])
         return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
@@ -156,7 +149,7 @@ class WebnnTranslation(Emission):
             self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, grid))
             codes = name
             if grid.quantizer() is not None:
-                codes = self.codes(name, operand, grid)
+                codes = self.codes(name, operand.shape, grid)
             self._names[node.outputs[0]] = codes
 
     def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
@@ -171,8 +164,7 @@ class WebnnTranslation(Emission):
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
-        name = self._fresh(wish)
-        self._tensors[name] = GraphTensor(name, operand.shape or (1,), "external", quantizer=quantizer)
+        name = self.external(self._fresh(wish), operand.shape, quantizer)
         self._serves[name] = operand
         self._graph_inputs.append(name)
         return name
@@ -185,21 +177,15 @@ class WebnnTranslation(Emission):
             if grid is None:
                 message = f"a float value would leave the graph as the output {name!r}"
                 raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
-            source = self.codes(source, operand, grid)
+            source = self.codes(source, operand.shape, grid)
         lo, hi = (
             (-INT32_MAX, INT32_MAX)
             if operand in self._modular
             else bounds(grid.data_type if grid else operand.data_type)
         )
         self._node = operand.node
-        value = self.emit("copy", {"x": source}, operand.shape, quantizer=unit(lo, hi), wish=name)
+        value = self.emit("copy", source, quantizer=unit(lo, hi), wish=name)
         return Boundary(name, value, operand.data_type, operand.shape, grid)
-
-    def codes(self, name: str, operand: MLOperand, grid: Grid) -> str:
-        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
-        shape = operand.shape
-        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
-        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
 
     # What rules read
 
@@ -211,47 +197,35 @@ class WebnnTranslation(Emission):
         """The tensor of an operand that was made with the inputs."""
         return self._names.get(operand)
 
-    def aligned(self, operand: MLOperand, rank: int) -> str:
-        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
-        name = self._names[operand]
-        rank = max(rank, 1)
-        if max(operand.rank, 1) == rank:
-            return name
-        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
+    def aligned_operand(self, operand: MLOperand, rank: int) -> str:
+        """The tensor of an operand in a higher rank."""
+        return self.aligned(self._names[operand], rank)
 
     def is_quantised(self, operand: MLOperand) -> bool:
         """Whether an operand got the quantiser of its reader when it was made."""
         return operand in self._quantised
 
     def _attach(self, operand: MLOperand, name: str, made: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it.
-
-        What only moves elements after that is passed by: one quantiser for the whole tensor rounds alike before it.
-        """
+        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it."""
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type) or any(item is operand for item in self._outputs.values()):
             return
         if len(readers) != 1 or readers[0].op != "quantizeLinear":
             return
-        quantizer, sources = grid_of(readers[0]).quantizer(), {item.outputs[0]: item for item in made}
-        if quantizer is None or name not in sources:
-            return
-        while sources[name].name in ("reshape", "transpose") and sources[name].inputs["input"] in sources:
-            name = str(sources[name].inputs["input"])
-        if len(sources[name].outputs) > 1:
-            return
-        self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
-        self._quantised.add(operand)
-        self.saturates(name, readers[0].outputs[0])
+        quantizer = grid_of(readers[0]).quantizer()
+        target = None if quantizer is None else self.quantize_where_computed(name, quantizer, made)
+        if target is not None:
+            self._quantised.add(operand)
+            self._saturates(target, readers[0].outputs[0])
 
-    def saturates(self, name: str, operand: MLOperand) -> None:
+    def _saturates(self, name: str, operand: MLOperand) -> None:
         """Note a tensor that quantizeLinear rounds to the integers of an operand."""
         if operand.data_type in ("int32", "uint32"):
             self._saturated[name] = operand
 
     # What rules write
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The result and the operator of the call that is translated."""
         return (self._node.outputs[0].name, self._node.op) if self._node else ("", "")
 
@@ -260,14 +234,19 @@ class WebnnTranslation(Emission):
         if self._node:
             self._serves[name] = self._node.outputs[0]
 
-    def integers(self, name: str, node: WebnnNode, output: MLOperand | None = None) -> str:
-        """The integers of a result wrapped to its data type, as a tensor of integers."""
-        result = output or node.outputs[0]
-        _, largest = bounds(result.data_type)
-        modular = largest > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
-        if modular:
+    def rounded(self, name: str) -> None:
+        """Note a tensor that the quantizeLinear that is translated rounds."""
+        if self._node:
+            self._saturates(name, self._node.outputs[0])
+
+    def modular(self, data_type: str) -> bool:
+        """Whether the result is an output that the host takes modulo 2^N."""
+        assert self._node is not None
+        result = self._node.outputs[0]
+        found = bounds(data_type)[1] > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
+        if found:
             self._modular.add(result)
-        return self.wrapped(name, result.data_type, result.shape, modular)
+        return found
 
     def _only_given(self, operand: MLOperand) -> bool:
         """Whether an operand is an output of unsigned integers that no call reads: the host takes it modulo 2^N."""

@@ -1,45 +1,20 @@
-"""Operators that move elements to constant places."""
+"""Operators that move elements to constant indices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from cvm.frontends.common.decompositions.movement import Indices, tiled, triangle
 from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
 from cvm.frontends.onnx.folding import parts_of_split, slice_bounds
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
-__all__ = ["gathered", "shape_of_reshape", "transposed"]
-
-Places = npt.NDArray[np.int64]
-
-
-def gathered(translation: OnnxTranslation, name: str, at: Places, axis: int, shape: Sequence[int]) -> str:
-    """The elements at constant places along an axis."""
-    extent = translation.shape(name)[axis]
-    if at.ndim == 1 and at.size == extent and (at == np.arange(extent)).all():
-        return name
-    indices = translation.constant(np.ascontiguousarray(at, np.int64), at.shape)
-    return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
-
-
-def transposed(translation: OnnxTranslation, name: str, axes: Sequence[int]) -> str:
-    """The axes in another order."""
-    if tuple(axes) == tuple(range(len(axes))):
-        return name
-    shape = [translation.shape(name)[axis] for axis in axes]
-    return translation.emit("transpose", {"input": name}, shape, axes=tuple(axes))
-
-
-def _reshaped(translation: OnnxTranslation, source: Operand, shape: Shape) -> Made:
-    name = translation.emit("reshape", {"input": translation.name(source)}, shape)
-    return Made(name, shape, source.data_type)
+__all__ = ["shape_of_reshape"]
 
 
 # The same elements
@@ -64,10 +39,10 @@ def _reshape(call: Call) -> Shape:
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     zeros = call.flag("allowzero", False)
     found = []
-    for place, extent in enumerate(wish):
-        if extent == 0 and not zeros and place >= source.rank:
-            raise call.invalid("shape", f"{list(wish)} copies axis {place}, which {list(source.shape)} has not")
-        found.append(source.shape[place] if extent == 0 and not zeros else extent)
+    for axis, extent in enumerate(wish):
+        if extent == 0 and not zeros and axis >= source.rank:
+            raise call.invalid("shape", f"{list(wish)} copies axis {axis}, which {list(source.shape)} has not")
+        found.append(source.shape[axis] if extent == 0 and not zeros else extent)
     count = math.prod(source.shape)
     if found.count(-1) > 1 or any(extent < -1 for extent in found):
         raise call.invalid("shape", f"{list(wish)} is no shape")
@@ -109,7 +84,8 @@ def _flatten(call: Call) -> Shape:
 @rule("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 def reshape(translation: OnnxTranslation, call: Call) -> Made:
     """The same elements in row-major order."""
-    return _reshaped(translation, call.operand(), shape_of_reshape(call))
+    source, shape = call.operand(), shape_of_reshape(call)
+    return Made(translation.reshape(translation.name(source), shape), shape, source.data_type)
 
 
 @rule("Transpose")
@@ -122,7 +98,7 @@ def transpose(translation: OnnxTranslation, call: Call) -> Made:
     shape = tuple(source.shape[axis] for axis in axes)
     if source.rank == 0:
         return Made(translation.name(source), shape, source.data_type)
-    return Made(transposed(translation, translation.name(source), axes), shape, source.data_type)
+    return Made(translation.transposed(translation.name(source), axes), shape, source.data_type)
 
 
 @rule("DepthToSpace", "SpaceToDepth")
@@ -147,8 +123,8 @@ def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
         cut = (n, size, size, inner, h, w) if mode == "DCR" else (n, inner, size, size, h, w)
         order = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
         shape = (n, inner, h * size, w * size)
-    name = translation.emit("reshape", {"input": translation.name(source)}, cut)
-    name = translation.emit("reshape", {"input": transposed(translation, name, order)}, shape)
+    name = translation.reshape(translation.name(source), cut)
+    name = translation.reshape(translation.transposed(name, order), shape)
     return Made(name, shape, source.data_type)
 
 
@@ -170,7 +146,7 @@ def concat(translation: OnnxTranslation, call: Call) -> Made:
     names = tuple(translation.name(part) for part in parts if part.shape[axis])
     if len(names) == 1:
         return Made(names[0], tuple(shape), data_type)
-    return Made(translation.emit("concat", {"values": names}, shape, axis=axis), tuple(shape), data_type)
+    return Made(translation.emit("concat", names, axis=axis), tuple(shape), data_type)
 
 
 @rule("Split")
@@ -180,7 +156,7 @@ def split(translation: OnnxTranslation, call: Call) -> list[Made]:
     axis = call.axis(call.integer("axis", 0), source.rank)
     sizes = tuple(parts_of_split(call, source.shape[axis]))
     shapes = [tuple(size if i == axis else extent for i, extent in enumerate(source.shape)) for size in sizes]
-    names = translation.emit_many("split", {"value": translation.name(source)}, shapes, axis=axis, ratios=sizes)
+    names = translation.emit_many("split", translation.name(source), axis=axis, ratios=sizes)
     return [Made(name, shape, source.data_type) for name, shape in zip(names, shapes, strict=True)]
 
 
@@ -202,7 +178,7 @@ def slice_(translation: OnnxTranslation, call: Call) -> Made:
         if at.size == 0:
             raise call.refuse(f"nothing is left of axis {axis} of {list(source.shape)}")
         shape[axis] = at.size
-        name = gathered(translation, name, at, axis, shape)
+        name = translation.taken(name, at, axis)
     return Made(name, tuple(shape), source.data_type)
 
 
@@ -227,11 +203,8 @@ def tile(translation: OnnxTranslation, call: Call) -> Made:
 
 
 def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: Shape) -> Made:
-    name = translation.aligned(source, len(shape))
-    if before == shape:
-        return Made(name, shape, source.data_type)
-    repeats = tuple(n // m for n, m in zip(shape, before, strict=True)) or (1,)
-    return Made(translation.emit("tile", {"input": name}, shape, repeats=repeats), shape, source.data_type)
+    name = translation.aligned_operand(source, len(shape))
+    return Made(name if before == shape else tiled(translation, name, shape), shape, source.data_type)
 
 
 # Around
@@ -239,7 +212,7 @@ def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: 
 
 @rule("Pad")
 def pad(translation: OnnxTranslation, call: Call) -> Made:
-    """A value, the edge, the reflection or the other end around; negative widths cut."""
+    """A value, the edge, the reflection or the other end around; negative widths clip."""
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
     mode = call.text("mode", "constant", "constant", "edge", "reflect", "wrap")
@@ -254,20 +227,19 @@ def pad(translation: OnnxTranslation, call: Call) -> Made:
         raise call.refuse(f"the pads {list(given)} leave nothing of {list(source.shape)}")
     name = translation.name(source)
     if mode == "constant":
-        inputs, value = {"input": name}, _padding_value(call, source)
-        name = translation.emit("pad", inputs, shape, padding=tuple(sides), border="constant", value=value)
+        value = _padding_value(call, source)
+        name = translation.emit("pad", name, padding=tuple(sides), border="constant", value=value)
         return Made(name, shape, source.data_type)
-    reached = list(source.shape)
     for axis, (before, after) in enumerate(sides):
-        n, reached[axis] = source.shape[axis], shape[axis]
+        n = source.shape[axis]
         if mode == "reflect" and max(before, after) >= max(n, 2):
             raise call.refuse(f"the pads {list(given)} reflect more than once")
-        name = gathered(translation, name, _around(np.arange(-before, n + after), n, mode), axis, reached)
+        name = translation.taken(name, _around(np.arange(-before, n + after), n, mode), axis)
     return Made(name, shape, source.data_type)
 
 
-def _around(at: Places, extent: int, mode: str) -> Places:
-    """Which element stands at places beyond an axis."""
+def _around(at: Indices, extent: int, mode: str) -> Indices:
+    """Which element stands at indices beyond an axis."""
     if mode == "edge" or extent == 1:
         return np.clip(at, 0, extent - 1)
     if mode == "wrap":
@@ -294,10 +266,4 @@ def trilu(translation: OnnxTranslation, call: Call) -> Made:
     if source.rank < 2:
         raise call.invalid("shape", f"expected at least two axes, found {list(source.shape)}")
     (k,) = call.constant_integers(1, "k") or (0,)
-    shape = source.shape
-    k = min(max(k, -max(shape)), max(shape))
-    ones = np.ones(shape[-2:], np.int64)
-    mask = (np.triu if upper else np.tril)(ones, k)
-    along = (1,) * (len(shape) - 2) + shape[-2:]
-    inputs = {"x": translation.name(source), "y": translation.constant(mask, along)}
-    return Made(translation.emit("mul", inputs, shape), shape, source.data_type)
+    return Made(triangle(translation, translation.name(source), upper, k), source.shape, source.data_type)

@@ -29,7 +29,7 @@ def batch_normalization(translation: OnnxTranslation, call: Call) -> Made:
     inputs: dict[str, Argument] = {"input": translation.name(source)}
     for index, key in ((1, "scale"), (2, "offset"), (3, "mean"), (4, "variance")):
         inputs[key] = _per_channel(translation, call, index)
-    name = translation.emit("batch_normalization", inputs, source.shape, epsilon=epsilon)
+    name = translation.emit("batch_normalization", inputs=inputs, epsilon=epsilon)
     return Made(name, source.shape, source.data_type)
 
 
@@ -39,7 +39,7 @@ def _per_channel(translation: OnnxTranslation, call: Call, index: int) -> str:
     if operand.shape != (source.shape[1],):
         raise call.invalid("shape", f"{operand.name!r} has shape {list(operand.shape)}, not [{source.shape[1]}]")
     along = [source.shape[1] if axis == 1 else 1 for axis in range(source.rank)]
-    return translation.emit("reshape", {"input": translation.name(operand)}, along)
+    return translation.reshape(translation.name(operand), along)
 
 
 @rule("LayerNormalization")
@@ -59,7 +59,7 @@ def layer_normalization(translation: OnnxTranslation, call: Call) -> Made:
         if not whole:
             shapes = f"{operand.name!r} has shape {list(operand.shape)}"
             raise call.invalid("shape", f"{shapes}, which is not broadcast to {list(source.shape[axis:])}")
-        inputs[key] = translation.emit("reshape", {"input": translation.name(operand)}, along)
+        inputs[key] = translation.reshape(translation.name(operand), along)
     return _standardised(translation, call, inputs, range(axis, source.rank))
 
 
@@ -79,5 +79,5 @@ def _standardised(translation: OnnxTranslation, call: Call, inputs: dict[str, Ar
     source, epsilon = call.operand(), call.number("epsilon", _EPSILON)
     if epsilon <= 0:
         raise call.refuse("items that are all alike would be divided by zero", "choose an epsilon above 0")
-    name = translation.emit("layer_normalization", inputs, source.shape, axes=tuple(axes), epsilon=epsilon)
+    name = translation.emit("layer_normalization", axes=tuple(axes), inputs=inputs, epsilon=epsilon)
     return Made(name, source.shape, source.data_type)

@@ -9,16 +9,23 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.frontends.common.data_types import is_float
+from cvm.frontends.common.decompositions.sums import (
+    MOST_FACTORS,
+    columns,
+    gemm,
+    magnitudes_or_squares,
+    product,
+    restored,
+    rows,
+    running_sum,
+)
 from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
 from cvm.frontends.onnx.model import Shape
-from cvm.frontends.onnx.rules.arithmetic import EVERYTHING, result
-from cvm.frontends.onnx.rules.movement import transposed
+from cvm.frontends.onnx.rules.arithmetic import result
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
 __all__ = ["centred"]
-
-_MOST_FACTORS = 64
 
 
 # Products
@@ -45,55 +52,47 @@ def _product(
     if left[-1] != right[-2] or batch is None:
         raise call.invalid("shape", f"no product of {list(first.shape)} and {list(second.shape)}")
     if second.rank == 2 and first.rank > 2:  # one product of all rows: a constant keeps its scales per column
-        rows = math.prod(left[:-1])
-        name = translation.emit("reshape", {"input": a}, (rows, left[-1]))
-        inputs = {"A": name, "B": b}
-        name = translation.emit("matmul", inputs, (rows, right[1]), transposeA=False, transposeB=False)
+        a = translation.reshape(a, (math.prod(left[:-1]), left[-1]))
         shape = (*left[:-1], right[1])
-        return translation.emit("reshape", {"input": name}, shape), shape
+        return translation.reshape(translation.emit("matmul", a, b, transposeA=False, transposeB=False), shape), shape
     rank = len(batch) + 2
-    sides = {}
-    for key, name, extents in (("A", a, left), ("B", b, right)):
+    sides = []
+    for name, extents in ((a, left), (b, right)):
         whole = (1,) * (rank - len(extents)) + extents
-        same = translation.shape(name) == whole
-        sides[key] = name if same else translation.emit("reshape", {"input": name}, whole)
-    full = (*batch, left[-2], right[-1])
-    name = translation.emit("matmul", sides, full, transposeA=False, transposeB=False)
+        sides.append(name if translation.shape(name) == whole else translation.reshape(name, whole))
+    name = translation.emit("matmul", *sides, transposeA=False, transposeB=False)
     shape = batch + (left[-2:-1] if first.rank > 1 else ()) + (right[-1:] if second.rank > 1 else ())
-    return (name if shape == full else translation.emit("reshape", {"input": name}, shape)), shape
+    return (name if shape == translation.shape(name) else translation.reshape(name, shape)), shape
 
 
 @rule("Gemm")
-def gemm(translation: OnnxTranslation, call: Call) -> Made:
+def gemm_(translation: OnnxTranslation, call: Call) -> Made:
     """Alpha * A * B + beta * C."""
     a, b, c = call.operand(0), call.operand(1), call.optional(2)
     data_type = call.same_type(a, b, *([] if c is None else [c]))
-    turned = [call.flag(name, False) for name in ("transA", "transB")]
+    transposes = call.flag("transA", False), call.flag("transB", False)
     alpha, beta = (call.number(name, Fraction(1)) for name in ("alpha", "beta"))
     if a.rank != 2 or b.rank != 2:
         raise call.invalid("shape", f"no matrices: {list(a.shape)} and {list(b.shape)}")
-    left, right = (shape[::-1] if turn else shape for shape, turn in zip((a.shape, b.shape), turned, strict=True))
+    left, right = (
+        shape[::-1] if flipped else shape for shape, flipped in zip((a.shape, b.shape), transposes, strict=True)
+    )
     if left[1] != right[0]:
         raise call.invalid("shape", f"no product of {list(left)} and {list(right)}")
     shape = (left[0], right[1])
-    inputs = {"A": translation.name(a), "B": translation.name(b)}
-    name = translation.emit("matmul", inputs, shape, transposeA=turned[0], transposeB=turned[1])
-    name = _scaled(translation, call, name, shape, alpha, data_type)
+    names = translation.name(a), translation.name(b)
+    _require_whole(call, alpha, data_type)
     if c is not None:
         if broadcast(c.shape, shape) != shape:
             raise call.invalid("shape", f"C of {list(c.shape)} does not broadcast to {list(shape)}")
-        added = translation.aligned(c, 2)
-        added = _scaled(translation, call, added, translation.shape(added), beta, data_type)
-        name = translation.emit("add", {"x": name, "y": added}, shape)
-    return result(translation, name, shape, data_type)
+        _require_whole(call, beta, data_type)
+    added = None if c is None else lambda: translation.aligned_operand(c, 2)
+    return result(translation, gemm(translation, *names, transposes, alpha, beta, added), shape, data_type)
 
 
-def _scaled(translation: OnnxTranslation, call: Call, name: str, shape: Shape, factor: Fraction, data_type: str) -> str:
-    if factor == 1:
-        return name
+def _require_whole(call: Call, factor: Fraction, data_type: str) -> None:
     if not is_float(data_type) and factor.denominator != 1:
         raise call.refuse(f"integers times {float(factor)} are rounded by no rule")
-    return translation.emit("mul", {"x": name, "y": factor}, shape)
 
 
 @rule("MatMulInteger")
@@ -121,8 +120,8 @@ def centred(translation: OnnxTranslation, call: Call, operand: Operand, zero: Op
         along = [zero.shape[0] if i == axis else 1 for i in range(operand.rank)]
     if broadcast(along, operand.shape) != operand.shape:
         raise call.invalid("shape", f"a zero point of {list(zero.shape)} for {list(operand.shape)}")
-    moved = translation.emit("reshape", {"input": translation.name(zero)}, along)
-    return translation.emit("sub", {"x": translation.name(operand), "y": moved}, operand.shape)
+    moved = translation.reshape(translation.name(zero), along)
+    return translation.emit("sub", translation.name(operand), moved)
 
 
 # Reductions
@@ -145,9 +144,9 @@ def _reduced(translation: OnnxTranslation, call: Call, op: str, name: str, sourc
     kept = tuple(1 if i in axes else n for i, n in enumerate(source.shape))
     shape = kept if keep else tuple(n for i, n in enumerate(source.shape) if i not in axes)
     if axes:
-        name = translation.emit(op, {"input": name}, kept, axes=axes)
+        name = translation.emit(op, name, axes=axes)
     if shape != kept:
-        name = translation.emit("reshape", {"input": name}, shape)
+        name = translation.reshape(name, shape)
     return name, shape
 
 
@@ -166,14 +165,8 @@ def reduction(translation: OnnxTranslation, call: Call) -> Made:
 def sums_of(translation: OnnxTranslation, call: Call) -> Made:
     """The sum of magnitudes or squares."""
     source = call.operand()
-    name, shape = translation.name(source), source.shape
-    if call.node.op == "ReduceSumSquare":
-        name = translation.emit("mul", {"x": name, "y": name}, shape)
-    elif source.real:
-        name = translation.emit("abs", {"x": name}, shape)
-    else:
-        negative = translation.emit("neg", {"x": name}, shape)
-        name = translation.emit("max", {"x": name, "y": negative}, shape, quantizer=EVERYTHING)
+    squares = call.node.op == "ReduceSumSquare"
+    name = magnitudes_or_squares(translation, translation.name(source), source.data_type, squares)
     name, shape = _reduced(translation, call, "sum_reduce", name, source)
     return result(translation, name, shape, source.data_type)
 
@@ -189,19 +182,10 @@ def functions_of_sums(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, shape, source.data_type)
 
 
-def _rows(translation: OnnxTranslation, call: Call, source: Operand, axes: Sequence[int]) -> tuple[str, int, int]:
-    """A tensor with the axes at the end and flattened: its name, its rows and their length."""
+def _require_few_factors(call: Call, source: Operand, axes: Sequence[int]) -> None:
     count = math.prod(source.shape[axis] for axis in axes)
-    if count > _MOST_FACTORS:
-        raise call.refuse(f"a product of {count} factors", f"multiply at most {_MOST_FACTORS} at a time")
-    order = (*(axis for axis in range(source.rank) if axis not in axes), *axes)
-    name = transposed(translation, translation.name(source), order)
-    rows = math.prod(source.shape) // count
-    return translation.emit("reshape", {"input": name}, (rows, count)), rows, count
-
-
-def _columns(translation: OnnxTranslation, name: str, rows: int, count: int) -> list[str]:
-    return translation.emit_many("split", {"value": name}, [(rows, 1)] * count, axis=1, ratios=(1,) * count)
+    if count > MOST_FACTORS:
+        raise call.refuse(f"a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
 
 
 @rule("ReduceProd")
@@ -211,11 +195,10 @@ def reduce_product(translation: OnnxTranslation, call: Call) -> Made:
     axes, keep = _axes(call, source), call.flag("keepdims", True)
     if not axes:
         return Made(translation.name(source), source.shape, source.data_type)
-    first, *others = _columns(translation, *_rows(translation, call, source, axes))
-    for factor in others:
-        first = translation.emit("mul", {"x": first, "y": factor}, translation.shape(first))
+    _require_few_factors(call, source, axes)
     shape = tuple(1 if i in axes else n for i, n in enumerate(source.shape) if keep or i not in axes)
-    return result(translation, translation.emit("reshape", {"input": first}, shape), shape, source.data_type)
+    name = product(translation, translation.name(source), axes, shape, source.data_type)
+    return Made(name, shape, source.data_type)
 
 
 @rule("CumProd")
@@ -224,26 +207,20 @@ def cumulative_product(translation: OnnxTranslation, call: Call) -> Made:
     source = call.operand()
     axis = _constant_axis(call, source)
     exclusive, reverse = call.flag("exclusive", False), call.flag("reverse", False)
-    name, rows, count = _rows(translation, call, source, (axis,))
-    factors = _columns(translation, name, rows, count)
+    _require_few_factors(call, source, (axis,))
+    factors = columns(translation, rows(translation, translation.name(source), (axis,)))
     if reverse:
         factors.reverse()
-    one = translation.constant(np.ones((rows, 1), np.int64), (rows, 1))
+    extents = translation.shape(factors[0])
+    one = translation.constant(np.ones(extents, np.int64), extents)
     products = [one] if exclusive else []
-    for factor in factors[: count - 1] if exclusive else factors:
-        name = translation.emit("mul", {"x": products[-1], "y": factor}, (rows, 1)) if products else factor
-        products.append(result(translation, name, (rows, 1), source.data_type).name)
+    for factor in factors[:-1] if exclusive else factors:
+        name = translation.emit("mul", products[-1], factor) if products else factor
+        products.append(translation.result(name, source.data_type))
     if reverse:
         products.reverse()
-    name = translation.emit("concat", {"values": tuple(products)}, (rows, count), axis=1)
-    return Made(_restored(translation, name, source, axis), source.shape, source.data_type)
-
-
-def _restored(translation: OnnxTranslation, name: str, source: Operand, axis: int) -> str:
-    """Rows along an axis back in the shape of the tensor that they were taken from."""
-    order = (*(i for i in range(source.rank) if i != axis), axis)
-    name = translation.emit("reshape", {"input": name}, tuple(source.shape[i] for i in order))
-    return transposed(translation, name, tuple(int(i) for i in np.argsort(order)))
+    name = translation.emit("concat", tuple(products), axis=1)
+    return Made(restored(translation, name, source.shape, axis), source.shape, source.data_type)
 
 
 def _constant_axis(call: Call, source: Operand) -> int:
@@ -259,17 +236,8 @@ def cumulative_sum(translation: OnnxTranslation, call: Call) -> Made:
     source = call.operand()
     axis = _constant_axis(call, source)
     exclusive, reverse = call.flag("exclusive", False), call.flag("reverse", False)
-    n = source.shape[axis]
-    rows = math.prod(source.shape) // n
-    order = (*(i for i in range(source.rank) if i != axis), axis)
-    name = transposed(translation, translation.name(source), order)
-    name = translation.emit("reshape", {"input": name}, (rows, n))
-    ones = np.ones((n, n), np.int64)
-    triangle = np.tril(ones, -int(exclusive)) if reverse else np.triu(ones, int(exclusive))
-    inputs = {"A": name, "B": translation.constant(triangle, (n, n))}
-    name = translation.emit("matmul", inputs, (rows, n), transposeA=False, transposeB=False)
-    name = _restored(translation, name, source, axis)
-    return result(translation, name, source.shape, source.data_type)
+    name = running_sum(translation, translation.name(source), axis, exclusive, reverse, source.data_type)
+    return Made(name, source.shape, source.data_type)
 
 
 # Normalisation
@@ -280,5 +248,5 @@ def softmax(translation: OnnxTranslation, call: Call) -> Made:
     """E^x over the sum of such along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
-    name = translation.emit("softmax", {"x": translation.name(source)}, source.shape, axes=(axis,))
+    name = translation.emit("softmax", translation.name(source), axes=(axis,))
     return Made(name, source.shape, source.data_type)

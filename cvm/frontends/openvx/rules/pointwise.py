@@ -17,6 +17,4 @@ def activation(translation: OpenvxTranslation, node: Node) -> str:
     outputs = node["outputs"]
     codes = activation_codes(node["function"], node["a"], node["b"], outputs.format)
     name = translation.read(node["inputs"])
-    return translation.emit(
-        "lookup", {"x": name}, outputs.shape, outputs.format.quantizer(), codes=codes, first=outputs.format.lo
-    )
+    return translation.emit("lookup", name, quantizer=outputs.format.quantizer(), codes=codes, first=outputs.format.lo)

@@ -24,15 +24,14 @@ def pooled_regions(translation: OpenvxTranslation, node: Node, before: str) -> s
     """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is cut or
     empty.
     """
-    name, (batch, channels, *_) = images(translation, node)
+    name, (batch, *_) = images(translation, node)
     rois, outputs = node["inputs_rois"], node["output_arr"]
     count = rois.dims[1]
     regions = translation.reshaped(translation.read(rois), (batch, count, 4))
     size = outputs.shape[-2:]
     name = translation.emit(
-        "region_maximum", {"input": name, "rois": regions}, (batch, count, channels, *size),
-        outputs.format.quantizer(), output_size=size, before=before,
-    )  # fmt: skip
+        "region_maximum", name, regions, quantizer=outputs.format.quantizer(), output_size=size, before=before
+    )
     return translation.reshaped(name, outputs.shape)
 
 
@@ -42,20 +41,25 @@ def softmax(translation: OpenvxTranslation, node: Node) -> str:
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
     name = translation.read(node["inputs"])
-    return translation.emit("fine_softmax", {"x": name}, outputs.shape, outputs.format.quantizer(), axes=(axis,))
+    return translation.emit("fine_softmax", name, quantizer=outputs.format.quantizer(), axes=(axis,))
 
 
 @rule(Kernels.VX_KERNEL_NORMALIZATION_LAYER, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER)
 def normalization(translation: OpenvxTranslation, node: Node) -> str:
     """Over neighbouring maps, or a square of one map."""
-    name, shape = images(translation, node)
+    name, _ = images(translation, node)
     outputs, size = node["outputs"], node["normalization_size"]
     maps = node["type"] == NormType.VX_NN_NORMALIZATION_ACROSS_MAPS
     window = (1, size, 1, 1) if maps else (1, 1, size, size)
     assert math.prod(window) == node.derived["count"]
     bias, alpha = divisor_bounds(node)
     name = translation.emit(
-        "power_normalization", {"x": name}, shape, outputs.format.quantizer(), size=window, bias=bias, alpha=alpha,
+        "power_normalization",
+        name,
+        quantizer=outputs.format.quantizer(),
+        size=window,
+        bias=bias,
+        alpha=alpha,
         beta=node["beta"],
-    )  # fmt: skip
+    )
     return translation.reshaped(name, outputs.shape)

@@ -55,14 +55,13 @@ def _windows(
     batch, channels, height, width = shape
     quantizer = translation.quantizer_of(name)
     name = translation.emit(
-        "pad", {"input": name}, (batch, channels, height + 1, width + 1), quantizer,
-        padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill,
-    )  # fmt: skip
+        "pad", name, quantizer=quantizer, padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill
+    )
     extents = [batch, channels, height + 1, width + 1]
     for axis, (places, extent) in enumerate(((rows, height), (columns, width)), start=2):
         indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,))
         extents[axis] = places.size
-        name = translation.emit("gather", {"input": name, "indices": indices}, extents, quantizer, axis=axis)
+        name = translation.emit("gather", name, indices, quantizer=quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
     name = translation.reshaped(name, (batch, channels, kernel_y, out_y, kernel_x, out_x))
     name = translation.transposed(name, (0, 1, 2, 4, 3, 5))
@@ -84,9 +83,9 @@ def _rounded_products(
     quantizer = _product_quantizer(format, overflow)
     nearest = rounding == RoundPolicy.VX_ROUND_POLICY_TO_NEAREST_EVEN and format.position > 0
     if not nearest:
-        return translation.emit("mul", {"x": name, "y": weights}, shape, quantizer)
-    name = translation.emit("mul", {"x": name, "y": weights}, shape)
-    return translation.emit("add", {"x": name, "y": format.unit / 2}, shape, quantizer)
+        return translation.emit("mul", name, weights, quantizer=quantizer)
+    name = translation.emit("mul", name, weights)
+    return translation.emit("add", name, format.unit / 2, quantizer=quantizer)
 
 
 def _accumulated(
@@ -102,15 +101,20 @@ def _accumulated(
     codes = translation.raw(weights).reshape(maps, channels, taps)
     for channel in range(channels):
         part = translation.emit(
-            "slice", {"input": windows}, (batch, 1, taps, *places), translation.quantizer_of(windows), axes=(1,),
-            begin=(channel,), end=(channel + 1,), stride=(1,),
-        )  # fmt: skip
+            "slice",
+            windows,
+            quantizer=translation.quantizer_of(windows),
+            axes=(1,),
+            begin=(channel,),
+            end=(channel + 1,),
+            stride=(1,),
+        )
         factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
         products = _rounded_products(translation, part, factors, (batch, maps, taps, *places), format, policies)
-        name = translation.emit("sum_reduce", {"input": products}, (batch, maps, 1, *places), axes=(2,))
+        name = translation.emit("sum_reduce", products, axes=(2,))
         name = translation.reshaped(name, result)
         if total is not None:
-            name = translation.emit("add", {"x": name, "y": total}, result)
+            name = translation.emit("add", name, total)
         total = translation.converted(name, format, policies[0], RoundPolicy.VX_ROUND_POLICY_TO_ZERO)
     assert total is not None
     return total
@@ -167,9 +171,9 @@ def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
     name = translation.reshaped(translation.read(inputs), (rows, 1, columns))
     factors = translation.static(weights, (1, maps, columns))
     name = _rounded_products(translation, name, factors, (rows, maps, columns), format, policies)
-    name = translation.emit("sum_reduce", {"input": name}, (rows, maps, 1), axes=(2,))
+    name = translation.emit("sum_reduce", name, axes=(2,))
     if biases is not None:
-        name = translation.emit("add", {"x": name, "y": translation.static(biases, (1, maps, 1))}, (rows, maps, 1))
+        name = translation.emit("add", name, translation.static(biases, (1, maps, 1)))
     name = translation.converted(name, format, policies[0], RoundPolicy.VX_ROUND_POLICY_TO_ZERO)
     return translation.reshaped(name, outputs.shape)
 
@@ -184,7 +188,7 @@ def pooling(translation: OpenvxTranslation, node: Node) -> str:
             return pooled(translation, node, "constant")
         translation.read(node["inputs"])
         least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format.quantizer())
-        return translation.emit("copy", {"x": least}, outputs.shape, format.quantizer())
+        return translation.emit("copy", least, quantizer=format.quantizer())
     name, shape = images(translation, node)
     found = []
     for i, axis in enumerate("yx"):
@@ -192,8 +196,7 @@ def pooling(translation: OpenvxTranslation, node: Node) -> str:
         places = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
         found.append(_read(places, shape[2 + i]))
     windows = _windows(translation, name, shape, found[0], found[1], format.lo * format.unit)
-    extents = (*shape[:2], 1, *outputs.shape[-2:])
-    name = translation.emit("max_reduce", {"input": windows}, extents, format.quantizer(), axes=(2,))
+    name = translation.emit("max_reduce", windows, quantizer=format.quantizer(), axes=(2,))
     return translation.reshaped(name, outputs.shape)
 
 
