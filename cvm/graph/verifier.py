@@ -12,7 +12,7 @@ from typing import Any
 from cvm.errors import CvmError, Invalid, Location
 from cvm.graph.declaration import Declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph
-from cvm.graph.shapes import Call, Shape, infer_shapes
+from cvm.graph.shapes import Shape, ShapeCall, infer_shapes
 
 __all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 
@@ -69,7 +69,7 @@ def shapes_of_results(
 
     shapes = {name: shape(operand) for name, operand in inputs.items()}
     found: list[Shape] = []
-    for result in infer_shapes(Call(op, shapes, attributes, wide_bias=True)):
+    for result in infer_shapes(ShapeCall(op, shapes, attributes, wide_bias=True)):
         found += result if isinstance(result, list) else [result]
     return found
 

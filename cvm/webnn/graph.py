@@ -92,13 +92,13 @@ class MLGraph:
         for item in self._translated.inputs:
             how = "quantised on the host" if item.grid else "integers"
             lines.append(f"input {item.name} ({item.data_type}): {how}, value {item.value!r} of the program")
-        for step in self._translated.steps:
-            label = f" [{step.label}]" if step.label else ""
-            ops = ", ".join(nodes.get(step.operand, ())) or "merged"
-            exactness = found.get(step.operand)
+        for call in self._translated.calls:
+            label = f" [{call.label}]" if call.label else ""
+            ops = ", ".join(nodes.get(call.operand, ())) or "merged"
+            exactness = found.get(call.operand)
             note = f" ({exactness.note})" if exactness and exactness.note else ""
             note += f", off by at most {exactness.bound}" if exactness and exactness.bound else ""
-            lines.append(f"{step.op}{label} {step.operand}: {' '.join(step.operations) or 'nothing'} -> {ops}{note}")
+            lines.append(f"{call.op}{label} {call.operand}: {' '.join(call.operations) or 'nothing'} -> {ops}{note}")
         for item in self._translated.outputs:
             how = "dequantised on the host" if item.grid else "integers"
             lines.append(f"output {item.name} ({item.data_type}): {how}")

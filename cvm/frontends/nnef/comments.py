@@ -68,7 +68,7 @@ def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
     return found
 
 
-def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.Node, str]]:
+def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.SyntaxNode, str]]:
     """Each comment, the node that it belongs to, and which of its comments it is."""
     scan = _scan(text)
     bodies: list[tuple[syntax.Fragment | syntax.Graph, tuple[syntax.Assignment, ...]]] = []

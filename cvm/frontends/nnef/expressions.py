@@ -60,7 +60,7 @@ class Operations(Protocol):
         """Invoke an operation as it is written; ``lengths`` are those of the array results, where known."""
         ...
 
-    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> Value:
+    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> Value:
         """Apply an operation that an operator stands for."""
         ...
 
@@ -95,7 +95,7 @@ class Evaluator:
         self._depth -= 1
         return value
 
-    def _count(self, items: int, node: syntax.Node, what: str) -> None:
+    def _count(self, items: int, node: syntax.SyntaxNode, what: str) -> None:
         if items > self._limits.expansion:
             message = f"{what} of {items}; one expression may produce {self._limits.expansion}"
             raise too_large("expansion", message, node)

@@ -128,7 +128,7 @@ def _positioned(text: str, line: int, column: int) -> syntax.ArrayExpression:
             items.append(syntax.TupleExpression(*opened, tuple(row), depth=1 + max(item.depth for item in row)))
             row = None
         elif symbol[0] != "#":
-            number = syntax.Literal(*place, parse_number(symbol, syntax.Node(*place)))
+            number = syntax.Literal(*place, parse_number(symbol, syntax.SyntaxNode(*place)))
             item = number if sign is None else syntax.Unary(*sign, "-", number, depth=2)
             (items if row is None else row).append(item)
             sign = None

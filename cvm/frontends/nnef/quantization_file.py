@@ -86,7 +86,7 @@ class _NoOperations:
     def invoke(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> NoReturn:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
 
-    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> NoReturn:
+    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> NoReturn:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
 
 

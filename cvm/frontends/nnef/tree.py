@@ -25,7 +25,7 @@ __all__ = ["BINARY_OPERATORS", "TreeBuilder", "depth_above", "position_of"]
 
 
 def _nodes(children: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(child for child in children if isinstance(child, syntax.Node))
+    return tuple(child for child in children if isinstance(child, syntax.SyntaxNode))
 
 
 def depth_above(children: Iterable[Any]) -> int:

@@ -13,7 +13,7 @@ from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 
-__all__ = ["Call", "Made", "Operand", "broadcast"]
+__all__ = ["Made", "OnnxCall", "Operand", "broadcast"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +46,7 @@ class Made(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class OnnxCall:
     """A node, its operands (None for those left out), and the version of its operator."""
 
     node: OnnxNode

@@ -17,7 +17,7 @@ from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
 from cvm.frontends.onnx.expansion import expanded
 from cvm.frontends.onnx.folding import fold
@@ -49,7 +49,7 @@ class OnnxTranslation(Emission):
         self._nodes = live(expanded(model), model.outputs)
         self._operands: dict[str, Operand] = {}
         self._names: dict[str, str] = {}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, OnnxCall] = {}
         """The call that computes each tensor of the model."""
         self._readers: dict[str, list[tuple[OnnxNode, int]]] = {}
         for node in self._nodes:
@@ -74,7 +74,7 @@ class OnnxTranslation(Emission):
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
-        call = Call(node, [self._read(name) for name in node.inputs], self._version(node))
+        call = OnnxCall(node, [self._read(name) for name in node.inputs], self._version(node))
         folded = fold(call)
         if folded is not None:
             call.finish()
@@ -111,7 +111,7 @@ class OnnxTranslation(Emission):
             raise refusal(node, f"the model uses opset {version}, which is newer than {LAST}", code="onnx.opset")
         return version
 
-    def _rule(self, call: Call):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
+    def _rule(self, call: OnnxCall):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
         from cvm.frontends.onnx.rules import RULES
 
         node = call.node
@@ -147,7 +147,7 @@ class OnnxTranslation(Emission):
             self._operands[name] = Operand(name, tensor.data_type, tensor.values.shape, tensor.values)
         return self._operands[name]
 
-    def _enter(self, call: Call, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
+    def _enter(self, call: OnnxCall, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         elements(made.shape, self._limits, call.node.label)
         if 0 in made.shape:
             raise call.refuse(f"its result {name!r} has no items: shape {list(made.shape)}")
@@ -196,7 +196,7 @@ class OnnxTranslation(Emission):
             others = [self._operands.get(item) or self._constant(node, item) for item in node.inputs[1:]]
         except Unsupported:  # which the node itself will say
             return None
-        call = Call(node, [self._operands[name], *others], FIRST)
+        call = OnnxCall(node, [self._operands[name], *others], FIRST)
         return grid_of(call, self._operands[name], data_type_of_codes(call))
 
     # Inputs
@@ -262,7 +262,7 @@ class OnnxTranslation(Emission):
         return quantizer
 
     def _grid_beyond(self, node: OnnxNode, source: Operand) -> Grid:
-        call = Call(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
+        call = OnnxCall(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
         if node.inputs[0] != source.name and call.constant(1, "the scale").size != 1:
             message = f"it quantises the input {source.name!r}, moved before, with several scales"
             raise refusal(node, message, "quantise inputs per tensor")
@@ -275,7 +275,7 @@ class OnnxTranslation(Emission):
         if name in self._model.constants:
             return self._read(name)
         producer = next((item for item in self._nodes if name in item.outputs), None)
-        folded = None if producer is None or producer.op != "Constant" else fold(Call(producer, [], LAST))
+        folded = None if producer is None or producer.op != "Constant" else fold(OnnxCall(producer, [], LAST))
         if folded is None:
             raise refusal(node, f"{name!r} must be constant", "make it an initializer", "onnx.constant")
         return Operand(name, folded[0][1], folded[0][0].shape, folded[0][0])

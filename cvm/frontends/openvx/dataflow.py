@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cvm.frontends.openvx.errors import InvalidGraph, InvalidScope, MultipleWriters, NotAllocated
-from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
 
 __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
@@ -20,7 +20,7 @@ __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
 class Write:
     """A node writes a box of a tensor."""
 
-    node: Node
+    node: OpenvxNode
     tensor: Tensor
     box: Box
 
@@ -60,14 +60,14 @@ def require_static(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> 
                 )
 
 
-def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Node]:
+def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[OpenvxNode]:
     """The nodes, each after those whose results it reads; otherwise as they were made.
 
     Raises `InvalidGraph` for a cycle, `InvalidScope` for a part of a virtual tensor that no node writes.
     """
-    needs: dict[Node, list[Node]] = {}
+    needs: dict[OpenvxNode, list[OpenvxNode]] = {}
     for node in graph.nodes:
-        sources: list[Node] = []
+        sources: list[OpenvxNode] = []
         for parameter, tensor in node.tensors():
             if parameter.output or parameter.static:
                 continue
@@ -77,7 +77,7 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[No
                 message = f"{parameter.name} is a virtual tensor that no node writes, or not all of it"
                 raise InvalidScope("tensor.virtual", message, node.place(parameter.name), node.label)
         needs[node] = sources
-    done: dict[Node, None] = {}
+    done: dict[OpenvxNode, None] = {}
     pending = list(graph.nodes)
     while pending:
         ready = [node for node in pending if all(source in done for source in needs[node])]

@@ -20,7 +20,7 @@ from cvm.frontends.openvx.constants import ConvertPolicy, RoundPolicy
 from cvm.frontends.openvx.dataflow import Piece, Write, assembled, ordered, require_static, writes
 from cvm.frontends.openvx.errors import InvalidGraph
 from cvm.frontends.openvx.formats import Format
-from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
 from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
@@ -45,7 +45,7 @@ class Translated:
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
     static: Mapping[Tensor, int]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, OpenvxNode]
 
 
 def translate(graph: RecordedGraph) -> Translated:
@@ -69,15 +69,15 @@ class OpenvxTranslation(Emission):
         super().__init__("the reader of OpenVX", "error")
         self.compat = recorded.compat
         self._written = written
-        self._results: dict[Node, str] = {}
+        self._results: dict[OpenvxNode, str] = {}
         self._inputs: dict[Tensor, str] = {}
         self._static: dict[Tensor, int] = {}
-        self._serves: dict[str, Node] = {}
-        self._node: Node | None = None
+        self._serves: dict[str, OpenvxNode] = {}
+        self._node: OpenvxNode | None = None
         self._reserved: set[str] = set()
         """Names of tensors at the border of the graph."""
 
-    def run(self, nodes: Sequence[Node]) -> Translated:
+    def run(self, nodes: Sequence[OpenvxNode]) -> Translated:
         """The whole graph, from nodes in an order in which they can be computed."""
         from cvm.frontends.openvx.rules import RULES, SAMPLE_RULES, refused
 
@@ -107,7 +107,7 @@ class OpenvxTranslation(Emission):
         name = self._public(tensor.name or f"output_{place}")
         return Boundary(tensor, self.emit("copy", whole, quantizer=format.quantizer(), wish=name))
 
-    def _digest(self, nodes: Sequence[Node]) -> str:
+    def _digest(self, nodes: Sequence[OpenvxNode]) -> str:
         """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
         found = hashlib.sha256(self.compat.encode())
         for node in nodes:

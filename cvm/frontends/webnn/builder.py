@@ -22,7 +22,7 @@ from cvm.frontends.webnn.operand import (
     data_type_of,
     describe,
 )
-from cvm.frontends.webnn.recorder import Call
+from cvm.frontends.webnn.recorder import RecordedCall
 from cvm.frontends.webnn.recurrent import Recurrent
 from cvm.frontends.webnn.sums import Sums
 from cvm.frontends.webnn.windows import Windows
@@ -126,7 +126,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
         """(input - zero_point) * scale. Without a zero point, an extension, it is 0."""
-        call = Call(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call = RecordedCall(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "zeroPoint")
         self._require_scales(call, input, scale)
         return call.result(scale.data_type, input.shape)
@@ -135,12 +135,12 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
         """clamp(round_half_even(input / scale) + zero_point). Without a zero point, an extension, it is 0 of int8."""
-        call = Call(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call = RecordedCall(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "scale")
         self._require_scales(call, input, scale)
         return call.result("int8" if zero_point is None else zero_point.data_type, input.shape)
 
-    def _require_scales(self, call: Call, input: MLOperand, scale: MLOperand) -> None:
+    def _require_scales(self, call: RecordedCall, input: MLOperand, scale: MLOperand) -> None:
         """Scales and zero points of one shape, of the rank of the input, whose extents divide its extents."""
         call.shaped("zeroPoint", scale.shape)
         if scale.rank != input.rank and (self._context.strict_scale_rank or scale.rank > input.rank):

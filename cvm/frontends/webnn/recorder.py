@@ -13,12 +13,12 @@ from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.errors import InvalidStateError, MLTypeError, type_error
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, Shape, WebnnNode, valid_shape
 
-__all__ = ["Call", "Recorder", "broadcast"]
+__all__ = ["RecordedCall", "Recorder", "broadcast"]
 
 _MOST_UNSIGNED = 2**32 - 1
 
 
-class Call:
+class RecordedCall:
     """One call of an operator while it is checked; ``operands`` are those that are given."""
 
     def __init__(self, recorder: Recorder, op: str, label: str, operands: Mapping[str, Any]) -> None:

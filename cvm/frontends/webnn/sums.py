@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand
-from cvm.frontends.webnn.recorder import Call, Recorder, broadcast
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder, broadcast
 
 __all__ = ["REDUCTIONS", "Sums"]
 
@@ -36,7 +36,7 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Alpha * A * B + beta * C."""
-        call = Call(self, "gemm", label, {"a": a, "b": b, "c": c})
+        call = RecordedCall(self, "gemm", label, {"a": a, "b": b, "c": c})
         call.same_type("a", "b", "c")
         left = a.shape[::-1] if call.flag("aTranspose", a_transpose) else a.shape
         right = b.shape[::-1] if call.flag("bTranspose", b_transpose) else b.shape
@@ -55,7 +55,7 @@ class Sums(Recorder):
 
     def matmul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
         """The product of the last two axes, in batches that broadcast."""
-        call = Call(self, "matmul", label, {"a": a, "b": b})
+        call = RecordedCall(self, "matmul", label, {"a": a, "b": b})
         call.same_type("a", "b")
         if a.shape[-1] != b.shape[-2]:
             raise call.error("shape", f"{a.shape[-1]} columns of a meet {b.shape[-2]} rows of b")
@@ -69,7 +69,7 @@ class Sums(Recorder):
     # Reductions
 
     def _reduce(self, op: str, input: MLOperand, axes: Axes, keep_dimensions: bool, label: str) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         where = call.axes("axes", axes, input.rank)
         keep = call.flag("keepDimensions", keep_dimensions)
         shape = [1 if i in where else n for i, n in enumerate(input.shape) if keep or i not in where]
@@ -102,7 +102,7 @@ class Sums(Recorder):
     def _position(
         self, op: str, input: MLOperand, axis: int, keep_dimensions: bool, data_type: str, label: str
     ) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         data_type = call.word("outputDataType", data_type, "int32", "int64")
         keep = call.flag("keepDimensions", keep_dimensions)
@@ -113,14 +113,14 @@ class Sums(Recorder):
         self, input: MLOperand, axis: int, *, exclusive: bool = False, reversed: bool = False, label: str = ""
     ) -> MLOperand:
         """The sum of all elements up to each one along an axis."""
-        call = Call(self, "cumulativeSum", label, {"input": input})
+        call = RecordedCall(self, "cumulativeSum", label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         flags = {"exclusive": call.flag("exclusive", exclusive), "reversed": call.flag("reversed", reversed)}
         return call.result(input.data_type, input.shape, axis=axis, **flags)
 
     def softmax(self, input: MLOperand, axis: int | None = None, *, label: str = "") -> MLOperand:
         """E^x over the sum of such along an axis; without one, as in older graphs, along the last."""
-        call = Call(self, "softmax", label, {"input": input})
+        call = RecordedCall(self, "softmax", label, {"input": input})
         axis = input.rank - 1 if axis is None else axis
         return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))
 
@@ -140,7 +140,7 @@ class Sums(Recorder):
     ) -> MLOperand:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias along an axis."""
         operands = {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias}
-        call = Call(self, "batchNormalization", label, operands)
+        call = RecordedCall(self, "batchNormalization", label, operands)
         call.same_type(*operands)
         axis = call.unsigned("axis", axis, below=input.rank)
         for name in ("mean", "variance", "scale", "bias"):
@@ -158,7 +158,7 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Normalisation of every channel of every image by its own mean and variance."""
-        call = Call(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call = RecordedCall(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         layout = call.word("layout", layout, "nchw", "nhwc")
         for name in ("scale", "bias"):
@@ -176,7 +176,7 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Normalisation over axes, all but the first by default."""
-        call = Call(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call = RecordedCall(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         where = call.axes("axes", range(1, input.rank) if axes is None else axes, input.rank)
         for name in ("scale", "bias"):

@@ -22,7 +22,7 @@ from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["Boundary", "Step", "Translated", "WebnnTranslation", "refusal"]
+__all__ = ["Boundary", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TranslatedCall:
     """What a call became: the operations of the graph."""
 
     operand: str
@@ -54,7 +54,7 @@ class Translated:
     graph: QuantizedGraph
     inputs: list[Boundary]
     outputs: list[Boundary]
-    steps: list[Step]
+    calls: list[TranslatedCall]
     operands: dict[str, MLOperand] = field(default_factory=dict)
     """The operand that each tensor of the graph serves."""
     saturated: dict[str, MLOperand] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class WebnnTranslation(Emission):
         self._outputs = outputs
         self._names: dict[MLOperand, str] = {}
         self._inputs: list[Boundary] = []
-        self._steps: list[Step] = []
+        self._calls: list[TranslatedCall] = []
         self._serves: dict[str, MLOperand] = {}
         self._nodes = _reachable(outputs.values())
         self._readers: dict[MLOperand, list[WebnnNode]] = {}
@@ -118,13 +118,12 @@ class WebnnTranslation(Emission):
                 self._names[output] = name
                 self._attach(output, name, made)
             rounded = any(self._tensors[o].quantizer is not None for item in made for o in item.outputs)
-            self._steps.append(
-                Step(node.outputs[0].name, node.op, node.label, tuple(item.name for item in made), rounded)
-            )
+            operations = tuple(item.name for item in made)
+            self._calls.append(TranslatedCall(node.outputs[0].name, node.op, node.label, operations, rounded))
         self._node = None
         found = [self._output(name, operand) for name, operand in self._outputs.items()]
         graph = self.finish("webnn", self._graph_inputs, [boundary.value for boundary in found])
-        return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
+        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
         """An input: integers as they are; real numbers as the codes of each quantizeLinear that reads them."""

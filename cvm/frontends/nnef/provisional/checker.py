@@ -258,7 +258,7 @@ class _Instances:
         self.broken: set[str] = set()
         self._known: dict[tuple[str, tuple[Type, ...]], Instance] = {}
 
-    def get(self, source: syntax.Fragment, types: tuple[Type, ...], at: syntax.Node, depth: int) -> Instance:
+    def get(self, source: syntax.Fragment, types: tuple[Type, ...], at: syntax.SyntaxNode, depth: int) -> Instance:
         """The instance of a fragment for complete parameter types."""
         key = source.name, types
         known = self._known.get(key)

@@ -16,7 +16,7 @@ from cvm.frontends.common.decompositions.arithmetic import (
     sign,
     small_exponent,
 )
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
@@ -25,7 +25,7 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 __all__ = ["pair", "result"]
 
 
-def pair(translation: OnnxTranslation, call: Call) -> tuple[tuple[str, str], Shape, str]:
+def pair(translation: OnnxTranslation, call: OnnxCall) -> tuple[tuple[str, str], Shape, str]:
     """Two operands in the rank of the result, its shape, and the data type that they have."""
     first, second = call.operand(0), call.operand(1)
     data_type, shape = call.same_type(first, second), call.broadcast(first, second)
@@ -40,21 +40,21 @@ def result(translation: OnnxTranslation, name: str, shape: Shape, data_type: str
 
 
 @rule("Add", "Sub", "Mul")
-def arithmetic(translation: OnnxTranslation, call: Call) -> Made:
+def arithmetic(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Exact; integers are wrapped."""
     operands, shape, data_type = pair(translation, call)
     return result(translation, translation.emit(call.node.op.lower(), *operands), shape, data_type)
 
 
 @rule("Div")
-def div(translation: OnnxTranslation, call: Call) -> Made:
+def div(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Exact; integers truncated toward zero."""
     operands, shape, data_type = pair(translation, call)
     return Made(quotient(translation, *operands, data_type), shape, data_type)
 
 
 @rule("Mod")
-def mod(translation: OnnxTranslation, call: Call) -> Made:
+def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """What a division leaves: truncated for ``fmod``, else of a floor."""
     (x, y), shape, data_type = pair(translation, call)
     truncated = call.flag("fmod", False)
@@ -70,7 +70,7 @@ def mod(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Sum", "Mean", "Max", "Min")
-def several(translation: OnnxTranslation, call: Call) -> Made:
+def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Of any number of operands, one after the other."""
     operands = call.every()
     data_type, shape = call.same_type(*operands), call.broadcast(*operands)
@@ -85,7 +85,7 @@ def several(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Pow")
-def pow_(translation: OnnxTranslation, call: Call) -> Made:
+def pow_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table of both operands; with one small constant exponent a product."""
     base, exponent = call.operand(0), call.operand(1)
     shape, data_type = call.broadcast(base, exponent), base.data_type
@@ -98,7 +98,7 @@ def pow_(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Neg")
-def neg(translation: OnnxTranslation, call: Call) -> Made:
+def neg(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """-x."""
     source = call.operand()
     return result(translation, translation.emit("neg", translation.name(source)), source.shape, source.data_type)
@@ -108,7 +108,7 @@ _UNARY = {"Abs": absolute, "Sign": sign, "Relu": rectified}
 
 
 @rule(*_UNARY)
-def unary(translation: OnnxTranslation, call: Call) -> Made:
+def unary(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """|x|, the sign of x, or max(x, 0)."""
     source = call.operand()
     name = _UNARY[call.node.op](translation, translation.name(source), source.data_type)
@@ -116,7 +116,7 @@ def unary(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Clip")
-def clip(translation: OnnxTranslation, call: Call) -> Made:
+def clip(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """min(max(x, least), most), where each bound is one constant or left out."""
     source = call.operand()
     least, most = (_bound(call, index, default) for index, default in ((1, -UNBOUNDED), (2, UNBOUNDED)))
@@ -125,7 +125,7 @@ def clip(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, source.shape, source.data_type)
 
 
-def _bound(call: Call, index: int, default: Fraction) -> Fraction:
+def _bound(call: OnnxCall, index: int, default: Fraction) -> Fraction:
     operand = call.optional(index)
     if operand is None:
         return default
@@ -140,7 +140,7 @@ def _bound(call: Call, index: int, default: Fraction) -> Fraction:
 
 
 @rule("PRelu")
-def prelu_(translation: OnnxTranslation, call: Call) -> Made:
+def prelu_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """X where it is not negative, else slope * x."""
     operands, shape, data_type = pair(translation, call)
     return Made(prelu(translation, *operands, data_type), shape, data_type)
@@ -153,14 +153,14 @@ _COMPARISONS = {"Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Less": 
 
 
 @rule(*_COMPARISONS)
-def comparison(translation: OnnxTranslation, call: Call) -> Made:
+def comparison(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Whether it holds."""
     operands, shape, _ = pair(translation, call)
     return Made(translation.emit(_COMPARISONS[call.node.op], *operands), shape, "bool")
 
 
 @rule("And", "Or", "Xor")
-def logic(translation: OnnxTranslation, call: Call) -> Made:
+def logic(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Of truth values."""
     operands, shape, data_type = pair(translation, call)
     op = {"And": "and", "Or": "or", "Xor": "ne"}[call.node.op]
@@ -168,14 +168,14 @@ def logic(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Not")
-def not_(translation: OnnxTranslation, call: Call) -> Made:
+def not_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """1 - x."""
     source = call.operand()
     return Made(translation.emit("not", translation.name(source)), source.shape, "bool")
 
 
 @rule("Where")
-def where(translation: OnnxTranslation, call: Call) -> Made:
+def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A choice."""
     condition, first, second = (call.operand(index) for index in range(3))
     data_type, shape = call.same_type(first, second), call.broadcast(condition, first, second)
@@ -187,7 +187,7 @@ def where(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Cast", "CastLike")
-def cast(translation: OnnxTranslation, call: Call) -> Made:
+def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """To integers the low bits, of floats what is before the point; to floats and truth values without rounding."""
     source = call.operand()
     if call.node.op == "CastLike":
@@ -206,7 +206,7 @@ def cast(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("BitCast")
-def bit_cast(translation: OnnxTranslation, call: Call) -> Made:
+def bit_cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The bits of integers as those of others of the same width."""
     source, data_type = call.operand(), data_type_of(call.integer("to", 0), "the result")
     if is_float(data_type):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from cvm.frontends.common.data_types import bounds, unit
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.rules.arithmetic import pair, result
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -17,7 +17,7 @@ _MOST = 30
 
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor")
-def bitwise(translation: OnnxTranslation, call: Call) -> Made:
+def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Bit by bit."""
     operands, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
@@ -25,7 +25,7 @@ def bitwise(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("BitwiseNot")
-def bitwise_not(translation: OnnxTranslation, call: Call) -> Made:
+def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """All bits flipped: the greatest less x, which is -1 - x of signed integers."""
     source = call.operand()
     lo, hi = bounds(source.data_type)
@@ -35,7 +35,7 @@ def bitwise_not(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("BitShift")
-def bit_shift(translation: OnnxTranslation, call: Call) -> Made:
+def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Times a power of two, or divided by one, rounded down. Beyond the width nothing is left but the sign."""
     (name, by), shape, data_type = pair(translation, call)
     left = call.text("direction", "", "LEFT", "RIGHT") == "LEFT"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from cvm.frontends.common.data_types import EVERYTHING
 from cvm.frontends.common.decompositions.arithmetic import hard_sigmoid, hard_swish
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.declarations import functions
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -27,30 +27,30 @@ _SELU = {"alpha": _float32(14036349, -23), "gamma": _float32(8813919, -23)}
 _HARD = {"alpha": _float32(13421773, -26), "beta": Fraction(1, 2)}
 
 
-def _like(call: Call, name: str) -> Made:
+def _like(call: OnnxCall, name: str) -> Made:
     """A result of the shape and the data type of the operand."""
     source = call.operand()
     return Made(name, source.shape, source.data_type)
 
 
-def _operand(translation: OnnxTranslation, call: Call) -> str:
+def _operand(translation: OnnxTranslation, call: OnnxCall) -> str:
     return translation.name(call.operand())
 
 
 @rule(*functions())
-def function(translation: OnnxTranslation, call: Call) -> Made:
+def function(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes."""
     return _like(call, translation.emit(functions()[call.node.op], _operand(translation, call)))
 
 
 @rule("Round")
-def round_(translation: OnnxTranslation, call: Call) -> Made:
+def round_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Half to even: the integers of a quantiser of scale 1."""
     return _like(call, translation.emit("copy", _operand(translation, call), quantizer=EVERYTHING))
 
 
 @rule("Elu", "LeakyRelu")
-def with_alpha(translation: OnnxTranslation, call: Call) -> Made:
+def with_alpha(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes."""
     alpha = call.number("alpha", _DEFAULTS[call.node.op])
     op = {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op]
@@ -58,14 +58,14 @@ def with_alpha(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Gelu")
-def gelu(translation: OnnxTranslation, call: Call) -> Made:
+def gelu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes: x times the normal distribution of x, or its approximation by tanh."""
     approximate = call.text("approximate", "none", "none", "tanh")
     return _like(call, translation.emit("gelu", _operand(translation, call), approximate=approximate))
 
 
 @rule("Celu")
-def celu(translation: OnnxTranslation, call: Call) -> Made:
+def celu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""
     alpha = call.number("alpha", _DEFAULTS["Celu"])
     if alpha == 0:
@@ -77,7 +77,7 @@ def celu(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Selu")
-def selu(translation: OnnxTranslation, call: Call) -> Made:
+def selu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Gamma times elu with alpha."""
     alpha, gamma = (call.number(name, default) for name, default in _SELU.items())
     part = translation.emit("elu", _operand(translation, call), alpha=alpha)
@@ -85,7 +85,7 @@ def selu(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ThresholdedRelu", "Shrink")
-def thresholds(translation: OnnxTranslation, call: Call) -> Made:
+def thresholds(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """X where it is beyond a threshold, moved by a bias for Shrink, else 0."""
     x, emit = _operand(translation, call), translation.emit
     if call.node.op == "ThresholdedRelu":
@@ -100,7 +100,7 @@ def thresholds(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("HardSigmoid", "HardSwish")
-def hard(translation: OnnxTranslation, call: Call) -> Made:
+def hard(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Alpha * x + beta clipped to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
     x = _operand(translation, call)
     if call.node.op == "HardSwish":
@@ -110,7 +110,7 @@ def hard(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Softsign", "Mish", "Swish")
-def composed(translation: OnnxTranslation, call: Call) -> Made:
+def composed(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """X / (1 + |x|), x * tanh(softplus(x)), or x * sigmoid(alpha * x)."""
     x, emit = _operand(translation, call), translation.emit
     if call.node.op == "Softsign":

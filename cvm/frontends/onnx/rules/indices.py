@@ -18,7 +18,7 @@ from cvm.frontends.common.decompositions.movement import (
     gathered,
     last_written,
 )
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -26,7 +26,7 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 __all__: list[str] = []
 
 
-def _indices(call: Call, index: int) -> Operand:
+def _indices(call: OnnxCall, index: int) -> Operand:
     found = call.operand(index)
     if found.data_type not in ("int32", "int64"):
         raise call.invalid("type", f"indices must be int32 or int64, found {found.data_type}")
@@ -34,7 +34,7 @@ def _indices(call: Call, index: int) -> Operand:
 
 
 @rule("Gather")
-def gather(translation: OnnxTranslation, call: Call) -> Made:
+def gather(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The slices at indices along an axis."""
     source, indices = call.operand(), _indices(call, 1)
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -48,7 +48,7 @@ def gather(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("GatherElements", "GatherND")
-def gather_elements(translation: OnnxTranslation, call: Call) -> Made:
+def gather_elements(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Elements or slices: their numbers in the flattened tensor are a sum over axes of index times stride."""
     source, indices = call.operand(), _indices(call, 1)
     elements = call.node.op == "GatherElements"
@@ -62,7 +62,7 @@ def gather_elements(translation: OnnxTranslation, call: Call) -> Made:
     return Made(translation.emit("gather", flat, at_computed, axis=0), shape, source.data_type)
 
 
-def _shape_of_elements(call: Call, source: Operand, indices: Operand) -> Shape:
+def _shape_of_elements(call: OnnxCall, source: Operand, indices: Operand) -> Shape:
     axis = call.axis(call.integer("axis", 0), source.rank)
     fits = source.rank == indices.rank and all(
         i == axis or n <= m for i, (n, m) in enumerate(zip(indices.shape, source.shape, strict=True))
@@ -72,7 +72,7 @@ def _shape_of_elements(call: Call, source: Operand, indices: Operand) -> Shape:
     return indices.shape
 
 
-def _shape_of_slices(call: Call, source: Operand, indices: Operand) -> Shape:
+def _shape_of_slices(call: OnnxCall, source: Operand, indices: Operand) -> Shape:
     batch = call.integer("batch_dims", 0)
     if indices.rank == 0 or not 0 <= batch < min(source.rank, indices.rank):
         raise call.invalid("shape", f"batch_dims {batch} of {list(source.shape)} and {list(indices.shape)}")
@@ -82,7 +82,7 @@ def _shape_of_slices(call: Call, source: Operand, indices: Operand) -> Shape:
     return indices.shape[:-1] + source.shape[batch + depth :]
 
 
-def _elements(call: Call, at: Indices, shape: Shape) -> Indices:
+def _elements(call: OnnxCall, at: Indices, shape: Shape) -> Indices:
     """Per element of the indices, the number of an element; its other indices are those of the element of indices."""
     axis = call.axis(call.integer("axis", 0), len(shape))
     grid: list[Any] = list(np.indices(at.shape))
@@ -90,7 +90,7 @@ def _elements(call: Call, at: Indices, shape: Shape) -> Indices:
     return np.asarray(element_numbers(shape)[tuple(grid)])
 
 
-def _slices(call: Call, at: Indices, shape: Shape) -> Indices:
+def _slices(call: OnnxCall, at: Indices, shape: Shape) -> Indices:
     """Per coordinate, the numbers of the elements of its slice."""
     batch = call.integer("batch_dims", 0)
     columns = [clipped_indices(at[..., i], shape[batch + i]) for i in range(at.shape[-1])]
@@ -102,7 +102,9 @@ def _from_start(translation: OnnxTranslation, name: str, extent: int) -> str:
     return computed_indices(translation, name, extent, extent - 1)
 
 
-def _computed_elements(translation: OnnxTranslation, call: Call, source: Operand, indices: Operand, _: Shape) -> str:
+def _computed_elements(
+    translation: OnnxTranslation, call: OnnxCall, source: Operand, indices: Operand, _: Shape
+) -> str:
     """As `_elements`, of computed indices: the numbers for indices 0, and what each index adds."""
     name = translation.name(indices)
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -112,7 +114,9 @@ def _computed_elements(translation: OnnxTranslation, call: Call, source: Operand
     return translation.emit("add", steps, translation.constant(first, first.shape), quantizer=EVERYTHING)
 
 
-def _computed_slices(translation: OnnxTranslation, call: Call, source: Operand, indices: Operand, shape: Shape) -> str:
+def _computed_slices(
+    translation: OnnxTranslation, call: OnnxCall, source: Operand, indices: Operand, shape: Shape
+) -> str:
     """As `_slices`, of computed indices: the numbers for indices 0, and what each index adds."""
     name = translation.name(indices)
     batch, depth = call.integer("batch_dims", 0), indices.shape[-1]
@@ -128,7 +132,7 @@ def _computed_slices(translation: OnnxTranslation, call: Call, source: Operand, 
 
 
 @rule("ScatterElements", "ScatterND")
-def scatter(translation: OnnxTranslation, call: Call) -> Made:
+def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Input and updates side by side, and for each element the last that was written, in row-major order."""
     source, indices, updates = call.operand(), _indices(call, 1), call.operand(2)
     data_type = call.same_type(source, updates)
@@ -156,7 +160,7 @@ def scatter(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("OneHot")
-def one_hot(translation: OnnxTranslation, call: Call) -> Made:
+def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """One value where the index is that along a new axis, another value elsewhere."""
     indices, values = call.operand(), call.operand(2)
     depth = int(call.constant(1, "the depth").ravel()[0])

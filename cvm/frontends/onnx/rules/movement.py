@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.frontends.common.decompositions.movement import Indices, tiled, triangle
-from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand, broadcast
 from cvm.frontends.onnx.folding import parts_of_split, slice_bounds
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
@@ -21,7 +21,7 @@ __all__ = ["shape_of_reshape"]
 
 
 @rule("Identity", "Dropout")
-def identity(translation: OnnxTranslation, call: Call) -> Made:
+def identity(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The same tensor. A Dropout drops nothing when it infers."""
     source = call.operand()
     call.ignore("seed")
@@ -30,12 +30,12 @@ def identity(translation: OnnxTranslation, call: Call) -> Made:
     return Made(translation.name(source), source.shape, source.data_type)
 
 
-def shape_of_reshape(call: Call) -> Shape:
+def shape_of_reshape(call: OnnxCall) -> Shape:
     """The shape that a Reshape, Squeeze, Unsqueeze or Flatten gives."""
     return {"Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Flatten": _flatten}[call.node.op](call)
 
 
-def _reshape(call: Call) -> Shape:
+def _reshape(call: OnnxCall) -> Shape:
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     zeros = call.flag("allowzero", False)
     found = []
@@ -54,7 +54,7 @@ def _reshape(call: Call) -> Shape:
     return tuple(found)
 
 
-def _squeeze(call: Call) -> Shape:
+def _squeeze(call: OnnxCall) -> Shape:
     source = call.operand()
     axes = call.constant_integers(1, "axes")
     if axes is None:
@@ -65,14 +65,14 @@ def _squeeze(call: Call) -> Shape:
     return tuple(extent for axis, extent in enumerate(source.shape) if axis not in wanted)
 
 
-def _unsqueeze(call: Call) -> Shape:
+def _unsqueeze(call: OnnxCall) -> Shape:
     source, axes = call.operand(), call.constant_integers(1, "axes") or ()
     wanted = call.axes(axes, source.rank + len(axes))
     rest = iter(source.shape)
     return tuple(1 if axis in wanted else next(rest) for axis in range(source.rank + len(axes)))
 
 
-def _flatten(call: Call) -> Shape:
+def _flatten(call: OnnxCall) -> Shape:
     source = call.operand()
     axis = call.integer("axis", 1)
     if not -source.rank <= axis <= source.rank:
@@ -82,14 +82,14 @@ def _flatten(call: Call) -> Shape:
 
 
 @rule("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-def reshape(translation: OnnxTranslation, call: Call) -> Made:
+def reshape(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The same elements in row-major order."""
     source, shape = call.operand(), shape_of_reshape(call)
     return Made(translation.reshape(translation.name(source), shape), shape, source.data_type)
 
 
 @rule("Transpose")
-def transpose(translation: OnnxTranslation, call: Call) -> Made:
+def transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The axes in another order; the opposite one by default."""
     source = call.operand()
     axes = call.integers("perm") or tuple(range(source.rank))[::-1]
@@ -102,7 +102,7 @@ def transpose(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("DepthToSpace", "SpaceToDepth")
-def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
+def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Blocks of a plane as channels, or the reverse."""
     source, size = call.operand(), call.integer("blocksize", 0)
     if source.rank != 4 or size < 1:
@@ -132,7 +132,7 @@ def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Concat")
-def concat(translation: OnnxTranslation, call: Call) -> Made:
+def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Side by side; parts without items are left out."""
     parts = call.every()
     data_type, rank = call.same_type(*parts), parts[0].rank
@@ -150,7 +150,7 @@ def concat(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Split")
-def split(translation: OnnxTranslation, call: Call) -> list[Made]:
+def split(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
     """Parts along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -161,7 +161,7 @@ def split(translation: OnnxTranslation, call: Call) -> list[Made]:
 
 
 @rule("Slice")
-def slice_(translation: OnnxTranslation, call: Call) -> Made:
+def slice_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A window along each axis; steps below 0 go backwards."""
     source = call.operand()
     starts, ends = (call.constant_integers(i, what) or () for i, what in ((1, "starts"), (2, "ends")))
@@ -183,7 +183,7 @@ def slice_(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Expand")
-def expand(translation: OnnxTranslation, call: Call) -> Made:
+def expand(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Repeated along axes of extent 1."""
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     shape = broadcast(source.shape, wish)
@@ -193,7 +193,7 @@ def expand(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Tile")
-def tile(translation: OnnxTranslation, call: Call) -> Made:
+def tile(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The whole repeated."""
     source, repeats = call.operand(), call.constant_integers(1, "repeats") or ()
     if len(repeats) != source.rank or any(item < 1 for item in repeats):
@@ -211,7 +211,7 @@ def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: 
 
 
 @rule("Pad")
-def pad(translation: OnnxTranslation, call: Call) -> Made:
+def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A value, the edge, the reflection or the other end around; negative widths clip."""
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
@@ -248,7 +248,7 @@ def _around(at: Indices, extent: int, mode: str) -> Indices:
     return np.minimum(at % period, period - at % period)
 
 
-def _padding_value(call: Call, source: Operand) -> Fraction:
+def _padding_value(call: OnnxCall, source: Operand) -> Fraction:
     operand = call.optional(2)
     if operand is None:
         return Fraction(0)
@@ -260,7 +260,7 @@ def _padding_value(call: Call, source: Operand) -> Fraction:
 
 
 @rule("Trilu")
-def trilu(translation: OnnxTranslation, call: Call) -> Made:
+def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Times one inside of the triangle, times zero outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import Operand as Argument
@@ -17,7 +17,7 @@ _EPSILON = Fraction(10995116, 2**40)
 
 
 @rule("BatchNormalization")
-def batch_normalization(translation: OnnxTranslation, call: Call) -> Made:
+def batch_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Constant parameters per channel."""
     source = call.operand()
     if call.flag("training_mode", False):
@@ -33,7 +33,7 @@ def batch_normalization(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, source.shape, source.data_type)
 
 
-def _per_channel(translation: OnnxTranslation, call: Call, index: int) -> str:
+def _per_channel(translation: OnnxTranslation, call: OnnxCall, index: int) -> str:
     """A vector operand along the channels, axis 1, in the rank of the first operand."""
     source, operand = call.operand(), call.operand(index)
     if operand.shape != (source.shape[1],):
@@ -43,7 +43,7 @@ def _per_channel(translation: OnnxTranslation, call: Call, index: int) -> str:
 
 
 @rule("LayerNormalization")
-def layer_normalization(translation: OnnxTranslation, call: Call) -> Made:
+def layer_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Over the axes from ``axis`` on; the mean and the deviation are no results here."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
@@ -64,7 +64,7 @@ def layer_normalization(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("InstanceNormalization")
-def instance_normalization(translation: OnnxTranslation, call: Call) -> Made:
+def instance_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Over the axes of space, of every channel of every item of the batch."""
     source = call.operand()
     if source.rank < 3:
@@ -75,7 +75,9 @@ def instance_normalization(translation: OnnxTranslation, call: Call) -> Made:
     return _standardised(translation, call, inputs, range(2, source.rank))
 
 
-def _standardised(translation: OnnxTranslation, call: Call, inputs: dict[str, Argument], axes: Sequence[int]) -> Made:
+def _standardised(
+    translation: OnnxTranslation, call: OnnxCall, inputs: dict[str, Argument], axes: Sequence[int]
+) -> Made:
     source, epsilon = call.operand(), call.number("epsilon", _EPSILON)
     if epsilon <= 0:
         raise call.refuse("items that are all alike would be divided by zero", "choose an epsilon above 0")

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.frontends.common.data_types import EVERYTHING, unit
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
@@ -18,7 +18,7 @@ _MOST_RANKED = 256
 
 
 @rule("ArgMax", "ArgMin")
-def position(translation: OnnxTranslation, call: Call) -> Made:
+def position(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The first index of the greatest or the least, or the last one."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
@@ -36,7 +36,7 @@ def position(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("TopK")
-def top_k(translation: OnnxTranslation, call: Call) -> list[Made]:
+def top_k(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
     """Each item is compared with each: its rank is how many are greater, or equal and before it."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)

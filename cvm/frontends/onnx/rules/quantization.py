@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -11,7 +11,7 @@ __all__: list[str] = []
 
 
 @rule("QuantizeLinear")
-def quantize_linear(translation: OnnxTranslation, call: Call) -> Made:
+def quantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
     source = call.operand()
     grid = grid_of(call, source, data_type_of_codes(call))
@@ -20,7 +20,7 @@ def quantize_linear(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("DequantizeLinear", BIAS)
-def dequantize_linear(translation: OnnxTranslation, call: Call) -> Made:
+def dequantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
     source = call.operand()
     grid, shape = grid_of(call, source, source.data_type), source.shape

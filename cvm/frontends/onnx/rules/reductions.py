@@ -19,7 +19,7 @@ from cvm.frontends.common.decompositions.sums import (
     rows,
     running_sum,
 )
-from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand, broadcast
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import result
 from cvm.frontends.onnx.rules.registry import rule
@@ -32,7 +32,7 @@ __all__ = ["centred"]
 
 
 @rule("MatMul")
-def matmul(translation: OnnxTranslation, call: Call) -> Made:
+def matmul(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The product of matrices, in batches; a vector is a row at the left, a column at the right."""
     first, second = call.operand(0), call.operand(1)
     data_type = call.same_type(first, second)
@@ -41,7 +41,7 @@ def matmul(translation: OnnxTranslation, call: Call) -> Made:
 
 
 def _product(
-    translation: OnnxTranslation, call: Call, first: Operand, a: str, second: Operand, b: str
+    translation: OnnxTranslation, call: OnnxCall, first: Operand, a: str, second: Operand, b: str
 ) -> tuple[str, Shape]:
     """The product of the tensors ``a`` and ``b``, which have the shapes of the operands."""
     if not first.rank or not second.rank:
@@ -66,7 +66,7 @@ def _product(
 
 
 @rule("Gemm")
-def gemm_(translation: OnnxTranslation, call: Call) -> Made:
+def gemm_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Alpha * A * B + beta * C."""
     a, b, c = call.operand(0), call.operand(1), call.optional(2)
     data_type = call.same_type(a, b, *([] if c is None else [c]))
@@ -90,13 +90,13 @@ def gemm_(translation: OnnxTranslation, call: Call) -> Made:
     return result(translation, gemm(translation, *names, transposes, alpha, beta, added), shape, data_type)
 
 
-def _require_whole(call: Call, factor: Fraction, data_type: str) -> None:
+def _require_whole(call: OnnxCall, factor: Fraction, data_type: str) -> None:
     if not is_float(data_type) and factor.denominator != 1:
         raise call.refuse(f"integers times {float(factor)} are rounded by no rule")
 
 
 @rule("MatMulInteger")
-def matmul_integer(translation: OnnxTranslation, call: Call) -> Made:
+def matmul_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The product of integers less their zero points, which are one, or one per row of A or column of B."""
     sides = []
     for index, axis in ((0, -2), (1, -1)):
@@ -111,7 +111,7 @@ def matmul_integer(translation: OnnxTranslation, call: Call) -> Made:
     return result(translation, name, shape, "int32")
 
 
-def centred(translation: OnnxTranslation, call: Call, operand: Operand, zero: Operand, axis: int) -> str:
+def centred(translation: OnnxTranslation, call: OnnxCall, operand: Operand, zero: Operand, axis: int) -> str:
     """An operand less its zero point, which is a number, a vector along an axis, or of the operand's rank."""
     along = list(zero.shape)
     if math.prod(along) == 1:
@@ -127,7 +127,7 @@ def centred(translation: OnnxTranslation, call: Call, operand: Operand, zero: Op
 # Reductions
 
 
-def _axes(call: Call, source: Operand) -> tuple[int, ...]:
+def _axes(call: OnnxCall, source: Operand) -> tuple[int, ...]:
     """The axes that are reduced: an attribute or an input; all of them by default."""
     given = call.integers("axes")
     if given is None:
@@ -138,7 +138,7 @@ def _axes(call: Call, source: Operand) -> tuple[int, ...]:
     return call.axes(given, source.rank)
 
 
-def _reduced(translation: OnnxTranslation, call: Call, op: str, name: str, source: Operand) -> tuple[str, Shape]:
+def _reduced(translation: OnnxTranslation, call: OnnxCall, op: str, name: str, source: Operand) -> tuple[str, Shape]:
     """One reduction, with the extents that are asked for."""
     axes, keep = _axes(call, source), call.flag("keepdims", True)
     kept = tuple(1 if i in axes else n for i, n in enumerate(source.shape))
@@ -151,7 +151,7 @@ def _reduced(translation: OnnxTranslation, call: Call, op: str, name: str, sourc
 
 
 @rule("ReduceMax", "ReduceMin", "ReduceMean", "ReduceSum")
-def reduction(translation: OnnxTranslation, call: Call) -> Made:
+def reduction(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Of real numbers exact; sums of integers must be proven to fit."""
     op = {"ReduceMax": "max_reduce", "ReduceMin": "min_reduce", "ReduceMean": "mean_reduce", "ReduceSum": "sum_reduce"}
     source = call.operand()
@@ -162,7 +162,7 @@ def reduction(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ReduceL1", "ReduceSumSquare")
-def sums_of(translation: OnnxTranslation, call: Call) -> Made:
+def sums_of(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The sum of magnitudes or squares."""
     source = call.operand()
     squares = call.node.op == "ReduceSumSquare"
@@ -172,7 +172,7 @@ def sums_of(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
-def functions_of_sums(translation: OnnxTranslation, call: Call) -> Made:
+def functions_of_sums(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The root of a sum of squares, the logarithm of a sum, or that of a sum of exponentials."""
     op = {"ReduceL2": "l2_reduce", "ReduceLogSum": "log_sum_reduce", "ReduceLogSumExp": "log_sum_exp_reduce"}
     source = call.operand()
@@ -182,14 +182,14 @@ def functions_of_sums(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, shape, source.data_type)
 
 
-def _require_few_factors(call: Call, source: Operand, axes: Sequence[int]) -> None:
+def _require_few_factors(call: OnnxCall, source: Operand, axes: Sequence[int]) -> None:
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MOST_FACTORS:
         raise call.refuse(f"a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
 
 
 @rule("ReduceProd")
-def reduce_product(translation: OnnxTranslation, call: Call) -> Made:
+def reduce_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """One factor after the other."""
     source = call.operand()
     axes, keep = _axes(call, source), call.flag("keepdims", True)
@@ -202,7 +202,7 @@ def reduce_product(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("CumProd")
-def cumulative_product(translation: OnnxTranslation, call: Call) -> Made:
+def cumulative_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """One factor after the other, each product kept."""
     source = call.operand()
     axis = _constant_axis(call, source)
@@ -223,7 +223,7 @@ def cumulative_product(translation: OnnxTranslation, call: Call) -> Made:
     return Made(restored(translation, name, source.shape, axis), source.shape, source.data_type)
 
 
-def _constant_axis(call: Call, source: Operand) -> int:
+def _constant_axis(call: OnnxCall, source: Operand) -> int:
     given = call.constant_integers(1, "the axis") or ()
     if len(given) != 1:
         raise call.invalid("shape", "the axis is no single number")
@@ -231,7 +231,7 @@ def _constant_axis(call: Call, source: Operand) -> int:
 
 
 @rule("CumSum")
-def cumulative_sum(translation: OnnxTranslation, call: Call) -> Made:
+def cumulative_sum(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The product with a triangle of ones."""
     source = call.operand()
     axis = _constant_axis(call, source)
@@ -244,7 +244,7 @@ def cumulative_sum(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Softmax")
-def softmax(translation: OnnxTranslation, call: Call) -> Made:
+def softmax(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """E^x over the sum of such along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from cvm.frontends.common.decompositions.sums import Taps, resampled
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import exact
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -36,7 +36,7 @@ _NEAREST: dict[str, Callable[[Fraction], int]] = {
 
 
 @rule("Resize")
-def resize(translation: OnnxTranslation, call: Call) -> Made:
+def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Axis by axis; coordinates are exact, also where scales are floats."""
     source = call.operand()
     mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
@@ -67,7 +67,7 @@ def resize(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, tuple(shape), source.data_type)
 
 
-def _sizes(call: Call, source: Operand) -> list[tuple[int, int, Fraction]]:
+def _sizes(call: OnnxCall, source: Operand) -> list[tuple[int, int, Fraction]]:
     """Axis, new extent and scale, of each axis that is named."""
     given = call.integers("axes")
     axes = call.axes(tuple(range(source.rank)) if given is None else given, source.rank)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cvm.frontends.common.data_types import EVERYTHING
 from cvm.frontends.common.decompositions.windows import Padding, Windows, convolution, pooling, sides
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import result
 from cvm.frontends.onnx.rules.reductions import centred
@@ -20,12 +20,12 @@ from cvm.graph import Operand as Argument
 __all__: list[str] = []
 
 
-def _require_plane(call: Call, source: Operand) -> None:
+def _require_plane(call: OnnxCall, source: Operand) -> None:
     if source.rank < 3:
         raise call.invalid("shape", f"expected batch, channels and at least one axis more, found {list(source.shape)}")
 
 
-def _steps(call: Call, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _steps(call: OnnxCall, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Kernel, strides and dilations, all above 0."""
     count = len(kernel)
     strides, dilations = (call.sized(name, call.integers(name), count, 1) for name in ("strides", "dilations"))
@@ -34,7 +34,7 @@ def _steps(call: Call, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[in
     return tuple(kernel), strides, dilations
 
 
-def _pads(call: Call, count: int) -> Padding:
+def _pads(call: OnnxCall, count: int) -> Padding:
     given = call.sized("pads", call.integers("pads"), 2 * count, 0)
     if any(item < 0 for item in given):
         raise call.refuse(f"negative pads {list(given)}", "use Slice instead")
@@ -42,7 +42,7 @@ def _pads(call: Call, count: int) -> Padding:
 
 
 def _geometry(
-    call: Call, source: Operand, kernel: Sequence[int], ceil: bool = False
+    call: OnnxCall, source: Operand, kernel: Sequence[int], ceil: bool = False
 ) -> tuple[Windows, tuple[int, ...]]:
     """Where the windows of a convolution or of pooling are, and how many there are per axis."""
     extents = source.shape[2:]
@@ -76,7 +76,7 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
 # Convolution
 
 
-def _require_filter(call: Call, source: Operand, weights: Operand, group: int) -> None:
+def _require_filter(call: OnnxCall, source: Operand, weights: Operand, group: int) -> None:
     _require_plane(call, source)
     channels = source.shape[1]
     fits = source.rank == weights.rank and group >= 1 and channels == weights.shape[1] * group
@@ -90,7 +90,7 @@ def _require_filter(call: Call, source: Operand, weights: Operand, group: int) -
         raise call.refuse(f"a convolution over {source.rank - 2} axes", "use at most 3")
 
 
-def _bias(translation: OnnxTranslation, call: Call, channels: int) -> Argument:
+def _bias(translation: OnnxTranslation, call: OnnxCall, channels: int) -> Argument:
     bias = call.optional(2)
     if bias is None:
         return Fraction(0)
@@ -100,7 +100,7 @@ def _bias(translation: OnnxTranslation, call: Call, channels: int) -> Argument:
 
 
 def _convolved(
-    translation: OnnxTranslation, call: Call, source: Operand, name: str, weights: Operand, filter_name: str,
+    translation: OnnxTranslation, call: OnnxCall, source: Operand, name: str, weights: Operand, filter_name: str,
     bias: Argument, group: int,
 ) -> tuple[str, Shape]:  # fmt: skip
     windows, outputs = _geometry(call, source, weights.shape[2:])
@@ -109,7 +109,7 @@ def _convolved(
 
 
 @rule("Conv")
-def conv(translation: OnnxTranslation, call: Call) -> Made:
+def conv(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A convolution with zero padding."""
     source, weights = call.operand(0), call.operand(1)
     data_type, group = call.same_type(source, weights), call.integer("group", 1)
@@ -121,7 +121,7 @@ def conv(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ConvInteger")
-def conv_integer(translation: OnnxTranslation, call: Call) -> Made:
+def conv_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Of integers less their zero points; padding is the zero point."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     _require_filter(call, source, weights, group)
@@ -136,7 +136,7 @@ def conv_integer(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ConvTranspose")
-def conv_transpose(translation: OnnxTranslation, call: Call) -> Made:
+def conv_transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The transpose of a convolution; the filter is (channels, results per group, ..)."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     data_type = call.same_type(source, weights)
@@ -156,7 +156,7 @@ def conv_transpose(translation: OnnxTranslation, call: Call) -> Made:
     return Made(name, shape, data_type)
 
 
-def _transposed_geometry(call: Call, source: Operand, kernel: Shape, count: int) -> tuple[Windows, tuple[int, ...]]:
+def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: int) -> tuple[Windows, tuple[int, ...]]:
     kernel, strides, dilations = _steps(call, kernel)
     extra = call.sized("output_padding", call.integers("output_padding"), count, 0)
     if any(not 0 <= item < max(step, gap) for item, step, gap in zip(extra, strides, dilations, strict=True)):
@@ -190,7 +190,7 @@ def _transposed_geometry(call: Call, source: Operand, kernel: Shape, count: int)
 
 
 @rule("MaxPool", "AveragePool")
-def pooling_(translation: OnnxTranslation, call: Call) -> Made:
+def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The greatest, or the mean, of each window; what reaches beyond padding at the end does not count."""
     source = call.operand()
     _require_plane(call, source)
@@ -216,7 +216,7 @@ def pooling_(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool")
-def global_pooling(translation: OnnxTranslation, call: Call) -> Made:
+def global_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The mean, or the greatest, of each channel."""
     source = call.operand()
     _require_plane(call, source)

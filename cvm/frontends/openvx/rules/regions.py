@@ -6,7 +6,7 @@ import math
 
 from cvm.frontends.openvx.checks import divisor_bounds
 from cvm.frontends.openvx.constants import Kernels, NormType
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.translation import OpenvxTranslation
@@ -15,12 +15,12 @@ __all__ = ["pooled_regions"]
 
 
 @rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
-def roi_pooling(translation: OpenvxTranslation, node: Node) -> str:
+def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """The greatest item of every cell of every region; cells are cut to the image."""
     return pooled_regions(translation, node, before="cut")
 
 
-def pooled_regions(translation: OpenvxTranslation, node: Node, before: str) -> str:
+def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str) -> str:
     """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is cut or
     empty.
     """
@@ -36,7 +36,7 @@ def pooled_regions(translation: OpenvxTranslation, node: Node, before: str) -> s
 
 
 @rule(Kernels.VX_KERNEL_SOFTMAX_LAYER)
-def softmax(translation: OpenvxTranslation, node: Node) -> str:
+def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Over dimension 0 or 2, which is the last axis but as many."""
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
@@ -45,7 +45,7 @@ def softmax(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @rule(Kernels.VX_KERNEL_NORMALIZATION_LAYER, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER)
-def normalization(translation: OpenvxTranslation, node: Node) -> str:
+def normalization(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Over neighbouring maps, or a square of one map."""
     name, _ = images(translation, node)
     outputs, size = node["outputs"], node["normalization_size"]

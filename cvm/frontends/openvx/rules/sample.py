@@ -27,7 +27,7 @@ import numpy.typing as npt
 from cvm.frontends.openvx.constants import Activation, ConvertPolicy, Kernels, Pooling, RoundPolicy
 from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.formats import Format
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.parameters import NNConvolutionParams, NNDeconvolutionParams
 from cvm.frontends.openvx.rules.pointwise import activation
 from cvm.frontends.openvx.rules.regions import pooled_regions
@@ -89,7 +89,7 @@ def _rounded_products(
 
 
 def _accumulated(
-    translation: OpenvxTranslation, node: Node, windows: str, shape: Sequence[int],
+    translation: OpenvxTranslation, node: OpenvxNode, windows: str, shape: Sequence[int],
     policies: tuple[ConvertPolicy, RoundPolicy],
 ) -> str:  # fmt: skip
     """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
@@ -125,7 +125,7 @@ def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> tuple[Conv
 
 
 @sample_rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: OpenvxTranslation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Taps that are shifted by the dilation."""
     name, shape = images(translation, node)
     params, outputs = node["convolution_params"], node["outputs"]
@@ -143,7 +143,7 @@ def convolution(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
+def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Inputs whose place among the zeros is within the input's own size."""
     name, shape = images(translation, node)
     params, outputs = node["deconvolution_params"], node["outputs"]
@@ -161,7 +161,7 @@ def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """One sum of all products, converted at the end."""
     inputs, weights, outputs, biases = node["inputs"], node["weights"], node["outputs"], node["biases"]
     core = node.derived["core"]
@@ -179,7 +179,7 @@ def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: OpenvxTranslation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Maxima of what is inside; means of unsigned integers, and the least integer for others."""
     outputs = node["outputs"]
     format = outputs.format
@@ -201,13 +201,13 @@ def pooling(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @sample_rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
-def roi_pooling(translation: OpenvxTranslation, node: Node) -> str:
+def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A cell that begins before the image is empty."""
     return pooled_regions(translation, node, before="empty")
 
 
 @sample_rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
-def relu(translation: OpenvxTranslation, node: Node) -> str:
+def relu(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """The one function that is computed in integers."""
     function = node["function"]
     if function == Activation.VX_NN_ACTIVATION_RELU:

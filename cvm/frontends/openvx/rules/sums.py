@@ -9,7 +9,7 @@ import numpy as np
 
 from cvm.frontends.common.decompositions import windows
 from cvm.frontends.openvx.constants import Kernels
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.translation import OpenvxTranslation
 
@@ -17,7 +17,7 @@ __all__ = ["images"]
 
 
 def images(
-    translation: OpenvxTranslation, node: Node, parameter: str = "inputs"
+    translation: OpenvxTranslation, node: OpenvxNode, parameter: str = "inputs"
 ) -> tuple[str, tuple[int, int, int, int]]:
     """An input (batches.., C, H, W) as a tensor (B, C, H, W), and that shape."""
     tensor = node[parameter]
@@ -25,7 +25,7 @@ def images(
     return translation.reshaped(translation.read(tensor), shape), shape
 
 
-def _bias(translation: OpenvxTranslation, node: Node) -> str | Fraction:
+def _bias(translation: OpenvxTranslation, node: OpenvxNode) -> str | Fraction:
     biases = node["biases"]
     if biases is None:
         return Fraction(0)
@@ -33,7 +33,7 @@ def _bias(translation: OpenvxTranslation, node: Node) -> str | Fraction:
 
 
 @rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: OpenvxTranslation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A convolution with the skips that follow from the sizes."""
     name, (_, _, *extents) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["convolution_params"]
@@ -49,7 +49,7 @@ def convolution(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
+def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A convolution of what has upscale - 1 zeros between its items, with the weights as they are.
 
     The machine's deconvolution correlates with the weights flipped along both axes; they are flipped before.
@@ -67,7 +67,7 @@ def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
 
 
 @rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A product of matrices: the core of the input, x fastest, is one row."""
     inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
     core = node.derived["core"]

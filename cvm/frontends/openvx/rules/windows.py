@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cvm.frontends.common.decompositions import windows
 from cvm.frontends.openvx.constants import Kernels, Pooling
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.translation import OpenvxTranslation
@@ -13,12 +13,12 @@ __all__ = ["pooled"]
 
 
 @rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: OpenvxTranslation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """The greatest, or the mean, of every window."""
     return pooled(translation, node, "constant")
 
 
-def pooled(translation: OpenvxTranslation, node: Node, border: str) -> str:
+def pooled(translation: OpenvxTranslation, node: OpenvxNode, border: str) -> str:
     """Pooling with what the border says beyond the data."""
     name, (_, _, *extents) = images(translation, node)
     outputs = node["outputs"]
