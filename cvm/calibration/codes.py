@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphTensor, QuantizedGraph, TensorData
+from cvm.graph import GraphTensor, QuantizedGraph, TensorData, verify
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.exact import code, quantize
@@ -27,7 +27,7 @@ def with_codes(graph: QuantizedGraph) -> QuantizedGraph:
     Powers of two, for which tensor files have no codes of a zero, are stored as the floats that they are.
     """
     tensors = {name: _coded(tensor) for name, tensor in graph.tensors.items()}
-    return replace(graph, tensors=MappingProxyType(tensors))
+    return verify(replace(graph, tensors=MappingProxyType(tensors)), "the storage of codes")
 
 
 def _coded(tensor: GraphTensor) -> GraphTensor:
@@ -54,13 +54,13 @@ def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:
     """Codes of one quantiser as codes of another, rounded once from the exact number, once for each that occurs."""
     old_axis = None if isinstance(old, LogarithmicQuantizer) else old.axis
     channels = [_channels(codes, axis).ravel() for axis in (old_axis, new.axis)]
-    cases, places = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
+    cases, indices = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
     found = [code(_number(old, item, i), new, j) for item, i, j in cases.T.tolist()]
-    return np.array(found, np.int64)[places.ravel()].reshape(codes.shape)
+    return np.array(found, np.int64)[indices.ravel()].reshape(codes.shape)
 
 
 def _channels(codes: Codes, axis: int | None) -> Codes:
-    """The place of each item along an axis; without an axis, 0."""
+    """The index of each item along an axis; without an axis, 0."""
     return np.zeros(codes.shape, np.int64) if axis is None else np.indices(codes.shape)[axis]
 
 

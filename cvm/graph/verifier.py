@@ -13,6 +13,7 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.graph.declaration import Declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph
 from cvm.graph.shapes import Shape, ShapeCall, infer_shapes
+from cvm.quantization import LinearQuantizer
 
 __all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 
@@ -92,6 +93,15 @@ def _dtypes(walk: Walk) -> bool:
     return found == ["logical" in item.type for item in walk.declared.results]
 
 
+def _scales_fit(tensor: GraphTensor) -> bool:
+    quantizer = tensor.quantizer
+    if not isinstance(quantizer, LinearQuantizer) or quantizer.axis is None:
+        return True
+    return quantizer.axis < len(tensor.shape) and len(quantizer.scale) in (1, tensor.shape[quantizer.axis])
+
+
+_SCALES = "a quantiser per channel has one scale for each index of an axis of the tensor"
+
 RULES = (
     Rule(
         "inputs",
@@ -113,6 +123,11 @@ RULES = (
     Rule("single", "each result is a computed tensor of the graph that nothing else computes", _single),
     Rule("shapes", "the results have the shapes that the shape rule infers", _shapes),
     Rule("dtypes", "the results have the declared data types", _dtypes),
+    Rule(
+        "quantizers",
+        _SCALES,
+        lambda walk: all(_scales_fit(walk.graph.tensors[name]) for name in walk.operation.outputs),
+    ),
 )
 """What holds of every operation, in the order in which it is checked."""
 
@@ -126,6 +141,11 @@ def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
     known = {name for name, tensor in graph.tensors.items() if tensor.kind != "computed"}
     if any(name not in known or graph.tensors[name].kind != "external" for name in graph.inputs):
         raise Invalid("graph.boundary", f"{stage}: an input of the graph is not an external tensor")
+    for name in known:
+        if not _scales_fit(graph.tensors[name]):
+            raise Invalid(
+                "graph.quantizers", f"{stage} made a tensor that breaks the rule: {_SCALES}", Location(tensor=name)
+            )
     for operation in graph.operations:
         declared = declarations().get(operation.name)
         if declared is None:
