@@ -10,6 +10,7 @@ from cvm.graph.declaration import FILES, Parameter, operations_of
 from cvm.graph.shapes import RULES as SHAPES
 from cvm.graph.verifier import RULES
 from cvm.lowering import CLAIMS
+from cvm.lowering.claims import with_accuracy
 from tools.generated_pages.page import DOCS, Page
 
 __all__ = ["PAGE", "markdown"]
@@ -34,7 +35,7 @@ codes that the operation means.
 
 ## What is verified
 
-After every front end, in one walk over the operations (`cvm/graph/verifier.py`):
+After every front end and after calibration, in one walk over the operations (`cvm/graph/verifier.py`):
 
 | rule | what holds |
 |---|---|
@@ -48,7 +49,9 @@ def markdown() -> str:
     reached = _formats()
     entries = declarations()
     for name in entries:
-        claim = CLAIMS[name].kind if name in CLAIMS else "refused"
+        claim: str = CLAIMS[name].kind if name in CLAIMS else "refused"
+        if fine := CLAIMS.get(with_accuracy(name, "fine")):
+            claim += f"; {fine.kind} with accuracy 'fine'"
         lines.append(f"| [`{name}`](#{name}) | {', '.join(reached[name])} | {claim} |")
     for entry in entries.values():
         lines += ["", *_section(entry)]

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 
-__all__ = ["Made", "OnnxCall", "Operand", "broadcast"]
+__all__ = ["Made", "OnnxCall", "Operand"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -208,15 +209,3 @@ class OnnxCall:
         if len(values) != count:
             raise self.invalid("attribute", f"{what} must have {count} items, found {len(values)}")
         return tuple(int(value) for value in values)
-
-
-def broadcast(*shapes: Sequence[int]) -> Shape | None:
-    """The shape that all broadcast to; None if they do not."""
-    rank = max(map(len, shapes))
-    found = []
-    for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
-        larger = {extent for extent in extents if extent != 1}
-        if len(larger) > 1:
-            return None
-        found.append(larger.pop() if larger else 1)
-    return tuple(found)

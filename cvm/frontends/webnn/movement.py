@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.webnn.elementwise import cast_number
 from cvm.frontends.webnn.operand import MLOperand, valid_shape
-from cvm.frontends.webnn.recorder import RecordedCall, Recorder, broadcast
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["Movement"]
 
@@ -41,11 +42,7 @@ class Movement(Recorder):
         """The input broadcast to a shape."""
         call = RecordedCall(self, "expand", label, {"input": input})
         shape = valid_shape(new_shape, "expand", label)
-        try:
-            fits = broadcast(input.shape, shape) == shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if broadcast(input.shape, shape) != shape:
             raise call.error("newShape", f"{list(input.shape)} does not broadcast to {list(shape)}")
         return call.result(input.data_type, shape)
 

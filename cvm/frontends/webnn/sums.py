@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.webnn.operand import MLOperand
-from cvm.frontends.webnn.recorder import RecordedCall, Recorder, broadcast
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["REDUCTIONS", "Sums"]
 
@@ -43,13 +44,8 @@ class Sums(Recorder):
         if left[1] != right[0]:
             raise call.error("shape", f"{left[1]} columns of a meet {right[0]} rows of b")
         shape = (left[0], right[1])
-        if c is not None:
-            try:
-                fits = broadcast(c.shape, shape) == shape
-            except ValueError:
-                fits = False
-            if not fits:
-                raise call.error("shape", f"{list(c.shape)} does not broadcast to {list(shape)}", "c")
+        if c is not None and broadcast(c.shape, shape) != shape:
+            raise call.error("shape", f"{list(c.shape)} does not broadcast to {list(shape)}", "c")
         return call.result(a.data_type, shape, alpha=call.number("alpha", alpha), beta=call.number("beta", beta),
                            a_transpose=bool(a_transpose), b_transpose=bool(b_transpose))  # fmt: skip
 
@@ -59,11 +55,10 @@ class Sums(Recorder):
         call.same_type("a", "b")
         if a.shape[-1] != b.shape[-2]:
             raise call.error("shape", f"{a.shape[-1]} columns of a meet {b.shape[-2]} rows of b")
-        try:
-            batches = broadcast(a.shape[:-2], b.shape[:-2])
-        except ValueError:
+        batches = broadcast(a.shape[:-2], b.shape[:-2])
+        if batches is None:
             message = f"the batches do not broadcast: {list(a.shape)} and {list(b.shape)}"
-            raise call.error("broadcast", message) from None
+            raise call.error("broadcast", message)
         return call.result(a.data_type, (*batches, a.shape[-2], b.shape[-1]))
 
     # Reductions

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.elementwise import binary, softmax, unary
+from cvm.graph.shapes.elementwise import binary, unary
 from cvm.graph.shapes.reduce import reduce
 from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 from cvm.graph.shapes.sliding import box
-from cvm.graph.shapes.window import Window
 
 __all__: list[str] = []
 
@@ -18,7 +17,6 @@ rule("ONNX, WebNN", "l2_reduce", "log_sum_reduce", "log_sum_exp_reduce")(reduce)
 rule("WebNN", "l2_pool")(box)
 rule("ONNX, WebNN", "erf", "softsign")(unary)
 rule(_OPENVX, "lookup")(unary)
-rule(_OPENVX, "fine_softmax")(softmax)
 
 
 def _interval(call: ShapeCall) -> None:
@@ -55,14 +53,6 @@ def wrapping_quantize(call: ShapeCall) -> Results:
     _interval(call)
     call.one_of("rounding", "toward_zero", "half_even")
     return (call.shape("x"),)
-
-
-@rule(_OPENVX, "power_normalization")
-def power_normalization(call: ShapeCall) -> Results:
-    """The shape of the operand; the window has an item per dimension and steps by one."""
-    shape = call.shape("x")
-    size, ones = call.positive("size", len(shape)), (1,) * len(shape)
-    return (Window(call, size, None, ones, ones, "constant").down(shape),)
 
 
 @rule(_OPENVX, "region_maximum")

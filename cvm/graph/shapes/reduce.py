@@ -32,6 +32,7 @@ def moments(call: ShapeCall) -> Results:
 def local_normalization(call: ShapeCall) -> Results:
     """The shape of the input; the window has an item per dimension and steps by one."""
     shape = call.shape("input")
+    call.accuracy()
     size = call.positive("size", len(shape))
     ones = (1,) * len(shape)
     return (call.broadcast(shape, Window(call, size, None, ones, ones, "constant").down(shape)),)

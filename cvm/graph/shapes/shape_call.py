@@ -67,6 +67,11 @@ class ShapeCall:
             raise self.invalid(parameter, f"{parameter} must be one of {wanted}, found {value!r}")
         return value
 
+    def accuracy(self) -> None:
+        """Check the attribute ``accuracy``, which NNEF has not."""
+        if "accuracy" in self.attributes:
+            self.one_of("accuracy", "default", "fine")
+
     def axes(self, rank: int, parameter: str = "axes") -> tuple[int, ...]:
         """A list of axes: unique and within ``rank``."""
         axes = self.integers(parameter)

@@ -54,7 +54,8 @@ _APART = "operand and result differ in scale, or have an offset"
 
 
 @rule(
-    "power_normalization",
+    "local_response_normalization",
+    accuracy="fine",
     claim=bounded(
         "powers of x and of the steps of the result in tables, compared by digits with the sum of squares; exact where "
         "1 / beta is an integer",
@@ -76,14 +77,14 @@ def power_normalization(lowering: Lowering, operation: GraphOperation) -> list[R
         raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
     if beta < Fraction(1, _MOST_POWER):
         raise lowering.unsupported(operation, "beta is below 1/16")
-    value, scale, constant, form = lowering.coded(operation, "x")
+    value, scale, constant, form = lowering.coded(operation, "input")
     if constant or quantizer.offset[0] or quantizer.scale[0] != scale:
         raise lowering.unsupported(operation, _APART)
     count = window_volume(operation)
     squares = window_total(lowering, operation, squared(lowering, operation, form, count))
     largest = lowering.builder.range(value).magnitude()
     if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
-        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
     constants = bias, alpha * scale * scale / count
     # A divisor of 1 and more makes nothing greater.
     most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.frontends.common.decompositions.movement import Indices, tiled, triangle
-from cvm.frontends.onnx.call import Made, OnnxCall, Operand, broadcast
+from cvm.frontends.common.shapes import broadcast
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.folding import parts_of_split, slice_bounds
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule

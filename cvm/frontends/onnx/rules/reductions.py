@@ -19,7 +19,8 @@ from cvm.frontends.common.decompositions.sums import (
     rows,
     running_sum,
 )
-from cvm.frontends.onnx.call import Made, OnnxCall, Operand, broadcast
+from cvm.frontends.common.shapes import broadcast
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.arithmetic import result
 from cvm.frontends.onnx.rules.registry import rule

@@ -41,7 +41,7 @@ def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
     name = translation.read(node["inputs"])
-    return translation.emit("fine_softmax", name, quantizer=outputs.format.quantizer(), axes=(axis,))
+    return translation.emit("softmax", name, quantizer=outputs.format.quantizer(), axes=(axis,), accuracy="fine")
 
 
 @rule(Kernels.VX_KERNEL_NORMALIZATION_LAYER, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER)
@@ -54,12 +54,13 @@ def normalization(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     assert math.prod(window) == node.derived["count"]
     bias, alpha = divisor_bounds(node)
     name = translation.emit(
-        "power_normalization",
+        "local_response_normalization",
         name,
         quantizer=outputs.format.quantizer(),
         size=window,
         bias=bias,
         alpha=alpha,
         beta=node["beta"],
+        accuracy="fine",
     )
     return translation.reshaped(name, outputs.shape)
