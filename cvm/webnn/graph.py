@@ -184,7 +184,7 @@ def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:
-    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, which it is cut at."""
+    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, at which it is clipped."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
     values = {item.tensor: item.value for item in program.provenance.exactness}
     for tensor, operand in translated.saturated.items():

@@ -16,7 +16,7 @@ from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.declarations import compound_operations, is_library, khronos_library
 from cvm.frontends.nnef.dialects import standard_form
 from cvm.frontends.nnef.expressions import Environment, Evaluator
-from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
+from cvm.frontends.nnef.faults import invalid, location_of, too_large, unsupported
 from cvm.frontends.nnef.inference import bind_arguments
 from cvm.frontends.nnef.types import ArrayType, DataType, TensorType, Type, has_tensor, is_generic, substitute
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value, concrete, data_type
@@ -35,8 +35,8 @@ def flatten_document(
 ) -> FlatGraph:
     """The flat form of a document that `cvm.frontends.nnef.checker.check_document` has accepted.
 
-    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their places in
-    the text are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
+    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their lines and
+    columns are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
     among the ``declarations`` and not of the document. Raises `Invalid` for arguments and shapes, and for a name in
     ``lower`` that is not a compound operation; `LimitExceeded` for expansions, `Unsupported` where the shape of a
     custom operation's result is asked for.
@@ -132,7 +132,7 @@ class _Flattener:
     ) -> Value:
         """Expand a definition of a library, with the declarations that are in force there.
 
-        Places in it mean nothing to the document.
+        Positions in it mean nothing to the document.
         """
         outer = self._declarations, self._site
         self._declarations, self._site = declarations, self._site or node
@@ -209,7 +209,7 @@ class _Flattener:
             raise too_large("expansion", f"fragments expand to more than {self._limits.expansion} operations", node)
         if len(self._operations) >= self._limits.nodes:
             raise too_large("nodes", f"the graph has more than {self._limits.nodes} operations", node)
-        location = place(node, declaration.name)
+        location = location_of(node, declaration.name)
         if declaration.name == "update":
             self._check_update(arguments["variable"], node)
         try:

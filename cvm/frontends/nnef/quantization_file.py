@@ -91,7 +91,7 @@ class _NoOperations:
 
 
 class _Reader:
-    """Reads one entry; errors of the quantiser are placed at the argument that causes them."""
+    """Reads one entry; errors of the quantiser are located at the argument that causes them."""
 
     def __init__(self, entry: syntax.Entry, tensor: FlatTensor, channels: ChannelAxes, limits: Limits) -> None:
         self._entry = entry
@@ -155,7 +155,7 @@ class _Reader:
                 raise invalid("quantization.lists", message, self._places[name])
         axis = None
         if length > 1:
-            longest = names[max(range(len(lists)), key=lambda place: len(lists[place]))]
+            longest = names[max(range(len(lists)), key=lambda index: len(lists[index]))]
             axis = self._channels.axis(self._tensor, length, self._places[longest])
         return [items * length if len(items) == 1 else items for items in lists], axis
 

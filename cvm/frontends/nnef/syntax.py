@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntaxNode:
-    """Something with a place in the text; lines and columns count from 1."""
+    """Something with a position in the text; lines and columns count from 1."""
 
     line: int
     column: int

@@ -93,7 +93,7 @@ class OnnxCall:
         """The data type that all operands have."""
         types = list(dict.fromkeys(operand.data_type for operand in operands))
         if len(types) > 1:
-            raise self.invalid("type", f"operands have the data types {' and '.join(types)}")
+            raise self.invalid("type", f"all operands must have one data type, found {' and '.join(types)}")
         return types[0]
 
     def broadcast(self, *operands: Operand) -> Shape:
@@ -114,7 +114,7 @@ class OnnxCall:
         """Distinct axes."""
         found = tuple(self.axis(value, rank, "axes") for value in values)
         if len(set(found)) != len(found):
-            raise self.invalid("axis", f"axes {list(values)} name one twice")
+            raise self.invalid("axis", f"axes {list(values)} name an axis twice")
         return found
 
     # Attributes
@@ -129,7 +129,7 @@ class OnnxCall:
         if found is None:
             return None
         if isinstance(found, Refused):
-            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not read")
+            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not read", "leave it out")
         if not isinstance(found, kinds):
             raise self.invalid("attribute", f"attribute {name} must be {what}")
         return found
@@ -190,7 +190,11 @@ class OnnxCall:
         """Raise `Unsupported` where an attribute was not read: it could mean anything."""
         unknown = sorted(set(self.node.attributes) - self._read)
         if unknown:
-            raise refusal(self.node, f"attribute {unknown[0]} is not known")
+            raise refusal(
+                self.node,
+                f"attribute {unknown[0]} is not known",
+                "leave it out, or convert the model to an opset that has it",
+            )
 
     # What goes wrong
 

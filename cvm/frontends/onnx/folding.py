@@ -284,10 +284,10 @@ def _slice(call: OnnxCall) -> Folded:
     starts, ends = _list(call, 1, "starts"), _list(call, 2, "ends")
     axes = call.axes(call.constant_integers(3, "axes") or tuple(range(len(starts))), source.rank)
     steps = call.constant_integers(4, "steps") or (1,) * len(starts)
-    cuts = [slice(None)] * source.rank
+    slices = [slice(None)] * source.rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        cuts[axis] = slice(*slice_bounds(start, end, step, source.shape[axis]))
-    return _values(source)[tuple(cuts)], source.data_type
+        slices[axis] = slice(*slice_bounds(start, end, step, source.shape[axis]))
+    return _values(source)[tuple(slices)], source.data_type
 
 
 def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int | None, int]:
@@ -352,7 +352,7 @@ def parts_of_split(call: OnnxCall, extent: int) -> Sequence[int]:
     number = call.integer("num_outputs", 0) or len(call.node.outputs)
     if sizes is None:
         if call.version < 18 and extent % number:
-            raise call.invalid("shape", f"{extent} items cannot be cut into {number} equal parts")
+            raise call.invalid("shape", f"{extent} items cannot be split into {number} equal parts")
         size = -(-extent // number)
         sizes = tuple(min(size, extent - i * size) for i in range(number))
     if sum(sizes) != extent or len(sizes) != len(call.node.outputs) or any(size < 1 for size in sizes):

@@ -1,7 +1,7 @@
 """From a model to a `QuantizedGraph`, node by node.
 
-Every tensor is one of real numbers in the graph; those of integers hold integers. QuantizeLinear is the only place of
-rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+Every tensor is one of real numbers in the graph; those of integers hold integers. Only QuantizeLinear
+rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class OnnxTranslation(Emission):
         for index, name in enumerate(node.outputs):
             if name and index >= len(results):
                 if name in self._readers or name in self._results:
-                    raise refusal(node, f"its result number {index} ({name!r}) is not computed")
+                    raise refusal(
+                        node, f"its result number {index} ({name!r}) is not computed", "use only the results before it"
+                    )
                 continue
             if name:
                 self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
@@ -103,12 +105,19 @@ class OnnxTranslation(Emission):
             raise refusal(node, "it is a function that the model defines, which is not read", advice)
         version = self._model.opsets.get(node.domain)
         if version is None and node.domain:
-            raise refusal(node, f"the operators of {node.domain!r} are not known")
+            raise refusal(
+                node, f"the operators of the domain {node.domain!r} are not read", "use operators of ONNX itself"
+            )
         if node.domain:
             return FIRST
         assert version is not None
         if version > LAST:
-            raise refusal(node, f"the model uses opset {version}, which is newer than {LAST}", code="onnx.opset")
+            raise refusal(
+                node,
+                f"the model uses opset {version}, and opsets up to {LAST} are read",
+                f"export it with opset {LAST}",
+                "onnx.opset",
+            )
         return version
 
     def _rule(self, call: OnnxCall):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
@@ -150,7 +159,7 @@ class OnnxTranslation(Emission):
     def _enter(self, call: OnnxCall, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         elements(made.shape, self._limits, call.node.label)
         if 0 in made.shape:
-            raise call.refuse(f"its result {name!r} has no items: shape {list(made.shape)}")
+            raise call.refuse(f"its result {name!r} has no items: its shape is {list(made.shape)}")
         self._operands[name] = Operand(name, made.data_type, made.shape, None, call.node)
         self._names[name] = made.name
         self._calls[name] = call
@@ -315,7 +324,9 @@ class OnnxTranslation(Emission):
             self._require_in_machine(operand)
             if operand.values.size == 0:
                 assert self._node is not None
-                raise refusal(self._node, f"the constant {operand.name!r} has no items: shape {list(operand.shape)}")
+                raise refusal(
+                    self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
+                )
             self._names[operand.name] = self.constant(operand.values, operand.shape)
         return self._names[operand.name]
 

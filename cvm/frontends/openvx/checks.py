@@ -27,26 +27,26 @@ def check_node(node: OpenvxNode) -> dict[str, int]:
     for parameter, tensor in tensors:
         if tensor.released:
             raise InvalidValue(
-                "tensor.released", f"{parameter.name} was released", node.place(parameter.name), node.label
+                "tensor.released", f"{parameter.name} was released", node.location(parameter.name), node.label
             )
         if not tensor.dims:
             message = f"{parameter.name} is a virtual tensor without dimensions, which do not follow from the node"
-            raise InvalidDimension("tensor.dims", message, node.place(parameter.name), node.label)
+            raise InvalidDimension("tensor.dims", message, node.location(parameter.name), node.label)
         if tensor.format is None:
             message = f"{parameter.name} is a virtual tensor without a data type"
-            raise InvalidFormat("tensor.data_type", message, node.place(parameter.name), node.label)
+            raise InvalidFormat("tensor.data_type", message, node.location(parameter.name), node.label)
     first = tensors[0][1]
     for parameter, tensor in tensors:
         if tensor.format != first.format:
             kinds = f"{parameter.name} is {tensor!r}, {tensors[0][0].name} is {first!r}"
             message = f"{kinds}: all tensors of a node have one format"
-            raise InvalidFormat("node.format", message, node.place(parameter.name), node.label)
+            raise InvalidFormat("node.format", message, node.location(parameter.name), node.label)
     return _CHECKS[node.declaration.kernel](node)
 
 
 def _wrong(node: OpenvxNode, parameter: str, message: str) -> InvalidDimension:
     return InvalidDimension(
-        f"{node.declaration.function}.dims", f"{parameter}: {message}", node.place(parameter), node.label
+        f"{node.declaration.function}.dims", f"{parameter}: {message}", node.location(parameter), node.label
     )
 
 
@@ -86,11 +86,11 @@ def _skips(node: OpenvxNode, sizes: Dims, paddings: Dims, rounding: Any, dilatio
     return found
 
 
-def _biases(node: OpenvxNode, maps: int, places: Dims | None) -> None:
+def _biases(node: OpenvxNode, maps: int, extents: Dims | None) -> None:
     biases = node["biases"]
     if biases is None:
         return
-    wanted: tuple[Dims, ...] = ((maps,), (*places, maps)) if places else ((maps,),)
+    wanted: tuple[Dims, ...] = ((maps,), (*extents, maps)) if extents else ((maps,),)
     if biases.dims not in wanted:
         kinds = " or ".join(str(list(dims)) for dims in wanted)
         raise _wrong(node, "biases", f"dimensions {kinds} are needed, found {list(biases.dims)}")
@@ -127,7 +127,7 @@ def _deconvolution(node: OpenvxNode) -> dict[str, int]:
             raise _wrong(node, "outputs", message)
         if a >= upscale:
             message = f"a_{axis} must be less than upscale_{axis} = {upscale}, found {a}"
-            raise InvalidValue("deconvolution_layer.a", message, node.place("deconvolution_params"), node.label)
+            raise InvalidValue("deconvolution_layer.a", message, node.location("deconvolution_params"), node.label)
         found[f"upscale_{axis}"] = upscale
     return found
 

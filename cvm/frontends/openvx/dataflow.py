@@ -36,7 +36,7 @@ def writes(graph: RecordedGraph) -> dict[Tensor, list[Write]]:
             for other in others:
                 if intersection(other.box, tensor.box) is not None:
                     message = f"{parameter.name} is written by {other.node.label!r} too"
-                    raise MultipleWriters("graph.writers", message, node.place(parameter.name), node.label)
+                    raise MultipleWriters("graph.writers", message, node.location(parameter.name), node.label)
             others.append(Write(node, tensor.root, tensor.box))
     return found
 
@@ -56,7 +56,7 @@ def require_static(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> 
                 reason = "is [static] and has no data: set it before the graph is verified"
             if reason:
                 raise NotAllocated(
-                    "tensor.static", f"{parameter.name} {reason}", node.place(parameter.name), node.label
+                    "tensor.static", f"{parameter.name} {reason}", node.location(parameter.name), node.label
                 )
 
 
@@ -75,7 +75,7 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Op
             sources += [piece.write.node for piece in found if piece.write]
             if tensor.virtual and any(piece.write is None for piece in found):
                 message = f"{parameter.name} is a virtual tensor that no node writes, or not all of it"
-                raise InvalidScope("tensor.virtual", message, node.place(parameter.name), node.label)
+                raise InvalidScope("tensor.virtual", message, node.location(parameter.name), node.label)
         needs[node] = sources
     done: dict[OpenvxNode, None] = {}
     pending = list(graph.nodes)
@@ -83,7 +83,7 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Op
         ready = [node for node in pending if all(source in done for source in needs[node])]
         if not ready:
             labels = ", ".join(node.label for node in pending)
-            raise InvalidGraph("graph.cycle", f"nodes wait for each other: {labels}", pending[0].place())
+            raise InvalidGraph("graph.cycle", f"nodes wait for each other: {labels}", pending[0].location())
         done[ready[0]] = None
         pending.remove(ready[0])
     return list(done)
@@ -113,7 +113,7 @@ def pieces(box: Box, written: Sequence[Write]) -> list[Piece]:
 
 
 def assembled(box: Box, written: Sequence[Write]) -> Piece:
-    """A box from what was written: cut in two at the border of some write until each part is of one."""
+    """A box from what was written: split in two at the border of some write until each part is of one."""
     inside = [write for write in written if intersection(write.box, box) is not None]
     if not inside:
         return Piece(box, None)

@@ -123,17 +123,17 @@ class OpenvxNode(Reference):
         """Raise `NotSufficient` where a required parameter has not been set."""
         for parameter in self.declaration.parameters:
             if parameter.name not in self._values and not parameter.optional:
-                raise NotSufficient("parameter.missing", f"{parameter.name} is not set", self.place(parameter.name),
+                raise NotSufficient("parameter.missing", f"{parameter.name} is not set", self.location(parameter.name),
                                     self.label)  # fmt: skip
 
-    def place(self, parameter: str | None = None) -> Location:
+    def location(self, parameter: str | None = None) -> Location:
         """Where an error of this node is."""
         return Location(tensor=parameter, op=self.declaration.function)
 
     def fault(self, error: Error, parameter: str | None = None) -> Error:
         """The same error, of this node."""
         message = error.message.rsplit(" (VX_", 1)[0]
-        return type(error)(error.code.removeprefix("openvx."), message, self.place(parameter), self.label)
+        return type(error)(error.code.removeprefix("openvx."), message, self.location(parameter), self.label)
 
 
 def add_node(graph: RecordedGraph, kernel: Kernels, arguments: tuple[Any, ...], name: str | None) -> OpenvxNode:

@@ -1,7 +1,7 @@
 """From a recorded graph to a `QuantizedGraph`: nodes in order, parts of tensors, inputs and outputs.
 
 A tensor of the format F is a tensor of real numbers under the quantiser of F, whose codes are the raw integers. A node
-rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of cut.
+rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of clipped.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class OpenvxTranslation(Emission):
                 raise refused(node)
             self._results[node] = rule(self, node)
         self._node = None
-        outputs = [self._output(tensor, place) for place, tensor in enumerate(self._given())]
+        outputs = [self._output(tensor, index) for index, tensor in enumerate(self._given())]
         names = tuple(self._inputs.values())
         graph = self.finish("openvx", names, [item.value for item in outputs], self._digest(nodes))
         inputs = tuple(Boundary(tensor, name) for tensor, name in self._inputs.items())
@@ -101,10 +101,10 @@ class OpenvxTranslation(Emission):
     def _given(self) -> list[Tensor]:
         return [tensor for tensor in self._written if not tensor.virtual]
 
-    def _output(self, tensor: Tensor, place: int) -> Boundary:
+    def _output(self, tensor: Tensor, index: int) -> Boundary:
         whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
         format = _format_of(tensor)
-        name = self._public(tensor.name or f"output_{place}")
+        name = self._public(tensor.name or f"output_{index}")
         return Boundary(tensor, self.emit("copy", whole, quantizer=format.quantizer(), wish=name))
 
     def _digest(self, nodes: Sequence[OpenvxNode]) -> str:
@@ -115,8 +115,8 @@ class OpenvxTranslation(Emission):
             for parameter in node.declaration.parameters:
                 value = node[parameter.name]
                 if isinstance(value, Tensor):
-                    place = f"{value.data_type.name} {value.dims} {value.box}"
-                    found.update(place.encode())
+                    described = f"{value.data_type.name} {value.dims} {value.box}"
+                    found.update(described.encode())
                     if parameter.static:
                         found.update(np.ascontiguousarray(value.contents()).tobytes())
                 else:
@@ -147,8 +147,8 @@ class OpenvxTranslation(Emission):
             axis = len(shape) - 1 - piece.dimension
             return self.emit("concat", (first, second), quantizer=quantizer, axis=axis)
         if piece.write:
-            return self._cut(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
-        return self._cut(self._input(root), root.box, piece.box, quantizer)
+            return self._sliced(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
+        return self._sliced(self._input(root), root.box, piece.box, quantizer)
 
     def _input(self, root: Tensor) -> str:
         if root not in self._inputs:
@@ -158,7 +158,7 @@ class OpenvxTranslation(Emission):
             self._inputs[root] = self.external(self._public(wish), root.shape, _format_of(root).quantizer())
         return self._inputs[root]
 
-    def _cut(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
+    def _sliced(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
         axes, begin, end = [], [], []
         for dimension, ((low, high), (start, stop)) in enumerate(zip(whole, part, strict=True)):
             if (low, high) != (start, stop):
@@ -203,7 +203,7 @@ class OpenvxTranslation(Emission):
         return self.emit("transpose", name, quantizer=self.quantizer_of(name), axes=tuple(axes))
 
     def converted(self, name: str, format: Format, overflow: ConvertPolicy, rounding: RoundPolicy) -> str:
-        """Give the result of the last operation the policies of a node: it is rounded once, and cut or wrapped."""
+        """Give the result of the last operation the policies of a node: it is rounded once, and clipped or wrapped."""
         assert self._operations[-1].outputs == (name,)
         how: Rounding = "toward_zero" if rounding == RoundPolicy.VX_ROUND_POLICY_TO_ZERO else "half_even"
         if overflow == ConvertPolicy.VX_CONVERT_POLICY_SATURATE:

@@ -148,7 +148,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
             raise call.error("rank", message, "scale")
         extents = input.shape[input.rank - scale.rank :]
         if any(n % blocks for n, blocks in zip(extents, scale.shape, strict=True)):
-            message = f"{list(scale.shape)} does not cut {list(input.shape)} into blocks"
+            message = f"{list(scale.shape)} does not divide {list(input.shape)} into blocks"
             raise call.error("shape", message, "scale")
         values = scale.values
         if values is None:

@@ -15,7 +15,7 @@ __all__ = ["Elementwise", "cast_number"]
 
 
 def cast_number(value: Any, data_type: str) -> int | float:
-    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
+    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and clipped to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
             nearest: float = np.array(value, data_type).item()

@@ -96,7 +96,7 @@ class Movement(Recorder):
         else:
             count = call.unsigned("splits", splits, least=1)
             if extent % count:
-                raise call.error("splits", f"the extent {extent} cannot be cut into {count}")
+                raise call.error("splits", f"the extent {extent} cannot be split into {count}")
             sizes = (extent // count,) * count
         shapes = [(input.data_type, (*input.shape[:axis], size, *input.shape[axis + 1 :])) for size in sizes]
         return call.results(shapes, axis=axis, sizes=sizes)

@@ -104,7 +104,7 @@ class WebnnNode:
     attributes: Mapping[str, Any]
     label: str
     number: int
-    """Its place among the calls of the builder."""
+    """Its index among the calls of the builder."""
     outputs: list[MLOperand] = field(default_factory=list)
 
 

@@ -92,9 +92,9 @@ def grid_of(node: WebnnNode) -> Grid:
             parts.append(np.zeros(parts[0].shape, np.int64))
             continue
         if operand.values is None:
-            place = f"[{node.label}] " if node.label else ""
+            prefix = f"[{node.label}] " if node.label else ""
             message = (
-                f"{place}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
+                f"{prefix}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
             )
             raise NotSupportedError(f"webnn.{node.op}.scale", message, Location(tensor=operand.name, op=node.op))
         parts.append(operand.values)

@@ -1,7 +1,7 @@
 """From recorded calls to a `QuantizedGraph`: the graph, its boundaries, and what became of each call.
 
-Every operand is a tensor of real numbers there; those of integer operands are integers. quantizeLinear is the only
-place of rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+Every operand is a tensor of real numbers there; those of integer operands are integers. only quantizeLinear
+rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
 Its integers are then a sum, x / scale + zero point, which lowering merges with what comes before and after.
 """
 
@@ -65,8 +65,8 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
     """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
     node = operand.node
     op = node.op if node else "input"
-    place = f"[{node.label}] " if node and node.label else ""
-    text = f"{place}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
+    prefix = f"[{node.label}] " if node and node.label else ""
+    text = f"{prefix}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
     location = Location(tensor=operand.name, op=op)
     text += f"; {advice}" if advice else ""
     return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
@@ -152,14 +152,14 @@ class WebnnTranslation(Emission):
             self._names[node.outputs[0]] = codes
 
     def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
-        """The interval of an input cut to the machine's. Raises `NotSupportedError` where a reader would notice."""
+        """The interval of an input clipped to the machine's. Raises `NotSupportedError` where a reader would notice."""
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
-        below = lo >= -INT32_MAX or all(_cuts(node, -1) for node in readers)
-        above = hi <= INT32_MAX or all(_cuts(node, 1) for node in readers)
+        below = lo >= -INT32_MAX or all(_clips(node, -1) for node in readers)
+        above = hi <= INT32_MAX or all(_clips(node, 1) for node in readers)
         if given or not (below and above):
             message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
-            raise refusal(operand, message, "promise a smaller value_range, or cut the input by clamp alone")
+            raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
@@ -274,7 +274,7 @@ def output_grid(operand: MLOperand) -> Grid | None:
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
 
 
-def _cuts(node: WebnnNode, side: int) -> bool:
+def _clips(node: WebnnNode, side: int) -> bool:
     """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]

@@ -52,7 +52,7 @@ class Windows(Recorder):
             message = f"has {inner} input channels, but the input has {channels} in {groups} groups"
             raise call.error("channels", message, "filter")
         if outputs % groups:
-            raise call.error("groups", f"{outputs} output channels cannot be cut into {groups} groups")
+            raise call.error("groups", f"{outputs} output channels cannot be divided into {groups} groups")
         call.shaped("bias", (outputs,))
         sizes = []
         for i, extent in enumerate(given.plane):

@@ -54,7 +54,7 @@ def tile(call: ShapeCall) -> Results:
 
 @rule("4.5", "gather")
 def gather(call: ShapeCall) -> Results:
-    """The shape of the indices in the place of the axis."""
+    """The shape of the indices instead of the axis."""
     shape = call.shape("input")
     axis = call.axis(len(shape))
     return ((*shape[:axis], *call.shape("indices"), *shape[axis + 1 :]),)

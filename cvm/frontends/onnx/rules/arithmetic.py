@@ -132,7 +132,7 @@ def _bound(call: OnnxCall, index: int, default: Fraction) -> Fraction:
     call.same_type(call.operand(), operand)
     values = call.constant(index, "a bound")
     if values.size != 1 or (operand.real and np.isnan(values).any()):
-        raise call.invalid("shape", f"bound {operand.name!r} is no single number")
+        raise call.invalid("shape", f"the bound {operand.name!r} must be a single number")
     item = values.ravel()[0].item()
     if item in (float("inf"), float("-inf")):
         return UNBOUNDED if item > 0 else -UNBOUNDED
@@ -210,9 +210,9 @@ def bit_cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The bits of integers as those of others of the same width."""
     source, data_type = call.operand(), data_type_of(call.integer("to", 0), "the result")
     if is_float(data_type):
-        raise call.refuse("the bits of a float are computed by nothing here")
+        raise call.refuse("the bits of floats are not computed", "cast between integers only")
     types = (source.data_type, data_type)
     widths = [8 if item == "bool" else int(item.removeprefix("u").removeprefix("int")) for item in types]
     if widths[0] != widths[1]:
-        raise call.refuse(f"{source.data_type} and {data_type} differ in width")
+        raise call.refuse(f"{source.data_type} and {data_type} differ in width", "use Cast")
     return result(translation, translation.name(source), source.shape, data_type)

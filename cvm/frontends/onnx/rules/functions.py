@@ -69,9 +69,9 @@ def celu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""
     alpha = call.number("alpha", _DEFAULTS["Celu"])
     if alpha == 0:
-        raise call.invalid("attribute", "alpha is 0")
+        raise call.invalid("attribute", "alpha must not be 0, since x is divided by it")
     if alpha < 0:
-        raise call.refuse("a negative alpha")
+        raise call.refuse("a negative alpha is not computed", "use an alpha above 0")
     part = translation.emit("div", _operand(translation, call), alpha)
     return _like(call, translation.emit("mul", translation.emit("elu", part, alpha=Fraction(1)), alpha))
 
@@ -95,7 +95,7 @@ def thresholds(translation: OnnxTranslation, call: OnnxCall) -> Made:
     above, below = emit("gt", x, lambd), emit("lt", x, -lambd)
     parts = [emit("mul", above, emit("sub", x, bias)), emit("mul", below, emit("add", x, bias))]
     if lambd < 0:  # both may hold: the first that does is taken
-        raise call.refuse("a negative lambd")
+        raise call.refuse("a negative lambd is not computed", "use a lambd of at least 0")
     return _like(call, emit("add", *parts))
 
 

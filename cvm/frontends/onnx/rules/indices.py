@@ -41,7 +41,7 @@ def gather(translation: OnnxTranslation, call: OnnxCall) -> Made:
     shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
     name = translation.name(source)
     if indices.values is not None and indices.values.size == 0:
-        raise call.refuse("there is no index")
+        raise call.refuse("there is no index, so that its result would have no items")
     at = translation.name(indices) if indices.values is None else indices.values
     name = gathered(translation, name, at, axis, source.shape[axis] - 1)
     return Made(name if indices.shape else translation.reshape(name, shape), shape, source.data_type)
@@ -68,17 +68,24 @@ def _shape_of_elements(call: OnnxCall, source: Operand, indices: Operand) -> Sha
         i == axis or n <= m for i, (n, m) in enumerate(zip(indices.shape, source.shape, strict=True))
     )
     if not fits:
-        raise call.invalid("shape", f"indices {list(indices.shape)} of {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"indices of the shape {list(indices.shape)} do not fit the data {list(source.shape)}"
+        )
     return indices.shape
 
 
 def _shape_of_slices(call: OnnxCall, source: Operand, indices: Operand) -> Shape:
     batch = call.integer("batch_dims", 0)
     if indices.rank == 0 or not 0 <= batch < min(source.rank, indices.rank):
-        raise call.invalid("shape", f"batch_dims {batch} of {list(source.shape)} and {list(indices.shape)}")
+        raise call.invalid(
+            "shape",
+            f"batch_dims {batch} does not fit the data {list(source.shape)} and the indices {list(indices.shape)}",
+        )
     depth = indices.shape[-1]
     if source.shape[:batch] != indices.shape[:batch] or not 1 <= depth <= source.rank - batch:
-        raise call.invalid("shape", f"indices {list(indices.shape)} of {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"indices of the shape {list(indices.shape)} do not fit the data {list(source.shape)}"
+        )
     return indices.shape[:-1] + source.shape[batch + depth :]
 
 
@@ -137,7 +144,9 @@ def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
     source, indices, updates = call.operand(), _indices(call, 1), call.operand(2)
     data_type = call.same_type(source, updates)
     if call.text("reduction", "none") != "none":
-        raise call.refuse("a reduction", "leave it out: then the last of equal indices stays")
+        raise call.refuse(
+            "a scatter with a reduction is not computed", "leave it out: then the last of equal indices stays"
+        )
     at = call.constant(1, "the indices").astype(np.int64)
     if call.node.op == "ScatterElements":
         _shape_of_elements(call, source, indices)
@@ -166,7 +175,10 @@ def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
     depth = int(call.constant(1, "the depth").ravel()[0])
     axis = call.axis(call.integer("axis", -1), indices.rank + 1)
     if depth < 1 or values.shape != (2,):
-        raise call.invalid("shape", f"depth {depth} and values {list(values.shape)}")
+        raise call.invalid(
+            "shape",
+            f"depth must be above 0 and values must have two items, found {depth} and the shape {list(values.shape)}",
+        )
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     name = translation.reshape(translation.name(indices), (*indices.shape[:axis], 1, *indices.shape[axis:]))
     # An index below 0 counts from the end, and one out of range is nowhere.

@@ -42,16 +42,21 @@ def _reshape(call: OnnxCall) -> Shape:
     found = []
     for axis, extent in enumerate(wish):
         if extent == 0 and not zeros and axis >= source.rank:
-            raise call.invalid("shape", f"{list(wish)} copies axis {axis}, which {list(source.shape)} has not")
+            raise call.invalid(
+                "shape",
+                f"{list(wish)} copies the extent of axis {axis}, which the input {list(source.shape)} does not have",
+            )
         found.append(source.shape[axis] if extent == 0 and not zeros else extent)
     count = math.prod(source.shape)
     if found.count(-1) > 1 or any(extent < -1 for extent in found):
-        raise call.invalid("shape", f"{list(wish)} is no shape")
+        raise call.invalid("shape", f"{list(wish)} is not a shape: extents must not be negative, but for one -1")
     rest = math.prod(extent for extent in found if extent != -1)
     if -1 in found and rest and count % rest == 0:
         found[found.index(-1)] = count // rest
     if -1 in found or math.prod(found) != count:
-        raise call.invalid("shape", f"{list(source.shape)} has {count} items, which {list(wish)} has not")
+        raise call.invalid(
+            "shape", f"the input {list(source.shape)} has {count} items, but the shape {list(wish)} has not as many"
+        )
     return tuple(found)
 
 
@@ -62,7 +67,7 @@ def _squeeze(call: OnnxCall) -> Shape:
         return tuple(extent for extent in source.shape if extent != 1)
     wanted = call.axes(axes, source.rank)
     if any(source.shape[axis] != 1 for axis in wanted):
-        raise call.invalid("shape", f"axes {list(axes)} of {list(source.shape)} are not all 1")
+        raise call.invalid("shape", f"the axes {list(axes)} of {list(source.shape)} must all have the extent 1")
     return tuple(extent for axis, extent in enumerate(source.shape) if axis not in wanted)
 
 
@@ -95,7 +100,7 @@ def transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     source = call.operand()
     axes = call.integers("perm") or tuple(range(source.rank))[::-1]
     if sorted(axes) != list(range(source.rank)):
-        raise call.invalid("attribute", f"perm {list(axes)} is no permutation of {source.rank} axes")
+        raise call.invalid("attribute", f"perm {list(axes)} is not a permutation of {source.rank} axes")
     shape = tuple(source.shape[axis] for axis in axes)
     if source.rank == 0:
         return Made(translation.name(source), shape, source.data_type)
@@ -107,24 +112,26 @@ def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Blocks of a plane as channels, or the reverse."""
     source, size = call.operand(), call.integer("blocksize", 0)
     if source.rank != 4 or size < 1:
-        raise call.invalid("shape", f"blocks of {size} x {size} of the shape {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"the input must have 4 axes and blocksize be above 0, found {list(source.shape)} and {size}"
+        )
     n, c, h, w = source.shape
     if call.node.op == "SpaceToDepth":
         mode = call.text("mode", "DCR", "DCR", "CRD")
         if h % size or w % size:
-            raise call.invalid("shape", f"blocks of {size} x {size} do not cut {h} x {w}")
-        cut: Shape = (n, c, h // size, size, w // size, size)
+            raise call.invalid("shape", f"blocks of {size} x {size} do not divide {h} x {w}")
+        blocks: Shape = (n, c, h // size, size, w // size, size)
         order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
         shape: Shape = (n, c * size * size, h // size, w // size)
     else:
         mode = call.text("mode", "DCR", "DCR", "CRD")
         if c % (size * size):
-            raise call.invalid("shape", f"{c} channels are no blocks of {size} x {size}")
+            raise call.invalid("shape", f"{c} channels do not divide into blocks of {size} x {size}")
         inner = c // (size * size)
-        cut = (n, size, size, inner, h, w) if mode == "DCR" else (n, inner, size, size, h, w)
+        blocks = (n, size, size, inner, h, w) if mode == "DCR" else (n, inner, size, size, h, w)
         order = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
         shape = (n, inner, h * size, w * size)
-    name = translation.reshape(translation.name(source), cut)
+    name = translation.reshape(translation.name(source), blocks)
     name = translation.reshape(translation.transposed(name, order), shape)
     return Made(name, shape, source.data_type)
 
@@ -142,7 +149,7 @@ def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
     for part in parts:
         others = [extent for i, extent in enumerate(part.shape) if i != axis]
         if part.rank != rank or others != [extent for i, extent in enumerate(shape) if i != axis]:
-            raise call.invalid("shape", f"{list(part.shape)} beside {list(parts[0].shape)} along axis {axis}")
+            raise call.invalid("shape", f"{list(part.shape)} and {list(parts[0].shape)} differ beyond axis {axis}")
     shape[axis] = sum(part.shape[axis] for part in parts)
     names = tuple(translation.name(part) for part in parts if part.shape[axis])
     if len(names) == 1:
@@ -174,10 +181,10 @@ def slice_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     name, shape = translation.name(source), list(source.shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
-            raise call.invalid("shape", "a step is 0")
+            raise call.invalid("shape", "a step must not be 0")
         at = np.arange(shape[axis], dtype=np.int64)[slice(*slice_bounds(start, end, step, shape[axis]))]
         if at.size == 0:
-            raise call.refuse(f"nothing is left of axis {axis} of {list(source.shape)}")
+            raise call.refuse(f"nothing is left of axis {axis} of {list(source.shape)}", "select at least one item")
         shape[axis] = at.size
         name = translation.taken(name, at, axis)
     return Made(name, tuple(shape), source.data_type)
@@ -198,7 +205,7 @@ def tile(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The whole repeated."""
     source, repeats = call.operand(), call.constant_integers(1, "repeats") or ()
     if len(repeats) != source.rank or any(item < 1 for item in repeats):
-        raise call.refuse(f"repeats {list(repeats)} of the shape {list(source.shape)}")
+        raise call.refuse(f"the repeats {list(repeats)} of {list(source.shape)}", "give a number above 0 for each axis")
     shape = tuple(n * m for n, m in zip(source.shape, repeats, strict=True))
     return _tiled(translation, source, source.shape, shape)
 
@@ -219,7 +226,7 @@ def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
     mode = call.text("mode", "constant", "constant", "edge", "reflect", "wrap")
     wanted = call.axes(tuple(range(source.rank)) if axes is None else axes, source.rank)
     if len(given) != 2 * len(wanted):
-        raise call.invalid("shape", f"{len(given)} pads for {len(wanted)} axes")
+        raise call.invalid("shape", f"there must be two pads per axis, found {len(given)} for {len(wanted)} axes")
     sides = [(0, 0)] * source.rank
     for i, axis in enumerate(wanted):
         sides[axis] = given[i], given[i + len(wanted)]
@@ -234,7 +241,7 @@ def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
     for axis, (before, after) in enumerate(sides):
         n = source.shape[axis]
         if mode == "reflect" and max(before, after) >= max(n, 2):
-            raise call.refuse(f"the pads {list(given)} reflect more than once")
+            raise call.refuse(f"the pads {list(given)} reflect more than once", "pad by less than the extent")
         name = translation.taken(name, _around(np.arange(-before, n + after), n, mode), axis)
     return Made(name, shape, source.data_type)
 
@@ -256,7 +263,7 @@ def _padding_value(call: OnnxCall, source: Operand) -> Fraction:
     call.same_type(source, operand)
     values = call.constant(2, "the padding value")
     if values.size != 1 or not np.isfinite(values).all():
-        raise call.refuse("the padding value is no single finite number")
+        raise call.refuse("the padding value must be a single finite number")
     return Fraction(values.ravel()[0].item())
 
 
@@ -265,6 +272,6 @@ def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Times one inside of the triangle, times zero outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:
-        raise call.invalid("shape", f"expected at least two axes, found {list(source.shape)}")
+        raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")
     (k,) = call.constant_integers(1, "k") or (0,)
     return Made(triangle(translation, translation.name(source), upper, k), source.shape, source.data_type)

@@ -25,7 +25,7 @@ def batch_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
     epsilon = call.number("epsilon", _EPSILON)
     call.ignore("momentum")
     if source.rank < 2:
-        raise call.invalid("shape", f"no channels in {list(source.shape)}")
+        raise call.invalid("shape", f"the input must have batch and channels, found {list(source.shape)}")
     inputs: dict[str, Argument] = {"input": translation.name(source)}
     for index, key in ((1, "scale"), (2, "offset"), (3, "mean"), (4, "variance")):
         inputs[key] = _per_channel(translation, call, index)
@@ -58,7 +58,7 @@ def layer_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
         whole = len(along) == source.rank and set(along[:axis]) <= {1} and all(n in (1, m) for n, m in behind)
         if not whole:
             shapes = f"{operand.name!r} has shape {list(operand.shape)}"
-            raise call.invalid("shape", f"{shapes}, which is not broadcast to {list(source.shape[axis:])}")
+            raise call.invalid("shape", f"{shapes}, which does not broadcast to {list(source.shape[axis:])}")
         inputs[key] = translation.reshape(translation.name(operand), along)
     return _standardised(translation, call, inputs, range(axis, source.rank))
 
@@ -68,7 +68,9 @@ def instance_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made
     """Over the axes of space, of every channel of every item of the batch."""
     source = call.operand()
     if source.rank < 3:
-        raise call.invalid("shape", f"expected batch, channels and at least one axis more, found {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"the input must have batch, channels and at least one axis more, found {list(source.shape)}"
+        )
     inputs: dict[str, Argument] = {"input": translation.name(source)}
     for index, key in ((1, "scale"), (2, "offset")):
         inputs[key] = _per_channel(translation, call, index)

@@ -46,12 +46,14 @@ def _product(
 ) -> tuple[str, Shape]:
     """The product of the tensors ``a`` and ``b``, which have the shapes of the operands."""
     if not first.rank or not second.rank:
-        raise call.invalid("shape", "a number is no matrix")
+        raise call.invalid("shape", "an operand is a single number; it must have at least one axis")
     left = first.shape if first.rank > 1 else (1, *first.shape)
     right = second.shape if second.rank > 1 else (*second.shape, 1)
     batch = broadcast(left[:-2], right[:-2])
     if left[-1] != right[-2] or batch is None:
-        raise call.invalid("shape", f"no product of {list(first.shape)} and {list(second.shape)}")
+        raise call.invalid(
+            "shape", f"matrices of the shapes {list(first.shape)} and {list(second.shape)} cannot be multiplied"
+        )
     if second.rank == 2 and first.rank > 2:  # one product of all rows: a constant keeps its scales per column
         a = translation.reshape(a, (math.prod(left[:-1]), left[-1]))
         shape = (*left[:-1], right[1])
@@ -74,12 +76,12 @@ def gemm_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     transposes = call.flag("transA", False), call.flag("transB", False)
     alpha, beta = (call.number(name, Fraction(1)) for name in ("alpha", "beta"))
     if a.rank != 2 or b.rank != 2:
-        raise call.invalid("shape", f"no matrices: {list(a.shape)} and {list(b.shape)}")
+        raise call.invalid("shape", f"A and B must be matrices, found the shapes {list(a.shape)} and {list(b.shape)}")
     left, right = (
         shape[::-1] if flipped else shape for shape, flipped in zip((a.shape, b.shape), transposes, strict=True)
     )
     if left[1] != right[0]:
-        raise call.invalid("shape", f"no product of {list(left)} and {list(right)}")
+        raise call.invalid("shape", f"matrices of the shapes {list(left)} and {list(right)} cannot be multiplied")
     shape = (left[0], right[1])
     names = translation.name(a), translation.name(b)
     _require_whole(call, alpha, data_type)
@@ -93,7 +95,7 @@ def gemm_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 def _require_whole(call: OnnxCall, factor: Fraction, data_type: str) -> None:
     if not is_float(data_type) and factor.denominator != 1:
-        raise call.refuse(f"integers times {float(factor)} are rounded by no rule")
+        raise call.refuse(f"integers times {float(factor)} are rounded by no rule", "use whole alpha and beta")
 
 
 @rule("MatMulInteger")
@@ -120,7 +122,9 @@ def centred(translation: OnnxTranslation, call: OnnxCall, operand: Operand, zero
     elif zero.rank == 1 and 0 <= axis < operand.rank:
         along = [zero.shape[0] if i == axis else 1 for i in range(operand.rank)]
     if broadcast(along, operand.shape) != operand.shape:
-        raise call.invalid("shape", f"a zero point of {list(zero.shape)} for {list(operand.shape)}")
+        raise call.invalid(
+            "shape", f"a zero point of the shape {list(zero.shape)} does not fit the operand {list(operand.shape)}"
+        )
     moved = translation.reshape(translation.name(zero), along)
     return translation.emit("sub", translation.name(operand), moved)
 
@@ -227,7 +231,7 @@ def cumulative_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def _constant_axis(call: OnnxCall, source: Operand) -> int:
     given = call.constant_integers(1, "the axis") or ()
     if len(given) != 1:
-        raise call.invalid("shape", "the axis is no single number")
+        raise call.invalid("shape", "the axis must be a single number")
     return call.axis(given[0], source.rank)
 
 

@@ -74,13 +74,19 @@ def _sizes(call: OnnxCall, source: Operand) -> list[tuple[int, int, Fraction]]:
     sizes = call.constant_integers(3, "sizes")
     if sizes:
         if len(sizes) != len(axes) or any(size < 1 for size in sizes):
-            raise call.invalid("shape", f"sizes {list(sizes)} for {list(source.shape)}")
+            raise call.invalid(
+                "shape",
+                f"sizes {list(sizes)} must be above 0, one for each axis of {list(source.shape)} that is resized",
+            )
         return [(axis, size, Fraction(size, source.shape[axis])) for axis, size in zip(axes, sizes, strict=True)]
     if call.optional(2) is None or not call.constant(2, "the scales").size:
-        raise call.invalid("inputs", "neither scales nor sizes are given")
+        raise call.invalid("inputs", "neither scales nor sizes are given; one of them must be")
     scales = [exact(item, call.node, "a scale") for item in call.constant(2, "the scales").ravel().tolist()]
     if len(scales) != len(axes) or any(scale <= 0 for scale in scales):
-        raise call.invalid("shape", f"{len(scales)} scales for {list(source.shape)}, or one that is not above 0")
+        raise call.invalid(
+            "shape",
+            f"{len(scales)} scales: there must be one above 0 for each axis of {list(source.shape)} that is resized",
+        )
     found = []
     for axis, scale in zip(axes, scales, strict=True):
         size = math.floor(source.shape[axis] * scale)

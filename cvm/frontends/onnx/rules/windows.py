@@ -22,7 +22,9 @@ __all__: list[str] = []
 
 def _require_plane(call: OnnxCall, source: Operand) -> None:
     if source.rank < 3:
-        raise call.invalid("shape", f"expected batch, channels and at least one axis more, found {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"the input must have batch, channels and at least one axis more, found {list(source.shape)}"
+        )
 
 
 def _steps(call: OnnxCall, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -37,7 +39,7 @@ def _steps(call: OnnxCall, kernel: Sequence[int]) -> tuple[tuple[int, ...], tupl
 def _pads(call: OnnxCall, count: int) -> Padding:
     given = call.sized("pads", call.integers("pads"), 2 * count, 0)
     if any(item < 0 for item in given):
-        raise call.refuse(f"negative pads {list(given)}", "use Slice instead")
+        raise call.refuse(f"the pads {list(given)} are negative, which is not computed", "remove items with Slice")
     return tuple(zip(given[:count], given[count:], strict=True))
 
 
@@ -59,7 +61,9 @@ def _geometry(
     for extent, step, span, (before, after) in zip(extents, strides, spans, padding, strict=True):
         free = extent + before + after - span
         if free < 0:
-            raise call.invalid("shape", f"a window of {span} items in {extent + before + after}")
+            raise call.invalid(
+                "shape", f"a window of {span} items is larger than the padded extent {extent + before + after}"
+            )
         count = -(-free // step) + 1 if ceil else free // step + 1
         if ceil and (count - 1) * step >= extent + before:
             count -= 1  # a window that would begin behind the last item
@@ -82,12 +86,14 @@ def _require_filter(call: OnnxCall, source: Operand, weights: Operand, group: in
     fits = source.rank == weights.rank and group >= 1 and channels == weights.shape[1] * group
     if not fits or weights.shape[0] % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
-        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+        raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
     given = call.integers("kernel_shape")
     if given is not None and given != weights.shape[2:]:
-        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
+        raise call.invalid(
+            "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
+        )
     if source.rank > 5:
-        raise call.refuse(f"a convolution over {source.rank - 2} axes", "use at most 3")
+        raise call.refuse(f"a convolution over {source.rank - 2} axes is not computed", "use at most 3 axes")
 
 
 def _bias(translation: OnnxTranslation, call: OnnxCall, channels: int) -> Argument:
@@ -144,10 +150,12 @@ def conv_transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     channels, count = source.shape[1], source.rank - 2
     if source.rank != weights.rank or group < 1 or channels != weights.shape[0] or channels % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
-        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+        raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
     given = call.integers("kernel_shape")
     if given is not None and given != weights.shape[2:]:
-        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
+        raise call.invalid(
+            "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
+        )
     windows, outputs = _transposed_geometry(call, source, weights.shape[2:], count)
     results = weights.shape[1] * group
     shape = (source.shape[0], results, *outputs)
@@ -160,7 +168,9 @@ def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: 
     kernel, strides, dilations = _steps(call, kernel)
     extra = call.sized("output_padding", call.integers("output_padding"), count, 0)
     if any(not 0 <= item < max(step, gap) for item, step, gap in zip(extra, strides, dilations, strict=True)):
-        raise call.invalid("attribute", f"output_padding {list(extra)} beside strides {list(strides)}")
+        raise call.invalid(
+            "attribute", f"output_padding {list(extra)} must be below the strides {list(strides)} or the dilations"
+        )
     auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
     wished = call.integers("output_shape")
     spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
@@ -182,7 +192,9 @@ def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: 
         padding = ((0, 0),) * count
     outputs = tuple(size - before - after for size, (before, after) in zip(whole, padding, strict=True))
     if any(size < 1 for size in outputs) or any(min(pair) < 0 for pair in padding):
-        raise call.refuse(f"results of the extents {list(outputs)} with pads {[list(pair) for pair in padding]}")
+        raise call.refuse(
+            f"its result would have the extents {list(outputs)} with the pads {[list(pair) for pair in padding]}"
+        )
     return Windows(padding, strides, dilations), outputs
 
 
@@ -197,7 +209,7 @@ def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     call.integer("storage_order", 0)  # of the indices
     kernel = call.integers("kernel_shape")
     if kernel is None or len(kernel) != source.rank - 2:
-        raise call.invalid("attribute", f"kernel_shape {kernel} for {list(source.shape)}")
+        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
     windows, outputs = _geometry(call, source, kernel, call.flag("ceil_mode", False))
     name, extents, padding = translation.name(source), source.shape[2:], windows.padding
     if call.node.op == "AveragePool" and call.flag("count_include_pad", False) and any(map(any, padding)):

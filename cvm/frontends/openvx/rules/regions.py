@@ -16,12 +16,12 @@ __all__ = ["pooled_regions"]
 
 @rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
 def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """The greatest item of every cell of every region; cells are cut to the image."""
-    return pooled_regions(translation, node, before="cut")
+    """The greatest item of every cell of every region; cells are clipped to the image."""
+    return pooled_regions(translation, node, before="clip")
 
 
 def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str) -> str:
-    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is cut or
+    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is clipped or
     empty.
     """
     name, (batch, *_) = images(translation, node)

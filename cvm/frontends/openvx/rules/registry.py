@@ -31,4 +31,4 @@ sample_rule = entering(SAMPLE_RULES)
 def refused(node: OpenvxNode) -> NotSupported:
     """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
     message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
-    return NotSupported("compat.kernel", message, node.place(), node.label)
+    return NotSupported("compat.kernel", message, node.location(), node.label)

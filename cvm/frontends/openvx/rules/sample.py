@@ -5,7 +5,7 @@ It departs from the specification in these points.
 * Sums begin with the bias as a raw integer, without the bits behind the point that products have. Every product is
   rounded and converted by itself, and the sum is converted after every input map. "To nearest even" is the truncation
   of (p + 128) / 256.
-* Every tap of a convolution is shifted by the dilation. A deconvolution reads only those inputs whose place among the
+* Every tap of a convolution is shifted by the dilation. A deconvolution reads only those inputs whose index among the
   zeros is less than the size of the input without them.
 * Pooling ignores padding; a window of padding alone gives the least integer, and so does every mean of S8 and S16.
 * Cells of a region that begin before the image are empty.
@@ -40,16 +40,16 @@ from cvm.quantization import LinearQuantizer
 
 __all__: list[str] = []
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 """(taps, outputs): which item of an axis each tap of a window reads, -1 where it reads nothing."""
 
 
-def _read(places: Places, extent: int) -> Places:
-    return np.where((places >= 0) & (places < extent), places, -1)
+def _read(indices: Indices, extent: int) -> Indices:
+    return np.where((indices >= 0) & (indices < extent), indices, -1)
 
 
 def _windows(
-    translation: OpenvxTranslation, name: str, shape: Sequence[int], rows: Places, columns: Places, fill: Fraction
+    translation: OpenvxTranslation, name: str, shape: Sequence[int], rows: Indices, columns: Indices, fill: Fraction
 ) -> str:
     """The items of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where there is none."""
     batch, channels, height, width = shape
@@ -58,9 +58,9 @@ def _windows(
         "pad", name, quantizer=quantizer, padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill
     )
     extents = [batch, channels, height + 1, width + 1]
-    for axis, (places, extent) in enumerate(((rows, height), (columns, width)), start=2):
-        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,))
-        extents[axis] = places.size
+    for axis, (items, extent) in enumerate(((rows, height), (columns, width)), start=2):
+        indices = translation.constant(np.where(items < 0, extent, items).ravel(), (items.size,))
+        extents[axis] = items.size
         name = translation.emit("gather", name, indices, quantizer=quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
     name = translation.reshaped(name, (batch, channels, kernel_y, out_y, kernel_x, out_x))
@@ -94,9 +94,9 @@ def _accumulated(
 ) -> str:  # fmt: skip
     """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
     weights, outputs, biases = node["weights"], node["outputs"], node["biases"]
-    batch, channels, taps, *places = shape
+    batch, channels, taps, *space = shape
     maps, format = weights.dims[3], outputs.format
-    result = (batch, maps, *places)
+    result = (batch, maps, *space)
     total = None if biases is None else translation.static(biases, (1, *biases.shape))
     codes = translation.raw(weights).reshape(maps, channels, taps)
     for channel in range(channels):
@@ -110,7 +110,7 @@ def _accumulated(
             stride=(1,),
         )
         factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
-        products = _rounded_products(translation, part, factors, (batch, maps, taps, *places), format, policies)
+        products = _rounded_products(translation, part, factors, (batch, maps, taps, *space), format, policies)
         name = translation.emit("sum_reduce", products, axes=(2,))
         name = translation.reshaped(name, result)
         if total is not None:
@@ -134,8 +134,8 @@ def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
         step = getattr(params, f"dilation_{axis}") + 1
         size, output = node["weights"].shape[2 + i], outputs.shape[-2:][i]
         start = step - 1 - getattr(params, f"padding_{axis}")
-        places = start + np.arange(size)[:, None] * step + np.arange(output)[None, :] * node.derived[f"skip_{axis}"]
-        found.append(_read(places, shape[2 + i]))
+        indices = start + np.arange(size)[:, None] * step + np.arange(output)[None, :] * node.derived[f"skip_{axis}"]
+        found.append(_read(indices, shape[2 + i]))
     windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
     taps = found[0].shape[0] * found[1].shape[0]
     extents = (*shape[:2], taps, *outputs.shape[-2:])
@@ -144,7 +144,7 @@ def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
 def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Inputs whose place among the zeros is within the input's own size."""
+    """Inputs whose index among the zeros is within the input's own size."""
     name, shape = images(translation, node)
     params, outputs = node["deconvolution_params"], node["outputs"]
     found = []
@@ -152,8 +152,8 @@ def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
         size, output, extent = node["weights"].shape[2 + i], outputs.shape[-2:][i], shape[2 + i]
         start = getattr(params, f"padding_{axis}") + 1 - size
         upscale = node.derived[f"upscale_{axis}"]
-        places = _read(start + np.arange(size)[:, None] + np.arange(output)[None, :], extent)
-        found.append(np.where(places % upscale == 0, places // upscale, -1))
+        indices = _read(start + np.arange(size)[:, None] + np.arange(output)[None, :], extent)
+        found.append(np.where(indices % upscale == 0, indices // upscale, -1))
     windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
     taps = found[0].shape[0] * found[1].shape[0]
     extents = (*shape[:2], taps, *outputs.shape[-2:])
@@ -193,8 +193,8 @@ def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     found = []
     for i, axis in enumerate("yx"):
         start = np.arange(node[f"pooling_size_{axis}"])[:, None] - node[f"pooling_padding_{axis}"]
-        places = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
-        found.append(_read(places, shape[2 + i]))
+        indices = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
+        found.append(_read(indices, shape[2 + i]))
     windows = _windows(translation, name, shape, found[0], found[1], format.lo * format.unit)
     name = translation.emit("max_reduce", windows, quantizer=format.quantizer(), axes=(2,))
     return translation.reshaped(name, outputs.shape)
@@ -215,4 +215,4 @@ def relu(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     if function in (Activation.VX_NN_ACTIVATION_LOGISTIC, Activation.VX_NN_ACTIVATION_HYPERBOLIC_TAN):
         raise refused(node)
     message = f"the sample implementation has no {function.name}"
-    raise NotSupported("compat.function", message, node.place("function"), node.label)
+    raise NotSupported("compat.function", message, node.location("function"), node.label)
