@@ -32,7 +32,7 @@ __all__ = [
     "Agreement",
     "Difference",
     "compare",
-    "drawn_places",
+    "drawn_indices",
     "first_difference",
     "judge",
     "laid_open",
@@ -43,7 +43,7 @@ __all__ = [
 
 Index = tuple[int, ...]
 Progress = Callable[[int], None]
-"""Told the number of each run that has been compared, from 1."""
+"""A function that gets the number of each run that has been compared, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What was compared, and the first difference (None: there is none)."""
+    """The extent of a comparison, and the first difference (None: there is none)."""
 
     runs: int
     tensors: int
@@ -114,7 +114,7 @@ def makers(program: Program) -> dict[str, str]:
 
 
 def laid_open(name: str) -> str:
-    """What a difference calls the executor ``name`` where it gave every tensor, beside its run without capture."""
+    """The label, in a difference, of the executor ``name`` in the run that captured every tensor."""
     return f"{name} with every tensor laid open"
 
 
@@ -239,10 +239,10 @@ def tensor_of(array: npt.NDArray[Any]) -> Stored:
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
     """``count`` positions in a tensor of ``size`` elements, ascending; all of them if it has no more."""
-    return list(range(size)) if size <= count else sorted(islice(drawn_places(size, seed), count))
+    return list(range(size)) if size <= count else sorted(islice(drawn_indices(size, seed), count))
 
 
-def drawn_places(size: int, seed: str) -> Iterator[int]:
+def drawn_indices(size: int, seed: str) -> Iterator[int]:
     """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are held."""
     moved: dict[int, int] = {}
     for first in range(size):

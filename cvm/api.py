@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cvm.calibration import Calibration, Form
     from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
+    from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
 
 __all__ = ["compile", "load", "quantize", "run_op"]
@@ -37,7 +38,7 @@ def compile(
     """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``); or a
     graph of cvm-runtime.
 
-    ``quant`` is a file of quantisation information to use in place of the model's own graph.quant; False: none.
+    ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
     program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
     items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of
@@ -51,28 +52,35 @@ def compile(
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
     Raises `CvmError` with the file, line and column of what is wrong.
     """
+    at = Location(os.fspath(path))
     if params is not None:
         from cvm.frontends import cvm_runtime
 
         if quant is not None or variant is not None:
-            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
+            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
         return cvm_runtime.load(path, params, compat).program
     if os.path.splitext(os.fspath(path))[1].lower() == ".onnx":
         if quant is not None or variant is not None:
-            raise Invalid("onnx.options", "quant and variant are for an NNEF model", Location(os.fspath(path)))
+            raise Invalid("onnx.options", "quant and variant are for an NNEF model", at)
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
     if input_shapes or input_ranges:
-        message = "input shapes and ranges are for a model of ONNX; others state them"
-        raise Invalid("onnx.options", message, Location(os.fspath(path)))
+        raise Invalid("onnx.options", "input shapes and ranges are for a model of ONNX; others state them", at)
+    return _of_nnef(path, quant, optimize, bit_order, variant)
+
+
+def _of_nnef(
+    path: str | PathLike[str],
+    quant: str | PathLike[str] | Literal[False] | None,
+    optimize: bool,
+    bit_order: BitOrder,
+    variant: str | None,
+) -> Program:
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
-    from cvm.lowering import lower
-    from cvm.passes.optimize import optimize as optimized
 
     graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
-        program = lower(graph)
-        return optimized(program) if optimize else program
+        return _lowered(graph, optimize)
     except CvmError as error:
         file = os.path.join(path, DOCUMENT) if os.path.isdir(path) else os.fspath(path)
         raise error.at(file=file) from None
@@ -85,15 +93,20 @@ def _of_onnx(
     ranges: Mapping[str, tuple[int, int]],
 ) -> Program:
     from cvm.frontends import onnx
-    from cvm.lowering import lower
-    from cvm.passes.optimize import optimize as optimized
 
     loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
     try:
-        program = lower(loaded.graph)
-        return optimized(program) if optimize else program
+        return _lowered(loaded.graph, optimize)
     except CvmError as error:
         raise loaded.explained(error).at(file=os.fspath(path)) from None
+
+
+def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
+    from cvm.lowering import lower
+    from cvm.passes.optimize import optimize as optimized
+
+    program = lower(graph)
+    return optimized(program) if optimize else program
 
 
 def load(path: str | PathLike[str]) -> Program:

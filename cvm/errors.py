@@ -23,11 +23,11 @@ class Location:
     op: str | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         what = [f"op {self.op}"] if self.op is not None else []
         if self.tensor is not None:
             what.append(f"tensor {self.tensor!r}")
-        return ": ".join(part for part in (place, ", ".join(what)) if part)
+        return ": ".join(part for part in (where, ", ".join(what)) if part)
 
 
 class CvmError(ValueError):
@@ -46,7 +46,7 @@ class CvmError(ValueError):
         self.expected: tuple[str, ...] = ()
         """What could have stood there instead, where that is known."""
         self.trace: tuple[Location, ...] = ()
-        """The invocations that led to the place of the error, innermost first: ``op`` is what was invoked there."""
+        """The invocations that led to the error, innermost first: ``op`` is what was invoked there."""
         self.others: tuple[CvmError, ...] = ()
         """Independent errors that were found with this one."""
 
@@ -56,8 +56,8 @@ class CvmError(ValueError):
         return (self, *self.others)
 
     def __str__(self) -> str:
-        place = str(self.location)
-        return f"{place}: {self.message} [{self.code}]" if place else f"{self.message} [{self.code}]"
+        where = str(self.location)
+        return f"{where}: {self.message} [{self.code}]" if where else f"{self.message} [{self.code}]"
 
     def at(self, **parts: Any) -> CvmError:
         """The same error with the missing parts of its location filled in from ``parts``."""

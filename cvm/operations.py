@@ -18,11 +18,11 @@ def nnef_operations() -> list[dict[str, Any]]:
 
     ``claim`` is "exact", "bounded" or "refused"; ``reason`` says why it is not exact.
     """
-    places, standard = sections(), standard_library()
+    section_of, standard = sections(), standard_library()
     found = []
     for name in khronos_library():
         claim = CLAIMS.get(name)
-        entry: dict[str, Any] = {"name": name, "section": places[name]}
+        entry: dict[str, Any] = {"name": name, "section": section_of[name]}
         entry["dialect"] = "1.0.1" if name in standard else "khronos"
         if claim is None:
             entry |= {"claim": "refused", "how": "", "reason": "it has no lowering rule", "refused_if": []}

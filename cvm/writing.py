@@ -78,7 +78,7 @@ def _named(path: str | PathLike[str], status: os.stat_result) -> Path | None:
 
 
 def _write_through(path: str | PathLike[str], *data: bytes | memoryview) -> None:
-    """Write into what is there; nothing is made, cut off or renamed."""
+    """Write into what is there; nothing is created, truncated or renamed."""
     flags = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "wb", buffering=0) as stream:
         for part in data:

@@ -78,7 +78,7 @@ def element(
     given.update({constant.name: _encoded(constant) for constant in program.constants})
     if tensor_name in given:
         return given[tensor_name][index]
-    makers = {value.name: (node, place) for node in program.nodes for place, value in enumerate(node.outputs)}
+    makers = {value.name: (node, number) for node in program.nodes for number, value in enumerate(node.outputs)}
     if tensor_name not in makers:
         raise FormalError(f"the program has no tensor {tensor_name!r}")
 
@@ -89,24 +89,24 @@ def element(
         if wanted in known:
             stack.pop()
             continue
-        node, place = makers[name]
+        node, number = makers[name]
         unknown: dict[Element, None] = {}  # in the order of asking, each element once
         operands = [
             given[operand] if operand in given else _asking(makers[operand], known, unknown) for operand in node.inputs
         ]
-        result = apply(node, operands)[place][d]
+        result = apply(node, operands)[number][d]
         if unknown:
             stack.extend(unknown)
         else:
-            known[wanted] = _checked(node.outputs[place], d, result, f"{node.op}: ")
+            known[wanted] = _checked(node.outputs[number], d, result, f"{node.op}: ")
             stack.pop()
     return known[tensor_name, index]
 
 
 def _asking(maker: tuple[Node, int], known: Mapping[Element, int], unknown: dict[Element, None]) -> Tensor:
     """A tensor of which some elements are ``known``; it answers 0 for the others, which it enters into ``unknown``."""
-    node, place = maker
-    value = node.outputs[place]
+    node, index = maker
+    value = node.outputs[index]
 
     def rule(d: Index) -> int:
         if (value.name, d) not in known:
@@ -149,19 +149,19 @@ def _encoded(constant: Constant) -> Tensor:
     return Tensor(constant.shape, rule)
 
 
-def _within(value: Value, items: Sequence[int], place: str) -> Stored:
+def _within(value: Value, items: Sequence[int], location: str) -> Stored:
     """The tensor with the row-major elements ``items``, all of them inside the value's interval."""
     try:
         tensor = stored(value.shape, [exact_integer(item) for item in items])
     except (TypeError, ValueError) as error:
-        raise FormalError(f"{place}{value.name!r}: {error}") from None
+        raise FormalError(f"{location}{value.name!r}: {error}") from None
     for d, item in zip(indices(value.shape), tensor.elements, strict=True):
-        _checked(value, d, item, place)
+        _checked(value, d, item, location)
     return tensor
 
 
-def _checked(value: Value, d: Index, item: int, place: str) -> int:
+def _checked(value: Value, d: Index, item: int, location: str) -> int:
     """The element itself, if it lies in the value's interval."""
     if not value.lo <= item <= value.hi:
-        raise FormalError(f"{place}{value.name!r} has {item} at {d}, proven is [{value.lo}, {value.hi}]")
+        raise FormalError(f"{location}{value.name!r} has {item} at {d}, proven is [{value.lo}, {value.hi}]")
     return item

@@ -33,7 +33,7 @@ class Tensor:
 
 
 def flatten_index(d: Index, n: Shape) -> int:
-    """The place of the index d among all indices of the shape n, in row-major order.
+    """The number of the index d among all indices of the shape n, in row-major order.
 
     d_0 * prod_{i=1}^{N-1} n_i + d_1 * prod_{i=2}^{N-1} n_i + .. + d_{N-2} * n_{N-1} + d_{N-1}
     """
@@ -54,15 +54,15 @@ class Stored(Tensor):
         self.elements = elements
 
     def __getitem__(self, index: Index) -> int:
-        # The same element as by the rule: bounds and place in one pass, because FORMAL spends most of its time here.
+        # The same element as by the rule: bounds and position in one pass, because FORMAL spends most of its time here.
         if len(index) != len(self.shape):
             raise IndexError(f"index {index} is outside the shape {self.shape}")
-        place = 0
+        position = 0
         for d, n in zip(index, self.shape):  # noqa: B905 - strict=True costs time, the lengths are equal
             if not 0 <= d < n:
                 raise IndexError(f"index {index} is outside the shape {self.shape}")
-            place = place * n + d
-        return self.elements[place]
+            position = position * n + d
+        return self.elements[position]
 
 
 def indices(shape: Shape) -> Iterator[Index]:

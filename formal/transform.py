@@ -154,7 +154,7 @@ def cvm_lut(X: Tensor, indices: Tensor) -> Tensor:
 def expand_dims(X: Tensor, *, axis: int, num_newaxis: int) -> Tensor:
     """Y[d_0, .., d_{real_axis-1}, 0, 0, .., 0, d_{real_axis}, .., d_{N-1}] = X[d_0, .., d_{N-1}], num_newaxis zeros.
 
-    where real_axis = axis if axis >= 0, else axis + N + 1: the axis counts the places between dimensions (E33).
+    where real_axis = axis if axis >= 0, else axis + N + 1: the axis counts the gaps between dimensions (E33).
     """
     n = X.shape
     N = len(n)

@@ -24,7 +24,7 @@ def get_valid_count(X: Tensor, *, score_threshold: int) -> tuple[Tensor, Tensor]
 
     @cache
     def valid(b: int) -> Sequence[int]:
-        """The valid n in increasing order: the one at place idx has idx valid ones before it."""
+        """The valid n in increasing order: the one at index idx has idx valid ones before it."""
         return [n for n in range(N) if X[b, n, 1] > score_threshold]
 
     def Y(d: Index) -> int:

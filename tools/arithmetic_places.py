@@ -45,15 +45,15 @@ REALS: Table = {
 """Real numbers in float64, positions of pixels among them; arrays of them have no annotation of their own."""
 
 SIZES: Table = {
-    ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "places in a table of constants",
+    ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "offsets in a table of constants",
     (
         "cvm/executors/native/checker/__init__.py",
-        "_Checker._places",
+        "_Checker._offsets",
     ): "places in the arena; attributes are at most 4096",
-    ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "places in the arena",
+    ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
-    ("cvm/executors/native/checker/places.py", "decoded"): "places in the arena",
-    ("cvm/executors/native/view.py", "View.positions"): "places in a buffer",
+    ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
+    ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",
     (
         "cvm/reference/operations/resampling.py",
@@ -134,7 +134,10 @@ SAME: Table = {
     ("cvm/audit/verify.py", "_codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
     ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
-    ("cvm/executors/native/formats.py", "Format.stored"): "checked against the hull of the format, in exact integers",
+    (
+        "cvm/executors/native/descriptions/formats.py",
+        "Format.stored",
+    ): "checked against the hull of the format, in exact integers",
     (
         "cvm/frontends/cvm_runtime/importer.py",
         "_Making.variables",
@@ -231,8 +234,11 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/groups.py", "Group._requantize"): "bounds of what is added to sums of 32 bits",
     ("cvm/executors/native/checker/packed.py", "per_channel"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
-    ("cvm/executors/native/checker/places.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
-    ("cvm/executors/native/rehearsal.py", "_elements"): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/rehearsal.py",
+        "_elements",
+    ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     ("cvm/ops/broadcast.py", "_quotient"): "program.range: operands within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "_magnitude"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "CvmPrecision.range"): "powers up to 2^31, in 64 bits",
@@ -254,7 +260,7 @@ PROVEN: Table = {
 """Values that the verifier has bounded: the label of the constraint, or the code of the check."""
 
 CHOSEN: Table = {
-    ("cvm/executors/native/trial.py", "*"): "constants of the programs that try the compiler, all written here",
+    ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",
     (
@@ -283,7 +289,8 @@ CHOSEN: Table = {
     ("cvm/lowering/rules/layer_normalization.py", "_magnitude"): "Python integers",
     ("cvm/lowering/rules/linear.py", "_apart"): "Python integers",
     ("cvm/lowering/rules/reduce.py", "total"): "Python integers",
-    ("cvm/lowering/rules/sampling.py", "_places"): "Python integers",
+    ("cvm/lowering/rules/sampling.py", "_positions"): "Python integers",
+    ("cvm/lowering/rules/sampling.py", "desample"): "values of the program, no arrays: the operator emits an op",
     ("cvm/lowering/rules/sampling.py", "_named"): "Python integers",
     ("cvm/lowering/proofs/table.py", "_digits"): "Python integers",
     ("cvm/lowering/proofs/ties.py", "even_of"): "Python integers",

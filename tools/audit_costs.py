@@ -92,11 +92,11 @@ def main() -> int:
     )
     for what, (clock, processors) in measured.items():
         print(f"{what:<28} {1000 * clock:9.3f} ms, processors {1000 * processors:9.3f} ms")
-    for place, kind in enumerate(("clock", "processors")):
-        streamed = options.threads * size / measured["SHA-256 streams"][place]
+    for index, kind in enumerate(("clock", "processors")):
+        streamed = options.threads * size / measured["SHA-256 streams"][index]
         print(f"by the {kind}: rate {streamed / 1e9:.2f} GB/s")
-        beyond = measured["run, all tensors hashed"][place] - measured["run, all tensors shown"][place]
-        for what, seconds in (("in memory", measured["roots of all tensors"][place]), ("as they are made", beyond)):
+        beyond = measured["run, all tensors hashed"][index] - measured["run, all tensors shown"][index]
+        for what, seconds in (("in memory", measured["roots of all tensors"][index]), ("as they are made", beyond)):
             hashed = size / max(seconds, 1e-9)  # so small a program that the clock sees no difference
             print(f"    tensors {what}: {hashed / 1e9:.2f} GB/s, share {hashed / streamed:.0%}")
     return 0

@@ -110,9 +110,9 @@ class Accuracy:
 @lru_cache
 def accuracy(folder: Path, name: str) -> Accuracy:
     """Of one trained network, on all of its inputs."""
-    place = folder / "digits" / name
-    inputs, labels, floats = (np.load(place / f"{file}.npy") for file in ("test_inputs", "test_labels", "float_probs"))
-    program = cvm.compile(place)
+    model = folder / "digits" / name
+    inputs, labels, floats = (np.load(model / f"{file}.npy") for file in ("test_inputs", "test_labels", "float_probs"))
+    program = cvm.compile(model)
     (source,), (output,) = program.inputs, program.outputs
     cycles = bool(program.state)
     shape = (len(inputs), *(inputs.shape[1:2] if cycles else ()), *source.value.shape)
@@ -134,8 +134,8 @@ def _real_table(folder: Path) -> Iterator[str]:
     yield "| network | codes compared | | codes that differ | by at most, in steps | inputs of another class |"
     yield "|---|---|---|---|---|---|"
     for name in REAL:
-        for place, (who, found) in enumerate(real(folder, name).items()):
-            first = (f"`{name}`", str(found.codes)) if place == 0 else ("", "")
+        for index, (who, found) in enumerate(real(folder, name).items()):
+            first = (f"`{name}`", str(found.codes)) if index == 0 else ("", "")
             yield f"| {' | '.join((*first, who, *found.cells()))} |"
 
 

@@ -21,7 +21,7 @@ LONG = {0xC4: ("binary", 1), 0xC5: ("binary", 2), 0xC6: ("binary", 4), 0xD9: ("t
         0xDB: ("text", 4), 0xDC: ("array", 2), 0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4)}
 
 def read(b, i=0):
-    """The msgpack item at place i, and the place after it."""
+    """The msgpack item at index i, and the index after it."""
     t, i = b[i], i + 1
     if t < 0x80 or t >= 0xE0:
         return t - 256 * (t >= 0xE0), i
@@ -81,7 +81,7 @@ def each(f):
 
     return op
 
-def cut(v, precision):
+def clip(v, precision):
     return max(1 - 2 ** (precision - 1), min(v, 2 ** (precision - 1) - 1))
 
 def real(x, axes):
@@ -90,8 +90,8 @@ def real(x, axes):
 def other(x, gone):
     return [n for k, n in enumerate(x.shape) if k not in gone] or [1]
 
-def pick(x, *places):
-    return Tensor(map(len, places), lambda d: x[[at[i] for at, i in zip(places, d, strict=True)]])
+def pick(x, *indices):
+    return Tensor(map(len, indices), lambda d: x[[at[i] for at, i in zip(indices, d, strict=True)]])
 
 def reduce(f, x, axes, keepdims, exclude):
     gone = {k for k in range(len(x.shape)) if not axes or (k in real(x, axes)) != exclude}
@@ -107,8 +107,8 @@ def conv2d(x, w, b=None, *, padding, stride, dilation, groups):
     def rule(d):
         total = b[d[1],] if b else 0
         for c, *tap in product(range(ic), range(k[0]), range(k[1])):
-            place = (d[2 + a] * stride[a] - padding[a] + tap[a] * dilation[a] for a in (0, 1))
-            total += x.at.get((d[0], d[1] // (oc // groups) * ic + c, *place), 0) * w[d[1], c, *tap]
+            index = (d[2 + a] * stride[a] - padding[a] + tap[a] * dilation[a] for a in (0, 1))
+            total += x.at.get((d[0], d[1] // (oc // groups) * ic + c, *index), 0) * w[d[1], c, *tap]
         return total
 
     return Tensor([n, oc, *out], rule)
@@ -117,7 +117,7 @@ def max_pool2d(x, pool_size, padding, strides, ceil_mode):
     rest = [x.shape[2 + a] + 2 * padding[a] - pool_size[a] + ceil_mode * (strides[a] - 1) for a in (0, 1)]
     def rule(d):
         spans = (range(f := d[2 + a] * strides[a] - padding[a], f + pool_size[a]) for a in (0, 1))
-        return max(x.at[place] for place in product(d[:1], d[1:2], *spans) if place in x.at)
+        return max(x.at[index] for index in product(d[:1], d[1:2], *spans) if index in x.at)
 
     return Tensor([*x.shape[:2], *(rest[a] // strides[a] + 1 for a in (0, 1))], rule)
 
@@ -128,7 +128,7 @@ def requantize(*v, rounding, lo, hi):
              "half_even": total // p + (2 * (total % p) + total // p % 2 > p)}
     return max(lo, min(found[rounding], hi))
 
-def cuts(x, begin, end, strides):
+def slices(x, begin, end, strides):
     for n, b, e, s in zip_longest(x.shape, begin, end, strides):
         low, high = (0, n) if (s or 1) > 0 else (-1, n - 1)
         ends = (0 if b is None else b, n if e is None else e)
@@ -153,16 +153,16 @@ OPS = {
     "sum": lambda x, **a: reduce(sum, x, **a), "max": lambda x, **a: reduce(max, x, **a), "broadcast_max": each(max),
     "broadcast_add": each(lambda a, b: a + b), "elemwise_add": each(lambda a, b: a + b), "abs": each(abs),
     "broadcast_sub": each(lambda a, b: a - b), "elemwise_sub": each(lambda a, b: a - b), "negative": each(lambda x: -x),
-    "broadcast_mul": each(lambda a, b: a * b), "relu": each(lambda x: max(x, 0)), "cvm_clip": each(cut),
+    "broadcast_mul": each(lambda a, b: a * b), "relu": each(lambda x: max(x, 0)), "cvm_clip": each(clip),
     "broadcast_div": each(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0),
     "broadcast_greater": each(lambda a, b: int(a > b)), "cvm_precision": each(lambda x: max(1, x.bit_length())),
     "clip": each(lambda x, a_min, a_max: max(a_min, min(x, a_max))), "requantize": each(requantize),
-    "cvm_right_shift": each(lambda x, precision, shift_bit: cut((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
-    "cvm_left_shift": each(lambda x, precision, shift_bit: cut(x << shift_bit, precision)),
+    "cvm_right_shift": each(lambda x, precision, shift_bit: clip((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
+    "cvm_left_shift": each(lambda x, precision, shift_bit: clip(x << shift_bit, precision)),
     "conv2d": conv2d, "max_pool2d": max_pool2d, "take": take, "cvm_lut": take, "concatenate": concatenate,
     "tile": lambda x, reps: pick(shaped(x, (n := [1] * (len(reps) - len(x.shape)) + x.shape)), *(
         [*range(e)] * t for e, t in zip(n, [1] * (len(n) - len(reps)) + reps, strict=True))),
-    "transpose": transpose, "slice": lambda x, **a: pick(x, *cuts(x, **a)),
+    "transpose": transpose, "slice": lambda x, **a: pick(x, *slices(x, **a)),
     "dense": lambda x, w, b=None: Tensor([x.shape[0], w.shape[0]], lambda d: (b[d[1:]] if b else 0) + sum(
         x[d[0], k] * w[d[1], k] for k in range(x.shape[1]))),
     "repeat": lambda x, axis, repeats: pick(x, *(

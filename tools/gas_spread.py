@@ -108,7 +108,7 @@ def measured(op: str, executor: str, seconds: float) -> tuple[int, float]:
     """The gas of the specimen of an op, and the nanoseconds of one run."""
     specimen = SPECIMENS[op]
     builder = ProgramBuilder()
-    names = [builder.input(f"x{place}", *item) for place, item in enumerate(specimen.inputs)]
+    names = [builder.input(f"x{index}", *item) for index, item in enumerate(specimen.inputs)]
     names += [builder.parameter(item) for item in specimen.parameters]
     made = builder.add(op, names, specimen.attributes)
     verified = verify(builder.build([Output(name, name) for name in made]))

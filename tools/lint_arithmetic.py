@@ -2,8 +2,8 @@
 
     python tools/lint_arithmetic.py [ROOT]         (default: the repository)
 
-NumPy's integers wrap where a result does not fit. Reported is every place of ``cvm`` that adds, subtracts, multiplies,
-shifts left, divides, negates, sums or narrows an integer array, unless
+NumPy's integers wrap where a result does not fit. It reports every expression of ``cvm`` that adds, subtracts,
+multiplies, shifts left, divides, negates, sums or narrows an integer array, unless
 
 * it is written with Python integers or with `cvm.executors.native.exact`, so that it is not found;
 * its function, or one around it, calls `require_fits` (`cvm.bounds`) before it: a bound in Python integers, checked;
@@ -346,9 +346,9 @@ class Scope:
             case ast.Starred(value=inner):
                 self._give(inner, Many(element(kind)))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                for place, part in enumerate(parts):
+                for index, part in enumerate(parts):
                     few = isinstance(kind, Few) and len(kind.items) == len(parts)
-                    self._give(part, kind.items[place] if few and isinstance(kind, Few) else element(kind))
+                    self._give(part, kind.items[index] if few and isinstance(kind, Few) else element(kind))
 
     def kind(self, node: ast.expr) -> Kind:
         """The kind of an expression."""
@@ -464,8 +464,8 @@ class Scope:
         kind = self.kind(node)
         return kind == "array" or (isinstance(kind, Many | Few) and element(kind) == "array")
 
-    def places(self) -> Iterator[tuple[int, str]]:
-        """The places that do fixed-width arithmetic: line and what."""
+    def sites(self) -> Iterator[tuple[int, str]]:
+        """The expressions that do fixed-width arithmetic: line and what."""
         for node in self.nodes():
             match node:
                 case ast.BinOp(op=op) if type(op) in OPERATORS:
@@ -477,11 +477,11 @@ class Scope:
                 case ast.UnaryOp(op=ast.USub(), operand=operand) if self.kind(operand) == "array":
                     yield node.lineno, "-"
                 case ast.Call():
-                    what = self._call_place(node)
+                    what = self._call_site(node)
                     if what is not None:
                         yield node.lineno, what
 
-    def _call_place(self, call: ast.Call) -> str | None:
+    def _call_site(self, call: ast.Call) -> str | None:
         """What a call computes with integer arrays, if it does."""
         match call.func:
             case (
@@ -531,12 +531,12 @@ def _part(kind: Kind, index: ast.expr) -> Kind:
     return element(kind)
 
 
-def _type(call: ast.Call, place: int | None) -> str | None:
+def _type(call: ast.Call, index: int | None) -> str | None:
     """The type of elements that a call names."""
     for keyword in call.keywords:
         if keyword.arg == "dtype":
             return ast.unparse(keyword.value)
-    return ast.unparse(call.args[place]) if place is not None and len(call.args) > place else None
+    return ast.unparse(call.args[index]) if index is not None and len(call.args) > index else None
 
 
 def _otherwise(said: str | None) -> bool:
@@ -577,7 +577,7 @@ def guarded(scope: Scope) -> int:
 
 
 def findings(package: Package, listed: Iterable[tuple[str, str]]) -> Iterator[tuple[str, int, str]]:
-    """Places without a bound, and entries of the table that nothing needs: path, line and what."""
+    """Expressions without a bound, and entries of the table that nothing needs: path, line and what."""
     entries = set(listed)
     needed: set[tuple[str, str]] = set()
     for module in package.modules.values():
@@ -585,7 +585,7 @@ def findings(package: Package, listed: Iterable[tuple[str, str]]) -> Iterator[tu
             continue
         for scope in scopes(package, module):
             checked = guarded(scope)
-            open_ = sorted({(line, what) for line, what in scope.places() if line < checked})
+            open_ = sorted({(line, what) for line, what in scope.sites() if line < checked})
             entry = next((one for one in _entries(module.path, scope.qualified) if one in entries), None)
             if entry is not None and open_:
                 needed.add(entry)

@@ -2,9 +2,8 @@
 
     python tools/lint_functions.py [ROOT]         (default: the repository)
 
-Lines are counted from ``def`` to the end, docstring included, decorators and what is defined inside too. `KNOWN` names
-the functions that are longer, with their lines, exactly: one that grew, shrank or went is a finding, so that the table
-only gets shorter. Prints FILE:LINE: what, and exits 1 on a finding.
+Lines are counted from ``def`` to the end, docstring included, decorators and what is defined inside too. Prints
+FILE:LINE: what, and exits 1 on a finding.
 """
 
 from __future__ import annotations
@@ -18,25 +17,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ("cvm", "formal")
 MOST = 50
 """Lines of a function."""
-KNOWN: dict[tuple[str, str], int] = {
-    ("cvm/api.py", "compile"): 54,
-    ("cvm/audit/verify.py", "verify"): 53,
-    ("cvm/cli/bench.py", "command"): 61,
-    ("cvm/cli/check.py", "command"): 53,
-    ("cvm/cli/compile.py", "command"): 57,
-    ("cvm/cli/demo.py", "command"): 63,
-    ("cvm/cli/dispute.py", "step"): 55,
-    ("cvm/cli/quantize.py", "command"): 80,
-    ("cvm/cli/receipt.py", "verify_receipt"): 92,
-    ("cvm/cli/report.py", "command"): 79,
-    ("cvm/cli/run.py", "command"): 78,
-    ("cvm/executors/native/contractions.py", "_calls"): 62,
-    ("cvm/executors/native/depthwise.py", "plan_depthwise"): 51,
-    ("cvm/executors/native/runtime.py", "emit_worker"): 121,
-    ("cvm/executors/native/sha256.py", "_module"): 64,
-    ("cvm/executors/native/windows.py", "emit_pool"): 56,
-}
-"""Longer functions that are left, by file and name."""
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[int, str, int]]:
@@ -47,22 +27,19 @@ def functions(tree: ast.AST) -> Iterator[tuple[int, str, int]]:
             yield node.lineno, node.name, node.end_lineno - node.lineno + 1
 
 
-def findings(root: Path, known: dict[tuple[str, str], int]) -> Iterator[str]:
-    """Functions that are too long, and entries of the table that are not so."""
-    left = dict(known)
+def findings(root: Path) -> Iterator[str]:
+    """Functions that are too long."""
     for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
         name = file.relative_to(root).as_posix()
         for line, function, count in functions(ast.parse(file.read_text("utf-8"))):
-            if count > MOST and left.pop((name, function), None) != count:
+            if count > MOST:
                 yield f"{name}:{line}: {function} has {count} lines, at most {MOST} are good to read"
-    for (name, function), count in sorted(left.items()):
-        yield f"{name}: {function} has no {count} lines any more: take it out of the table"
 
 
 def main(arguments: list[str]) -> int:
     """The command line."""
     root = Path(arguments[0]) if arguments else REPOSITORY
-    found = list(findings(root, KNOWN if root == REPOSITORY else {}))
+    found = list(findings(root))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

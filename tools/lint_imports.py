@@ -39,12 +39,6 @@ ONLY = {("formal", "program"): "cvm.program.model"}
 """Rooms of which one module alone is imported."""
 
 CYCLES: tuple[tuple[str, ...], ...] = (
-    ("cvm.executors.native", "claims", "steps"),
-    (
-        "cvm.executors.native", "contractions", "depthwise", "movement", "plan", "pointwise", "reductions", "vision",
-        "windows",
-    ),
-    ("cvm.executors.native", "executor", "select", "trial"),
     ("cvm.export.cvm_runtime", "arithmetic", "contractions"),
     ("cvm.frontends.onnx", "folding", "rules", "translation"),
     ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),
@@ -76,7 +70,7 @@ class Architecture:
 
 
 def architecture(text: str) -> Architecture:
-    """Read the page. A row is ``| `room` | what it is | `room`, `room` |``; ``everything`` imports are common."""
+    """Read the page. A row is ``| `room` | what it is | `room`, `room` |``; *by all*: every room may import it."""
     rows = re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", text, re.MULTILINE)
     rooms = {room: re.findall(r"`([\w.]+)`", imports) for room, imports in rows}
     common = [room for room, imports in rows if "by all" in imports]

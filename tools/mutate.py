@@ -65,15 +65,15 @@ def drawn(
         existing.setdefault(change.key.module, set()).add(change.key)
     order = list(range(len(every)))
     random.Random(f"{package} {seed}").shuffle(order)
-    chosen = {place for place, change in enumerate(every) if change.key in reasons}
+    chosen = {index for index, change in enumerate(every) if change.key in reasons}
     count = 0
-    for place in order:
+    for index in order:
         if count == sample:
             break
-        if is_program(mutated(sources[every[place].key.module], every[place])):
-            chosen.add(place)
+        if is_program(mutated(sources[every[index].key.module], every[index])):
+            chosen.add(index)
             count += 1
-    return [every[place] for place in sorted(chosen)], existing
+    return [every[index] for index in sorted(chosen)], existing
 
 
 class Trying:

@@ -2,7 +2,7 @@
 
     python tools/mutate_formal.py [--ops conv2d,sum] [--every N] [--verbose]
 
-Every function that an op's meaning consists of is changed at one place at a time: a comparison, an operation, a
+Every function that an op's meaning consists of is changed at one location at a time: a comparison, an operation, a
 number, a branch, a bound, an axis, a result. Each mutant must fail at least one vector of that op; nothing but the
 vectors in ``spec_vectors/ops`` is asked. The tree is not touched: mutants are made and run in memory. Mutants that
 cannot be told from FORMAL by any valid program are named, with the reason, in `mutation.equivalent`; an entry there
@@ -57,9 +57,9 @@ def tried(op: str, every: int = 1, verbose: bool = False) -> Outcome:
     if unchanged is not None:
         raise SystemExit(f"{op}: FORMAL itself fails {unchanged}; are the vectors stale?")
     outcome = Outcome(op)
-    for place, mutant in enumerate(mutants(op, modules)):
+    for index, mutant in enumerate(mutants(op, modules)):
         excused = (op, mutant.name) in EQUIVALENT or ("*", mutant.name) in EQUIVALENT
-        if place % every and not excused:
+        if index % every and not excused:
             continue
         by = killer({**codes, mutant.module: compile(mutant.tree, f"<{mutant.module}>", "exec")}, cases)
         if verbose:

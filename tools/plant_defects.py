@@ -30,7 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.planted.defect import PACKAGE, Defect, source  # noqa: E402 - after the paths are set
+from tools.planted.defect import Defect, dotted, source  # noqa: E402 - after the paths are set
 from tools.planted.drawn import drawn  # noqa: E402
 from tools.planted.judge import Guards, judge, plant  # noqa: E402
 from tools.planted.table import KINDS, scripted  # noqa: E402
@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.judge:
         module, text = json.loads(sys.stdin.read())
-        plant(f"{PACKAGE}.{module}", text)
+        plant(dotted(module), text)
         from tools.planted.samples import loaded
 
         guards = Guards(not options.unguarded, not options.no_trial, options.long)
@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    from cvm.executors.native.select import available
+    from cvm.executors.native.runtime.select import available
     from tools.planted.samples import kept, samples
 
     options.machine = machine = options.machine or available()[0].name
@@ -149,7 +149,7 @@ def _main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples"
         kept(path, samples(options.seed))
-        none = Defect("nothing", "", "steps", source("steps"))
+        none = Defect("nothing", "", "homes", source("homes"))
         who, said = verdict(events(none, path, machine, [], options.limit))
         if who != NOTHING:
             raise SystemExit(f"without a defect: {who}: {said}")

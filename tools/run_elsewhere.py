@@ -32,14 +32,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cvm.cli.models import open_program
 from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import initial_state, returned
-from cvm.executors.native import runtime
-from cvm.executors.native.executor import SLACK, network_text, read_bounds
-from cvm.executors.native.ir import Module
-from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.plan import plan
-from cvm.executors.native.runtime import DIRECT, emit_worker
-from cvm.executors.native.steps import Plan
-from cvm.executors.native.trial import programs
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import MACHINES, Machine
+from cvm.executors.native.emit.sharing import emit_worker
+from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime import calls
+from cvm.executors.native.runtime.calls import DIRECT
+from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
+from cvm.executors.native.runtime.trial import programs
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
@@ -141,11 +142,11 @@ class Subject:
         if len(data) != runs * each:
             raise Unsupported("elsewhere.results", f"{len(data)} bytes of results instead of {runs * each}")
         for start in range(0, len(data), each):
-            place = start + 8
+            offset = start + 8
             arrays = {}
             for name, shape in zip(written, shapes, strict=True):
-                arrays[name] = np.frombuffer(data, "<i4", prod(shape), place).reshape(shape)
-                place += 4 * prod(shape)
+                arrays[name] = np.frombuffer(data, "<i4", prod(shape), offset).reshape(shape)
+                offset += 4 * prod(shape)
             yield int(np.frombuffer(data, "<i8", 1, start)[0]), arrays
 
 
@@ -171,7 +172,7 @@ def _call(arrays: int) -> str:
     """C that calls ``start`` as the executor does: with up to `DIRECT` arrays one by one, else with their table."""
     direct = arrays <= DIRECT
     types = ", ".join(["void *"] * (4 + (arrays if direct else 1)))
-    given = "".join(f", arrays[{place}]" for place in range(arrays)) if direct else ", arrays"
+    given = "".join(f", arrays[{index}]" for index in range(arrays)) if direct else ", arrays"
     types = types.replace("void *, void *, void *, void *", "void *, void *, void *, void *, long", 1)
     return f"""long start({types});
 long call_start(void *arena, void *constants, void **table, void *claims, void **arrays) {{
@@ -245,10 +246,10 @@ def _compared(status: int, arrays: Feed, right: Feed) -> Iterator[str]:
     for name in sorted(arrays.keys() & right.keys()):
         wrong = np.argwhere(arrays[name] != right[name])
         if len(wrong):
-            place = tuple(map(int, wrong[0]))
+            index = tuple(map(int, wrong[0]))
             yield (
-                f"{name}: {len(wrong)} of {arrays[name].size} elements, first at {place}: "
-                f"{arrays[name][place]} instead of {right[name][place]}"
+                f"{name}: {len(wrong)} of {arrays[name].size} elements, first at {index}: "
+                f"{arrays[name][index]} instead of {right[name][index]}"
             )
 
 
@@ -287,7 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--assembly", type=Path, help="write the assembly of the last program, and run nothing")
     options = parser.parse_args(arguments)
     if options.threads > 1:
-        runtime.GRAIN = 1  # small work is shared, too
+        calls.GRAIN = 1  # small work is shared, too
     machine = next(machine for machine in MACHINES if machine.name == options.machine)
     elsewhere = Elsewhere(machine, options.cpu or CPUS[machine.name], options.triple)
     try:

@@ -71,11 +71,11 @@ class Counted(bytes):
 
     left = ITEMS
 
-    def __getitem__(self, place):
-        if isinstance(place, int):
+    def __getitem__(self, index):
+        if isinstance(index, int):
             self.left -= 1
             bounded(-self.left, 0, f"items of a file beyond {ITEMS}")
-        return bytes.__getitem__(self, place)
+        return bytes.__getitem__(self, index)
 
 # Canonical msgpack
 
@@ -564,10 +564,10 @@ def verify(claim, p, inputs, signatures=(), logs=()):
 def given_outputs(claim, p, found):
     """Compare given outputs with what the claim names."""
     size = shapes(p)
-    for place, o in enumerate(p["outputs"]):
+    for index, o in enumerate(p["outputs"]):
         if o["name"] in found:
             tensors = codes(found[o["name"]], {**o, "shape": size[o["value"]]}, len(claim["runs"]))
-            same = all(root(size[o["value"]], x) == run["outputs"][place]
+            same = all(root(size[o["value"]], x) == run["outputs"][index]
                        for x, run in zip(tensors, claim["runs"], strict=True))
             require(same, "DIVERGED", "roots", f"the given {o['name']} is not the one that the receipt names")
 

@@ -42,11 +42,11 @@ class _Reader:
     """Bytes, front to back."""
 
     def __init__(self, data):
-        self.data, self.place = data, 0
+        self.data, self.position = data, 0
     def take(self, size):
-        require(size <= len(self.data) - self.place, "truncated", "the bytes end too early")
-        self.place += size
-        return self.data[self.place - size : self.place]
+        require(size <= len(self.data) - self.position, "truncated", "the bytes end too early")
+        self.position += size
+        return self.data[self.position - size : self.position]
     def u(self, size, signed=False):
         return int.from_bytes(self.take(size), "little", signed=signed)
     def i(self, size):
@@ -56,10 +56,10 @@ class _Reader:
         require(flag < 2, "flag", "a flag is 0 or 1")
         return flag == 1
     def tag(self, tag):
-        require(self.data.startswith(tag, self.place), "tag", f"expected {tag!r}")
-        self.place += len(tag)
+        require(self.data.startswith(tag, self.position), "tag", f"expected {tag!r}")
+        self.position += len(tag)
     def end(self):
-        require(self.place == len(self.data), "trailing", "bytes follow the end")
+        require(self.position == len(self.data), "trailing", "bytes follow the end")
     def binary(self):
         return self.take(self.u(4))
     def text(self):
@@ -69,7 +69,7 @@ class _Reader:
             raise Refused("text", "a text is not UTF-8") from None
     def many(self, item, least):
         count = self.u(4)
-        require(count * least <= len(self.data) - self.place, "truncated", "the bytes end too early")
+        require(count * least <= len(self.data) - self.position, "truncated", "the bytes end too early")
         return [item() for _ in range(count)]
     def roots(self):
         return self.many(lambda: self.take(32), 32)
@@ -183,10 +183,10 @@ class _Operand:
     def __getitem__(self, d):
         inside = len(d) == len(self.shape) and all(0 <= i < n for i, n in zip(d, self.shape, strict=True))
         require(inside, "op", f"there is no index {d}")
-        leaf, place = divmod(number(d, self.shape) * self.size, 1024)
+        leaf, position = divmod(number(d, self.shape) * self.size, 1024)
         require(leaf in self.leaves, "closed", f"leaf {leaf} is read and not open")
         self.read.add(leaf)
-        return int.from_bytes(self.leaves[leaf][place : place + self.size], "little", signed=True)
+        return int.from_bytes(self.leaves[leaf][position : position + self.size], "little", signed=True)
 
 class _Operands:
     """The operands by position, each opened when it is first asked for."""
@@ -230,7 +230,7 @@ def both(function):
 def alike(function):
     return same, lambda a, x, d: function(a, *[X[d] for X in x])
 
-def cut(v, a):
+def clip(v, a):
     alpha = (1 << a["precision"] - 1) - 1
     return max(-alpha, min(v, alpha))
 
@@ -242,7 +242,7 @@ def order_of(a, x):
     N = len(x[0].shape)
     return real([a["axes"][i] for i in range(N)], N) if a["axes"] else list(reversed(range(N)))
 
-def cuts(a, x):
+def slices(a, x):
     """Along each axis: where a slice begins, its step, and the number of elements."""
     N = len(x[0].shape)
     begin, end, strides = ([*a[k], *[None] * N][:N] for k in ("begin", "end", "strides"))
@@ -252,7 +252,7 @@ def cuts(a, x):
         b, e = (max(-1, min(i, n - 1)) if s < 0 else max(0, min(i, n)) for i in (b, e))
         yield b, s, -((b - e) // s)
 
-def cut_axes(a, x):
+def sliced_axes(a, x):
     return real(a["axes"], len(x[0].shape)) or range(len(x[1].shape))
 
 def taken(a, x):
@@ -270,11 +270,11 @@ def take(a, x, d):
     i = max(0, min(indices[d[axis : axis + M]], X.shape[axis] - 1))
     return X[(*d[:axis], i, *d[axis + M :])]
 
-def place_of(a, x):
+def axis_of(a, x):
     return a["axis"] if a["axis"] >= 0 else a["axis"] + len(x[0].shape) + 1
 
 def expanded(a, x):
-    n, axis = x[0].shape, place_of(a, x)
+    n, axis = x[0].shape, axis_of(a, x)
     return (*n[:axis], *(1,) * a["num_newaxis"], *n[axis:])
 
 def kept_axes(a, x):
@@ -312,21 +312,21 @@ ONE_STEP = {
     "relu": alike(lambda a, v: max(0, v)), "abs": alike(lambda a, v: abs(v)), "negative": alike(lambda a, v: -v),
     "cvm_precision": alike(lambda a, v: max(1, abs(v).bit_length())),
     "clip": alike(lambda a, v: a["a_max"] if v >= a["a_max"] else max(a["a_min"], v)),
-    "cvm_clip": alike(lambda a, v: cut(v, a)),
-    "cvm_right_shift": alike(lambda a, v: cut(((v >> a["shift_bit"] - 1) + 1) >> 1, a)),
-    "cvm_left_shift": alike(lambda a, v: cut(v << a["shift_bit"], a)),
+    "cvm_clip": alike(lambda a, v: clip(v, a)),
+    "cvm_right_shift": alike(lambda a, v: clip(((v >> a["shift_bit"] - 1) + 1) >> 1, a)),
+    "cvm_left_shift": alike(lambda a, v: clip(v << a["shift_bit"], a)),
     "upsampling": (upsampled, lambda a, x, d: x[0][(*d[:2], d[2] // a["scale"], d[3] // a["scale"])]),
     "tile": (tiled, lambda a, x, d: x[0][tuple(map(lambda i, n: i % n, d[len(d) - len(x[0].shape) :], x[0].shape))]),
     "repeat": (repeated, repeat),
     "flatten": (lambda a, x: (prod(x[0].shape),), lambda a, x, d: x[0][index(d[0], x[0].shape)]),
     "transpose": (lambda a, x: tuple(x[0].shape[i] for i in order_of(a, x)),
                   lambda a, x, d: x[0][tuple(d[order_of(a, x).index(i)] for i in range(len(d)))]),
-    "slice": (lambda a, x: tuple(n for _, _, n in cuts(a, x)),
-              lambda a, x, d: x[0][tuple(b + s * i for (b, s, _), i in zip(cuts(a, x), d, strict=True))]),
-    "slice_like": (lambda a, x: tuple(x[1].shape[k] if k in cut_axes(a, x) else n for k, n in enumerate(x[0].shape)),
+    "slice": (lambda a, x: tuple(n for _, _, n in slices(a, x)),
+              lambda a, x, d: x[0][tuple(b + s * i for (b, s, _), i in zip(slices(a, x), d, strict=True))]),
+    "slice_like": (lambda a, x: tuple(x[1].shape[k] if k in sliced_axes(a, x) else n for k, n in enumerate(x[0].shape)),
                    lambda a, x, d: x[0][d]),
     "take": (taken, take), "cvm_lut": (taken, take),
-    "expand_dims": (expanded, lambda a, x, d: x[0][d[: place_of(a, x)] + d[place_of(a, x) + a["num_newaxis"] :]]),
+    "expand_dims": (expanded, lambda a, x, d: x[0][d[: axis_of(a, x)] + d[axis_of(a, x) + a["num_newaxis"] :]]),
     "reshape": (lambda a, x: a["target_shape"], lambda a, x, d: x[0][inner(number(d, a["target_shape"]), x[0].shape)]),
     "squeeze": (lambda a, x: tuple(x[0].shape[i] for i in kept_axes(a, x)) or (1,), squeeze),
     "where": (lambda a, x: x[1].shape,
@@ -439,12 +439,12 @@ def concatenate(a, x, d, outputs, target):
         return SEARCHING + rest
     return -(-x.count // 8), SEARCHING + d[axis], step
 
-def search(count, places, start, chosen, element):
-    """The element at the first chosen place after so many others; -1 if there is none."""
+def search(count, indices, start, chosen, element):
+    """The element at the first chosen index after so many others; -1 if there is none."""
     def step(j, before):
         if before < SEARCHING:
             return before
-        for k in places(j):
+        for k in indices(j):
             if chosen(k):
                 if before == SEARCHING:
                     return element(k)
@@ -492,7 +492,7 @@ def kept(a, x, d, shape):
             return int((a["top_k"] < 0 or p < a["top_k"]) and X[b, rows[d], 0] >= 0)
         if members[b, q] != 1:
             return 1
-        r, s = ([X[b, rows[b, place], k] for k in range(6)] for place in (p, q))
+        r, s = ([X[b, rows[b, position], k] for k in range(6)] for position in (p, q))
         return int(not ((a["force_suppress"] or r[0] == s[0]) and overlap(r, s, a["iou_threshold"])))
     return p + 1, 1, step
 
@@ -503,10 +503,10 @@ def overlap(r, s, threshold):
 
 def kept_row(a, x, d, shape):
     (b, n, k), X, rows, members = d, x[0], x[3], x[4]
-    count, places = parts(shape[1])
+    count, indices = parts(shape[1])
     if 0 <= a["max_output_size"] <= n:
         return count, SEARCHING + n, lambda j, before: before if before < SEARCHING else -1
-    return search(count, places, n, lambda p: members[b, p] == 1, lambda p: X[b, rows[b, p], k])
+    return search(count, indices, n, lambda p: members[b, p] == 1, lambda p: X[b, rows[b, p], k])
 
 SEVERAL_STEPS = {
     "conv2d": conv2d, "dense": dense, "max_pool2d": max_pool2d, "sum": reduce(0, lambda p, q: p + q),
@@ -535,9 +535,9 @@ class _Proof:
         r = _Reader(data)
         r.tag(b"cvm1:step-proof\0")
         r.tag(b"cvm1:step-claim\0")
-        begin = r.place
+        begin = r.position
         self.head, self.op, self.target, self.auxiliaries, self.element = r.take(32), r.u(4), r.u(4), r.roots(), r.u(8)
-        self.place, self.step, self.partials = data[begin : r.place], r.u(4), r.take(32)
+        self.location, self.step, self.partials = data[begin : r.position], r.u(4), r.take(32)
         self.op_set, self.limits, self.lists = r.u(4), r.text(), [(r.u(8), r.take(32)) for _ in range(5)]
         self.inputs, self.before, self.log = r.roots(), r.roots(), r.take(32)
         self.record, self.record_path = r.binary(), r.roots()
@@ -616,8 +616,8 @@ def judge(data, expected=None):
             due, declared = known(numbers[position], source, root)
         require(root == due, "root", "an operand is not that of the run")
         require(declared in (None, extents), "shape", "an operand has not the shape that the program gives it")
-        places = [k for k, _ in leaves]
-        fit = places == sorted(set(places)) and all(len(leaf) == min(1024, length - 1024 * k) for k, leaf in leaves)
+        indices = [k for k, _ in leaves]
+        fit = indices == sorted(set(indices)) and all(len(leaf) == min(1024, length - 1024 * k) for k, leaf in leaves)
         require(fit, "leaves", "leaves are out of order, or have not their length")
         whole = merkle(dict(leaves), -(-length // 1024), path) == data_root if leaves else not path
         require(whole, "leaves", "a leaf is another one")
@@ -638,7 +638,7 @@ def judge(data, expected=None):
     require(gives == p.after, "after", f"the step gives {gives}, not {p.after}")
     shown = [b"cvm1:partial\0" + partial.to_bytes(16, "little", signed=True) for partial in (p.after, *p.first)]
     root = merkle({p.step - i: record for i, record in enumerate(shown)}, count, p.path)
-    found = root and h(b"cvm1:partials\0", p.place, pack("<Q", count), root)
+    found = root and h(b"cvm1:partials\0", p.location, pack("<Q", count), root)
     require(found == p.partials, "partials", "the partials are not those that were committed to")
     require(sorted(x.opened) == list(openings), "operands", "an operand is open that is not read")
     spare = all(t.read == set(t.leaves) for t in x.opened.values())

@@ -164,25 +164,27 @@ def ranked(case: Case) -> Case:
         found |= {single(item) for item in (tensor["data"] if "data" in tensor else [tensor["fill"]])}
     found |= {single(item) for key, item in literals if key in _VALUES and item != "NaN"}
     if any(np.isnan(list(found))):
-        raise webnn.NotSupportedError("conformance.nan", "NaN has no place among integers")
+        raise webnn.NotSupportedError("conformance.nan", "no integer stands for NaN")
     order = sorted({abs(item) for item in found})  # the same for both signs: magnitudes are compared too
-    places = {sign * item: sign * place for place, item in enumerate(order) for sign in (1, -1)}
-    small = max(map(abs, places.values())) < 128
+    number_of_item = {sign * item: sign * number for number, item in enumerate(order) for sign in (1, -1)}
+    small = max(map(abs, number_of_item.values())) < 128
     signs = case["operators"][-1]["name"] == "sign"  # its results are the numbers -1, 0 and 1
 
     def encoded(tensor: Case, result: bool) -> Case:
         if tensor not in reals:
             return tensor
-        place = (lambda item: int(single(item))) if result and signs else (lambda item: places[single(item)])
-        rest = {"data": [place(item) for item in tensor["data"]]} if "data" in tensor else {
-            "fill": place(tensor["fill"])
+        number_of = (
+            (lambda item: int(single(item))) if result and signs else (lambda item: number_of_item[single(item)])
+        )
+        rest = {"data": [number_of(item) for item in tensor["data"]]} if "data" in tensor else {
+            "fill": number_of(tensor["fill"])
         }  # fmt: skip
         return {**tensor, **rest, "dataType": "int8" if small else "int32"}
 
     def option(key: str, item: Any) -> Any:
         if key not in _VALUES:
             return item
-        return None if item == "NaN" else places[single(item)]  # NaN is no bound
+        return None if item == "NaN" else number_of_item[single(item)]  # NaN is no bound
 
     operators = [
         {**call, "arguments": [

@@ -59,12 +59,12 @@ def peak_bytes(program: Program) -> int:
     """
     values = [item.value for item in program.inputs] + [item.value for item in program.state]
     begin = {value.name: 0 for value in values}
-    for place, node in enumerate(program.nodes):
+    for index, node in enumerate(program.nodes):
         values += node.outputs
-        begin |= {value.name: place for value in node.outputs}
+        begin |= {value.name: index for value in node.outputs}
     end = dict(begin)
-    for place, node in enumerate(program.nodes):
-        end |= {name: place for name in node.inputs if name in end}
+    for index, node in enumerate(program.nodes):
+        end |= {name: index for name in node.inputs if name in end}
     kept = [output.value for output in program.outputs] + [state.update for state in program.state]
     end |= {name: len(program.nodes) for name in kept if name in end}
     change = [0] * (len(program.nodes) + 2)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from cvm.agreement import drawn_places
+from cvm.agreement import drawn_indices
 from cvm.audit.costs import gas
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ __all__ = ["HEAVY", "Draw", "draws", "shuffled", "terms"]
 HEAVY = 2**20
 """Terms from which on an element is never drawn: FORMAL takes about a second for it."""
 ELEMENT = 16
-"""What an element costs besides its terms, in terms."""
+"""The fixed cost of an element besides its terms, in units of a term."""
 _WHOLE_BATCH = ("get_valid_count", "non_max_suppression")
-"""Ops of which one element takes the work of its whole batch."""
+"""The ops of which one element takes as much work as its whole batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One element: of a run, of an output of a node, and its place in row-major order."""
+    """One element: the run, the node, the output of the node, and the number of the element in row-major order."""
 
     run: int
     node: int
     output: int
-    place: int
+    element: int
 
 
 def terms(verified: VerifiedProgram) -> list[int]:
@@ -53,12 +53,12 @@ def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator
     """
     costs = terms(verified)
     outputs = [
-        (number, place, math.prod(value.shape))
+        (number, index, math.prod(value.shape))
         for number, node in enumerate(verified.program.nodes)
         if costs[number] < HEAVY
-        for place, value in enumerate(node.outputs)
+        for index, value in enumerate(node.outputs)
     ]
-    targets = [outputs[place] for place in shuffled(len(outputs), f"{seed}/tensors")]
+    targets = [outputs[index] for index in shuffled(len(outputs), f"{seed}/tensors")]
     orders: dict[tuple[int, int, int], Iterator[int]] = {}
     for visit in range(max((size for *_, size in targets), default=0)):
         for run in runs:
@@ -66,10 +66,10 @@ def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator
                 if visit < size:
                     key = (run, number, output)
                     if key not in orders:
-                        orders[key] = drawn_places(size, f"{seed}/{run}/{number}/{output}")
+                        orders[key] = drawn_indices(size, f"{seed}/{run}/{number}/{output}")
                     yield Draw(run, number, output, next(orders[key]))
 
 
 def shuffled(count: int, seed: str) -> list[int]:
     """The numbers below ``count`` in random order."""
-    return sorted(range(count), key=lambda place: sha256(f"{seed}/{place}".encode()).digest())
+    return sorted(range(count), key=lambda index: sha256(f"{seed}/{index}".encode()).digest())

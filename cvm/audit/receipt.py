@@ -1,4 +1,4 @@
-"""Receipts: what a run claims, in a form that anyone can recompute.
+"""Receipts: claims about runs, in a form that anyone can recompute.
 
 A claim binds a program to roots: those of its inputs, of the state before, of its outputs and of the state after, for
 every run; with the op-set version, the limits profile, the gas of one run and, if wished, the root of the trace. Its
@@ -51,7 +51,7 @@ def _require_integer(what: str, value: int, bits: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run claims. State stands in the order of the program's state, before the run and after it."""
+    """The claim about one run. State stands in the order of the program's state, before the run and after it."""
 
     inputs: Roots
     before: Roots
@@ -75,7 +75,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a receipt claims: these runs of this program."""
+    """The content of a receipt: these runs of this program."""
 
     program: bytes
     """The digest of the program."""
@@ -95,7 +95,7 @@ class Claim:
             raise Invalid("receipt.runs", "a receipt is that of one run or more")
 
     def preimage(self) -> bytes:
-        """What is hashed."""
+        """The bytes that are hashed."""
         runs = list_root([run.preimage() for run in self.runs])
         return b"cvm1:receipt\0" + self.program + u32(self.op_set) + text(self.limits) + u64(self.gas) + runs
 
@@ -106,7 +106,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the host says of itself: outside the claim, not authenticated, of no effect on any verdict."""
+    """The facts that a host states about itself: outside the claim, not authenticated, of no effect on any verdict."""
 
     executor: str = ""
     version: str = ""

@@ -46,14 +46,14 @@ class Observer:
 
     @property
     def watch(self) -> Watch | None:
-        """What an executor shows the tensors to, if there is to be a trace."""
+        """The watch that an executor calls with its tensors; None unless a trace is wanted."""
         return self._see if self._traced else None
 
     def _see(self, tensors: Mapping[str, Int32Array]) -> None:
         self._roots.update(tensor_roots(tensors))
 
     def end(self, result: RunResult) -> Observation:
-        """What was seen of the run, which has left ``result``."""
+        """The observation of the run, which has ended with ``result``."""
         program = self._program
         ends = {**self._feed, **self._before, **{item.value: result.values[item.value] for item in program.outputs}}
         roots = self._roots | tensor_roots({name: ends[name] for name in ends if name not in self._roots})
@@ -83,11 +83,11 @@ class Recorder:
         self._traces: list[Trace] = []
 
     def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
-        """Who sees the run of these inputs, from this state on."""
+        """The observer of the run that starts from these inputs and this state."""
         return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces)
 
     def keep(self, notes: Sequence[Observation]) -> None:
-        """Take the notes of runs."""
+        """Keep the observations of runs."""
         self._runs.extend(note.run for note in notes)
         self._traces.extend(note.trace for note in notes if note.trace is not None)
 
@@ -113,7 +113,7 @@ def observed_trace(program: Program, result: RunResult) -> Trace:
 
 
 def host_facts(executor: str, time: str = "") -> Host:
-    """What this host says of itself."""
+    """The facts that this host states about itself."""
     from importlib.metadata import version
 
     return Host(executor, f"cvm {version('cvm')}", f"{platform.system()} {platform.machine()}", time)

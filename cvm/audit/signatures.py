@@ -51,7 +51,7 @@ def is_genuine(claim: Claim, signature: Signature) -> bool:
     return True
 
 
-# What RFC 8032 leaves to its readers, and libraries decide in different ways, is decided here.
+# RFC 8032 leaves these points open and libraries decide them differently, so they are decided here.
 
 _FIELD = 2**255 - 19
 _ORDER = 2**252 + 27742317777372353535851937790883648493

@@ -126,7 +126,7 @@ class _Noted:
 
 
 class SpotCheck:
-    """Is told of every run that ``executor`` computes, and then says what FORMAL finds.
+    """Notes every run that ``executor`` computes, and then lets FORMAL judge drawn elements of them.
 
     ``identity`` is what the draw depends on beside the salt: the hash of what is verified. ``runs`` is the number of
     runs there will be. With ``fused``, the runs are ordinary ones; without, they laid all tensors open, and each drawn
@@ -160,7 +160,7 @@ class SpotCheck:
     def note(
         self, number: int, feed: Feed, before: Mapping[str, Int32Array], result: RunResult, seconds: float
     ) -> None:
-        """Take note of a run, what it began with, what it left, and how long it took."""
+        """Note a run: its inputs and state, its results, and how long it took."""
         self._latest = _Noted(number, feed, before, result)
         self._count, self._fastest = self._count + 1, min(self._fastest, seconds)
         if number in self._chosen:
@@ -190,7 +190,7 @@ class SpotCheck:
         return Judged(elements, len(tensors), self._of, len(parts), self._judging.salt)
 
     def _drawn(self, runs: Sequence[int]) -> list[Draw]:
-        """What is judged: so many elements as were asked for, or as the budget allows, but at least one.
+        """The elements to judge: as many as were asked for, or as the budget allows, but at least one.
 
         The budget is for FORMAL and for laying open all drawn runs but the first, without which nothing can be judged.
         """
@@ -279,7 +279,7 @@ class _View:
         self.difference: Difference | None = None
 
     def see(self, tensors: Mapping[str, Int32Array]) -> None:
-        """Judge what can be judged now, and keep what is needed later."""
+        """Judge the drawn elements whose operands are known now, and keep the tensors that later ones need."""
         while self._pending and self.difference is None:
             number = next(iter(self._pending))
             node = self._program.nodes[number]
@@ -294,7 +294,7 @@ class _View:
                 self._held[name] = array.copy()
 
     def shown(self) -> RunResult:
-        """What the run left, as it was shown; inputs and constants that are outputs are not shown."""
+        """The results of the run as they were shown; inputs and constants that are outputs are not shown."""
         if self._pending and self.difference is None:
             raise AssertionError(f"the executor {self._name} did not show every tensor of the run")
         outputs = [output.value for output in self._program.outputs]
@@ -307,7 +307,7 @@ class _View:
         outputs = formal.executor.apply(node, [self._operand(name, tensors) for name in node.inputs])
         for draw in part:
             value, array = node.outputs[draw.output], tensors[node.outputs[draw.output].name]
-            index = tuple(int(i) for i in np.unravel_index(draw.place, array.shape))
+            index = tuple(int(i) for i in np.unravel_index(draw.element, array.shape))
             self.judged.append(draw)
             expected, found = outputs[draw.output][index], int(array[index])
             if expected != found:

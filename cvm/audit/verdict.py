@@ -1,4 +1,4 @@
-"""Verdicts on receipts: the answers, the levels at which they are reached, and what stands behind them."""
+"""Verdicts on receipts: the answers, the levels at which they are reached, and the evidence for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_EXECUTED: Mapping[Level, str] = {
     "structure": "STRUCTURE HOLDS",
     "roots": "ROOTS AGREE",
 }
-"""What REPRODUCED means at the levels that run nothing, in words for people."""
+"""The meaning of REPRODUCED at the levels that run nothing, in words for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Verdict:
 
 
 def answer_words(answer: Answer, level: Level) -> str:
-    """An answer for people: where nothing was executed, nothing was reproduced."""
+    """The answer for people; it does not say REPRODUCED where nothing was executed."""
     return NOT_EXECUTED.get(level, answer) if answer == "REPRODUCED" else answer
 
 
@@ -80,7 +80,7 @@ def cannot(reason: str) -> Finding:
 
 @dataclass(slots=True)
 class Behind:
-    """What stands behind the answer, as far as it is known by now."""
+    """The evidence for the answer, as far as it is known by now."""
 
     signers: list[str] = field(default_factory=list)
     checked: list[Level] = field(default_factory=list)
@@ -88,5 +88,5 @@ class Behind:
     judged: Judged | None = None
 
     def verdict(self, answer: Answer, level: Level, reason: str) -> Verdict:
-        """The answer with what stands behind it."""
+        """The answer with the evidence for it."""
         return Verdict(answer, level, reason, tuple(self.signers), tuple(self.checked), self.executor, self.judged)

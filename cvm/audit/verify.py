@@ -52,7 +52,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A receipt and what it is verified with."""
+    """A receipt and the program, arrays and settings that it is verified with."""
 
     receipt: Receipt
     verified: VerifiedProgram
@@ -129,6 +129,11 @@ def verify(
         progress=progress,
         judging=Judging() if judging is None else judging,
     )
+    return _recomputed(task, goal)
+
+
+def _recomputed(task: _Task, goal: Level) -> Verdict:
+    """The verdict of all levels up to the goal, one after the other."""
     for step in LEVELS[: LEVELS.index(goal) + 1]:
         try:
             _CHECKS[step](task, goal)
@@ -209,22 +214,22 @@ def _signatures(task: _Task) -> None:
 
 def _roots(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
-    runs = [(place, feed) for feeds in task.given for place, feed in enumerate(feeds)]
+    runs = [(index, feed) for feeds in task.given for index, feed in enumerate(feeds)]
     if len(runs) != len(claim.runs):
         raise cannot(f"the receipt is of {len(claim.runs)} runs, the inputs are those of {len(runs)}")
     began = [task.state, initial_state(program)]
-    for number, ((place, feed), run) in enumerate(zip(runs, claim.runs, strict=True)):
+    for number, ((index, feed), run) in enumerate(zip(runs, claim.runs, strict=True)):
         for item, root in zip(program.inputs, run.inputs, strict=True):
             if tensor_root(feed[item.value.name]) != root:
                 raise cannot(f"run {number}: the input {item.value.name!r} is not the one that the receipt names")
-        if place == 0:
+        if index == 0:
             before = began[min(number, 1)]
             for kept, root in zip(program.state, run.before, strict=True):
                 if tensor_root(before[kept.value.name]) != root:
                     raise cannot(f"run {number} began with another state {kept.value.name!r} than the one at hand")
-    for place, trace in enumerate(task.traces):
+    for index, trace in enumerate(task.traces):
         if not any(_is_of(trace, run) for run in claim.runs):
-            raise cannot(f"given trace {place} is of other inputs or another state than any run of the receipt")
+            raise cannot(f"given trace {index} is of other inputs or another state than any run of the receipt")
     if task.outputs is not None:
         _compare_outputs(task, task.outputs)
 
@@ -234,11 +239,11 @@ def _compare_outputs(task: _Task, given: Arrays) -> None:
     names = {output.name for output in program.outputs}
     if not set(given) <= names:
         raise cannot(f"there is no output {min(set(given) - names)!r}")
-    for place, output in enumerate(program.outputs):
+    for index, output in enumerate(program.outputs):
         if output.name in given:
             tensors = _split(output, task.verified.shapes[output.value], given[output.name], len(claim.runs))
             for number, (tensor, run) in enumerate(zip(tensors, claim.runs, strict=True)):
-                if tensor_root(tensor) != run.outputs[place]:
+                if tensor_root(tensor) != run.outputs[index]:
                     message = f"run {number}: the given output {output.name!r} is not the one that the receipt names"
                     raise diverged(message)
 
@@ -285,7 +290,7 @@ def _executor(task: _Task) -> Executor:
 
 
 def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[tuple[int, Run, Observation]]:
-    """Every run, recomputed: its number, what the receipt says, and what it gave. ``check`` takes note of it."""
+    """Every run, recomputed: its number, the receipt's claim and the results. ``check`` notes each."""
     program = task.verified.program
     number = 0
     for feeds in task.given:
@@ -331,7 +336,7 @@ def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> 
 
 
 def _wrong_executor(task: _Task, difference: Difference) -> Finding:
-    """What is said of an executor that computes something else than the program means: the claim remains open."""
+    """The finding that the executor computes something else than the program means: the claim remains open."""
     advice = "nothing follows for the claim; verify it with another executor (--executor)"
     return cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
@@ -368,24 +373,24 @@ def _is_of(trace: Trace, run: Run) -> bool:
 
 
 def _compare_traces(task: _Task, number: int, given: Trace, found: Trace) -> None:
-    place = found.first_difference(given)
-    if place is None:
+    index = found.first_difference(given)
+    if index is None:
         return
     nodes = task.verified.program.nodes
-    if place == len(nodes):
+    if index == len(nodes):
         raise diverged(f"run {number}: the given trace has {len(given.steps)} ops, the program {len(nodes)}")
-    names = ", ".join(repr(value.name) for value in nodes[place].outputs)
-    made = ", ".join(root.hex() for root in found.steps[place])
-    if place == len(given.steps):
+    names = ", ".join(repr(value.name) for value in nodes[index].outputs)
+    made = ", ".join(root.hex() for root in found.steps[index])
+    if index == len(given.steps):
         said = "ends before it"
     else:
-        said = f"says {', '.join(root.hex() for root in given.steps[place]) or 'nothing'}"
-    message = f"op {place}, the {nodes[place].op} that gives {names}, is the first that differs"
+        said = f"says {', '.join(root.hex() for root in given.steps[index]) or 'nothing'}"
+    message = f"op {index}, the {nodes[index].op} that gives {names}, is the first that differs"
     raise diverged(f"run {number}: {message}: it leaves the root {made}, the given trace {said}")
 
 
 def _trace(task: _Task, goal: Level) -> None:
-    """That there are traces; they were compared when the runs were re-executed."""
+    """Require traces; they were compared when the runs were re-executed."""
     for number, run in enumerate(task.receipt.claim.runs):
         named = run.trace is not None or any(_is_of(trace, run) for trace in task.traces)
         if not named and (goal == "trace" or task.receipt.traced):

@@ -1,4 +1,4 @@
-"""Contestants by turns: a process for each, rounds in rotating order, one at work at any time."""
+"""Contestants are timed by turns: each has a process, rounds have a rotating order, and one works at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a contestant did, or why it did nothing.
+    """The results of a contestant, or why it has none.
 
     ``run`` is a call with arrays in and out, ``bound`` one on memory bound before. ``cold`` is a start with an empty
     cache of compiled code, ``cached`` one with what the first start left there, for engines that keep some. ``memory``
@@ -88,18 +88,18 @@ def compete(
     with ExitStack() as stack:
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="cvm-bench-"))
         entries = []
-        for place, contestant in enumerate(contestants):
-            entries.append(_entered(contestant, os.path.join(cache, str(place)), stack))
-            advance(place + 1)
+        for index, contestant in enumerate(contestants):
+            entries.append(_entered(contestant, os.path.join(cache, str(index)), stack))
+            advance(index + 1)
         _compare([(entry.contestant, entry.process.greeting) for entry in entries if entry.process is not None])
         timings: list[list[dict[str, Any]]] = [[] for _ in entries]
         count = len(entries)
         for number in range(rounds):
             for turn in range(count):
-                place = (turn + number) % count
-                process = entries[place].process
+                index = (turn + number) % count
+                process = entries[index].process
                 if process is not None:
-                    timings[place].append(process.ask(seconds))
+                    timings[index].append(process.ask(seconds))
                 advance(count * (number + 1) + turn + 1)
     return [_score(entry, found) for entry, found in zip(entries, timings, strict=True)]
 
@@ -146,7 +146,7 @@ def _entered(contestant: Contestant, cache: str, stack: ExitStack) -> _Entry:
 
 
 def _compare(said: Sequence[tuple[Contestant, Mapping[str, Any]]]) -> None:
-    """All that say roots of their outputs say the same for one program and batch."""
+    """Require that all contestants that report roots of their outputs report the same for one program and batch."""
     seen: dict[tuple[Path, int], tuple[Contestant, Mapping[str, Any]]] = {}
     for contestant, greeting in said:
         if greeting["roots"] is None:
@@ -178,7 +178,7 @@ def _score(entry: _Entry, found: Sequence[Mapping[str, Any]]) -> Score:
 
 
 class _Failed(Exception):
-    """A process said an error."""
+    """Raised when a process reports an error."""
 
     def __init__(self, error: CvmError) -> None:
         super().__init__(str(error))
@@ -186,7 +186,7 @@ class _Failed(Exception):
 
 
 class _Process:
-    """A worker that has said hello, after so many seconds."""
+    """A worker process that is ready, and the seconds that it took to start."""
 
     def __init__(self, process: subprocess.Popen[str], start: float) -> None:
         self._process = process
@@ -194,7 +194,7 @@ class _Process:
         self.start = Start(time.perf_counter() - start, self.greeting["cpu_seconds"], self.greeting["open_seconds"])
 
     def ask(self, seconds: float) -> dict[str, Any]:
-        """Let it time for so many seconds."""
+        """Ask the worker to time its model for so many seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()

@@ -35,7 +35,7 @@ class Opened:
     outputs: Callable[[], Mapping[str, Array]] | None = None
     """The outputs of one run as int32 codes, by name: for engines that are to agree."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else the engine says, for documents."""
+    """Further facts about the engine, for documents."""
 
 
 @dataclass(frozen=True, slots=True)

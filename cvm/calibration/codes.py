@@ -1,4 +1,4 @@
-"""Stored contents as codes: what is written beside a quantization file in place of floats."""
+"""Stored contents as codes: what is written beside a quantization file instead of floats."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class _Calibrator:
             found.append((histogram.min, histogram.max))
             ranges.append(chosen)
         quantizer = affine(
-            *_hull(ranges), settings.bits, signed=settings.signed, dyadic=group.places, nonzero=group.nonzero
+            *_hull(ranges), settings.bits, signed=settings.signed, dyadic=group.coordinates, nonzero=group.nonzero
         )
         self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
 

@@ -32,15 +32,15 @@ __all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "plan"]
 class Group:
     """Tensors that share a quantiser, the tensors whose numbers decide on it, and ranges that are known beforehand.
 
-    ``with_zero``: zeros stand beside their items. ``places``: their items are coordinates. ``nonzero``: something is
-    divided by them.
+    ``with_zero``: zeros stand beside their items. ``coordinates``: their items are coordinates. ``nonzero``: something
+    is divided by them.
     """
 
     tensors: tuple[str, ...]
     observed: tuple[str, ...]
     known: tuple[tuple[float, float], ...]
     with_zero: bool
-    places: bool
+    coordinates: bool
     nonzero: bool
 
 
@@ -54,7 +54,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """What is stored to be added to a product of an input and a filter; ``axis`` is that of the channels."""
+    """A stored tensor that is added to a product of an input and a filter; ``axis`` is that of the channels."""
 
     tensors: tuple[str, ...]
     input: str
@@ -64,7 +64,7 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Any other stored tensors; ``nonzero`` as in `Group`."""
+    """Stored tensors that are neither filters nor biases; ``nonzero`` as in `Group`."""
 
     tensors: tuple[str, ...]
     nonzero: bool
@@ -72,7 +72,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The tensors of a graph that get quantisers, each in one place."""
+    """The tensors of a graph that get quantisers, each exactly once."""
 
     groups: tuple[Group, ...]
     filters: tuple[Filter, ...]
@@ -114,7 +114,7 @@ class _Planner:
         return Plan(tuple(groups), tuple(filters), tuple(biases), tuple(parameters))
 
     def _only_stored(self, name: str) -> bool:
-        """Whether a tensor holds what is stored, perhaps moved, and is not given away."""
+        """Whether a tensor holds stored numbers, perhaps moved, and is not an output."""
         operation = self.uses.made_by.get(name)
         computed = operation is not None and not moved_operands(operation)
         return self.uses.fixed(name) and not computed and name not in self.graph.outputs
@@ -140,7 +140,7 @@ class _Planner:
         return operation.name == "batch_normalization" and parameter == "input" and all(map(self.uses.fixed, others))
 
     def _adds_constant(self, operation: GraphOperation, name: str) -> bool:
-        """Whether an operation adds what is stored to the tensor, or subtracts it."""
+        """Whether an operation adds stored numbers to the tensor, or subtracts them."""
         operands = list(operation.inputs.values())
         return (
             operation.name in ("add", "sub")
@@ -164,9 +164,9 @@ class _Planner:
                 observed.setdefault(name)
         readers = [reader for name in members for reader in self.uses.readers(name)]
         padded = any(pads_zeros(operation) for operation, _ in readers)
-        places = any(parameter == "rois" for _, parameter in readers)
+        coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
-        return Group(tuple(members), tuple(observed), tuple(known), padded or places, places, nonzero)
+        return Group(tuple(members), tuple(observed), tuple(known), padded or coordinates, coordinates, nonzero)
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:
         tensors = self.graph.tensors

@@ -1,4 +1,4 @@
-"""What calibration knows about operations, as tables over the operations of NNEF 1.0.1 chapter 4 and of Khronos."""
+"""Facts about operations for calibration, as tables over the operations of NNEF 1.0.1 chapter 4 and of Khronos."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ what is rounded already."""
 KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 )
-"""The ranges of functions that data need not be asked for."""
+"""The ranges of functions that are known without data."""
 
 
 def names_in(operand: Operand) -> Iterator[str]:
@@ -113,7 +113,7 @@ _PRODUCTS: Mapping[str, tuple[tuple[str, str, int], ...]] = MappingProxyType(
 
 
 class Uses:
-    """Who makes and who reads each tensor of a graph, and which tensors are the same in every run."""
+    """The maker and the readers of each tensor of a graph, and the tensors that are the same in every run."""
 
     def __init__(self, graph: QuantizedGraph) -> None:
         self.graph = graph
@@ -140,14 +140,14 @@ class Uses:
 
     def product(self, operation: GraphOperation) -> Product | None:
         """The operation as a product of a computed input with a fixed filter; None if it is none."""
-        for data, weights, place in _PRODUCTS.get(operation.name, ()):
+        for data, weights, axis in _PRODUCTS.get(operation.name, ()):
             x, w = operation.inputs[data], operation.inputs[weights]
             if isinstance(x, str) and isinstance(w, str) and self.fixed(w) and not self.fixed(x):
                 rank = len(self.graph.tensors[operation.outputs[0]].shape)
-                return Product(x, w, place % rank)
+                return Product(x, w, axis % rank)
         return None
 
     def only_reader(self, name: str) -> tuple[GraphOperation, str] | None:
-        """The one place where a tensor is read, if there is just one and it is no output of the graph."""
+        """The one reader of a tensor, if there is just one and it is no output of the graph."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None

@@ -1,4 +1,4 @@
-"""What a person may choose about a calibration."""
+"""The settings of a calibration."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ class Settings:
 
     @property
     def filter_levels(self) -> Levels:
-        """What a filter's quantiser can say."""
+        """The levels of a filter's quantiser."""
         return Levels("powers" if self.form == "logarithmic" else "symmetric", self.filter_bits)

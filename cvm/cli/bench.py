@@ -23,23 +23,32 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "score_document"]
 
 
+_Executors = Annotated[
+    str | None, typer.Option("--executor", metavar="NAME,..", help="The executors to time; see `cvm doctor`.")
+]
+_Threads = Annotated[str, typer.Option("--threads", metavar="N,..", help="Numbers of threads.")]
+_Batch = Annotated[str, typer.Option("--batch", metavar="N,..", help="Numbers of samples in one call.")]
+_Compare = Annotated[
+    str | None,
+    typer.Option("--compare", metavar="NAME,..", help="Others: onnxruntime, openvino, litert (extra bench)."),
+]
+_Model = Annotated[
+    list[Path],
+    typer.Option("--model", metavar="FILE", help="The same network for them: .onnx, .tflite. May be repeated."),
+]
+_Seconds = Annotated[float, typer.Option("--seconds", help="How long a measurement takes at least.")]
+_Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Measurements of each, by turns.")]
+
+
 def command(
     program: Model,
-    executors: Annotated[
-        str | None, typer.Option("--executor", metavar="NAME,..", help="The executors to time; see `cvm doctor`.")
-    ] = None,
-    threads: Annotated[str, typer.Option("--threads", metavar="N,..", help="Numbers of threads.")] = "1",
-    batch: Annotated[str, typer.Option("--batch", metavar="N,..", help="Numbers of samples in one call.")] = "1",
-    compare: Annotated[
-        str | None,
-        typer.Option("--compare", metavar="NAME,..", help="Others: onnxruntime, openvino, litert (extra bench)."),
-    ] = None,
-    model: Annotated[
-        list[Path],
-        typer.Option("--model", metavar="FILE", help="The same network for them: .onnx, .tflite. May be repeated."),
-    ] = [],  # noqa: B006  (Typer makes a list of its own from it)
-    seconds: Annotated[float, typer.Option("--seconds", help="How long a measurement takes at least.")] = 0.5,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Measurements of each, by turns.")] = 3,
+    executors: _Executors = None,
+    threads: _Threads = "1",
+    batch: _Batch = "1",
+    compare: _Compare = None,
+    model: _Model = [],  # noqa: B006  (Typer makes a list of its own from it)
+    seconds: _Seconds = 0.5,
+    rounds: _Rounds = 3,
     as_json: Json = False,
 ) -> int:
     """Time a program, or a model compiled on the way, on random valid inputs.
@@ -66,12 +75,8 @@ def command(
     with tempfile.TemporaryDirectory(prefix="cvm-bench-") as folder:
         compiled = Path(folder) / "program.cvm"
         verified.program.save(compiled)
-        contestants = [
-            Contestant(name, file, count, size)
-            for size in sizes
-            for count in counts
-            for name, file in ([(name, compiled) for name in ours] + files)
-        ]
+        engines = [(name, compiled) for name in ours] + files
+        contestants = [Contestant(*engine, count, size) for size in sizes for count in counts for engine in engines]
         with progress("timing", len(contestants) * (rounds + 1)) as advance:
             scores = compete(contestants, rounds, seconds, advance)
     work = sum(macs(verified))
@@ -94,7 +99,7 @@ def _names(words: str) -> list[str]:
 
 
 def _check_kinds(ours: Sequence[str], peers: Sequence[str]) -> None:
-    """What runs programs stands in --executor, what runs other models in --compare."""
+    """Require engines for programs in --executor, and engines for other models in --compare."""
     from cvm.bench.engines import ENGINES
 
     for option, names, foreign in (("--executor", ours, False), ("--compare", peers, True)):
@@ -134,7 +139,7 @@ def _models(peers: Sequence[str], files: Sequence[Path]) -> list[tuple[str, Path
 
 
 def score_document(score: Score, macs: int) -> dict[str, Any]:
-    """What a contestant did; times in nanoseconds per call or seconds, memory in bytes."""
+    """The score of a contestant; times in nanoseconds per call or seconds, memory in bytes."""
     contestant: Contestant = score.contestant
     known: dict[str, Any] = {
         "engine": contestant.engine,

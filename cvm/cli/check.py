@@ -25,27 +25,31 @@ if TYPE_CHECKING:
 __all__ = ["agreement_document", "command", "default_executors", "judged_words", "render"]
 
 
+_Executors = Annotated[
+    str | None,
+    typer.Option(
+        "--executors",
+        metavar="NAME,..",
+        help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
+    ),
+]
+_Sample = Annotated[
+    int | None,
+    typer.Option(
+        "--sample",
+        min=1,
+        metavar="N",
+        help="FORMAL computes N elements of every tensor, each from its operands as the other executor gave them, "
+        "instead of everything: for large programs.",
+    ),
+]
+
+
 def command(
     program: Model,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    executors: Annotated[
-        str | None,
-        typer.Option(
-            "--executors",
-            metavar="NAME,..",
-            help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            "--sample",
-            min=1,
-            metavar="N",
-            help="FORMAL computes N elements of every tensor, each from its operands as the other executor gave them, "
-            "instead of everything: for large programs.",
-        ),
-    ] = None,
+    executors: _Executors = None,
+    sample: _Sample = None,
     judge: Judge = None,
     salt: Salt = None,
     threads: Threads = None,
@@ -106,7 +110,7 @@ def _compared(
     sample: int | None,
     asked: Judging,
 ) -> tuple[Agreement, Judged | None]:
-    """What a comparison of the executors says, and what FORMAL says of one of them if it is not among them itself.
+    """The comparison of the executors, and FORMAL's judgement of one of them unless FORMAL is among them.
 
     One is enough: nothing is judged unless all of them gave the same integers for every tensor.
     """
@@ -134,7 +138,7 @@ def agreement_document(
     salt: str | None = None,
     judged: Judged | None = None,
 ) -> dict[str, Any]:
-    """What was compared and what was found."""
+    """The comparison and its findings as a document."""
     difference = agreement.difference
     return {
         "agree": difference is None,
@@ -170,12 +174,12 @@ def render(console: Console, document: dict[str, Any]) -> None:
     if found is None:
         return
     values = ", ".join(f"{name} has {value}" for name, value in found["values"].items())
-    place = f"run {found['run']}, op {found['op']}, tensor {found['tensor']!r}, index {found['index']}"
-    say(console, f"first difference: {place}: {values}")
+    location = f"run {found['run']}, op {found['op']}, tensor {found['tensor']!r}, index {found['index']}"
+    say(console, f"first difference: {location}: {values}")
 
 
 def judged_words(judged: Mapping[str, Any]) -> str:
-    """What FORMAL judged, for people, from the document that says so."""
+    """FORMAL's judgement for people, from its document."""
     from cvm.audit import Judged
 
     return str(Judged(**judged))

@@ -34,24 +34,30 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "report"]
 
 
+_Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="An NNEF model: a folder, an archive (.tgz) or a document; a model of ONNX (.onnx); or the graph of a "
+        "model of cvm-runtime.",
+    ),
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="OUT.cvm", help="The program file to write."),
+]
+_Quant = Annotated[
+    Path | None,
+    typer.Option("--quant", metavar="FILE", help="Quantisation information instead of the model's graph.quant."),
+]
+_NoQuant = Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")]
+
+
 def command(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="An NNEF model: a folder, an archive (.tgz) or a document; a model of ONNX (.onnx); or the graph of a "
-            "model of cvm-runtime.",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="OUT.cvm", help="The program file to write."),
-    ] = None,
-    quant: Annotated[
-        Path | None,
-        typer.Option("--quant", metavar="FILE", help="Quantisation information in place of the model's graph.quant."),
-    ] = None,
-    no_quant: Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")] = False,
+    model: _Model,
+    output: _Output = None,
+    quant: _Quant = None,
+    no_quant: _NoQuant = False,
     bit_order: BitOrder = "lsb",
     variant: Variant = None,
     params: Params = None,
@@ -120,7 +126,7 @@ def _written(document: dict[str, Any], verified: VerifiedProgram, output: Path |
 
 
 def report(verified: VerifiedProgram) -> dict[str, Any]:
-    """What was proven, as a document."""
+    """The proofs of the compiler as a document."""
     program = verified.program
     tensors = [_tensor(item, verified) for item in program.provenance.exactness]
     return {

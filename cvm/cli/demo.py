@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
+    from cvm.audit import Receipt, Verdict
+    from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["COMMAND"]
 
@@ -61,7 +63,6 @@ def command(as_json: Json = False) -> int:
     with progress("verifying", len(labels)) as advance:
         verdict = audit.verify(receipt, verified, {"image": images}, executor=other, progress=advance)
 
-    proven = report(verified)
     document = {
         "model": MODEL.name,
         "executor": session.executor,
@@ -69,27 +70,40 @@ def command(as_json: Json = False) -> int:
         "correct": int((predictions == labels).sum()),
         "predictions": predictions.tolist(),
         "labels": labels.tolist(),
+        **_proven(verified),
+        "agreement": agreement_document(names, agreement),
+        "receipt": _verified(receipt, verdict, other),
+        "gas": verified.gas,
+        "digest": verified.program.digest,
+        "seconds": {what: round(taken, 3) for what, taken in seconds.items()},
+    }
+    code = 0 if agreement.difference is None and verdict.answer == "REPRODUCED" else 1
+    return show(document, lambda console: _render(console, document, images), as_json, code)
+
+
+def _proven(verified: VerifiedProgram) -> dict[str, Any]:
+    """The size of the program, and which tensors are exact or bounded."""
+    proven = report(verified)
+    return {
         "tensors": {
             "exact": sum(tensor["exact"] for tensor in proven["tensors"]),
             "bounded": [tensor for tensor in proven["tensors"] if not tensor["exact"]],
         },
         "nodes": proven["nodes"],
         "constant_bytes": proven["constant_bytes"],
-        "agreement": agreement_document(names, agreement),
-        "receipt": {
-            "id": receipt.id,
-            "answer": verdict.answer,
-            "level": verdict.level,
-            "runs": len(receipt.claim.runs),
-            "executor": other,
-            "judged": None if verdict.judged is None else verdict.judged.document(),
-        },
-        "gas": proven["gas"],
-        "digest": proven["digest"],
-        "seconds": {what: round(taken, 3) for what, taken in seconds.items()},
     }
-    code = 0 if agreement.difference is None and verdict.answer == "REPRODUCED" else 1
-    return show(document, lambda console: _render(console, document, images), as_json, code)
+
+
+def _verified(receipt: Receipt, verdict: Verdict, executor: str) -> dict[str, Any]:
+    """The receipt, and the verdict on it that ``executor`` reached."""
+    return {
+        "id": receipt.id,
+        "answer": verdict.answer,
+        "level": verdict.level,
+        "runs": len(receipt.claim.runs),
+        "executor": executor,
+        "judged": None if verdict.judged is None else verdict.judged.document(),
+    }
 
 
 def _timed(seconds: dict[str, float], what: str, action: Callable[[], _T]) -> _T:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
-    from cvm.audit.dispute import Evidence, OpenProgram, Outcome, Place, StepProof
+    from cvm.audit.dispute import Difference, Evidence, OpenProgram, Outcome, StepProof
     from cvm.audit.dispute.questions import Question
     from cvm.audit.trace import Trace
 
@@ -62,14 +62,14 @@ def locate(
 
     opened = None if program is None else OpenProgram(open_program(program).program)
     with working("comparing"):
-        place = located(_given(one, opened), _given(other, opened))
-    told = None if place is None else _place(place, opened)
-    document = {"equal": place is None, "place": told}
-    return show(document, lambda console: _render_place(console, told), as_json, 0 if place is None else 1)
+        difference = located(_given(one, opened), _given(other, opened))
+    told = None if difference is None else _described(difference, opened)
+    document = {"equal": difference is None, "place": told}
+    return show(document, lambda console: _render_difference(console, told), as_json, 0 if difference is None else 1)
 
 
 def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = None) -> Evidence | Trace:
-    """What a side has, from its file."""
+    """The evidence or the trace of a side, from its file."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
 
@@ -91,22 +91,24 @@ def _archive(path: Path) -> dict[str, Array]:
     return {name: read_npz(path, name) for name in npz_members(path)}
 
 
-def _place(place: Place, program: OpenProgram | None) -> dict[str, Any]:
-    node = None if program is None or place.op >= len(program.program.nodes) else program.program.nodes[place.op]
-    value = None if node is None or place.output >= len(node.outputs) else node.outputs[place.output]
+def _described(difference: Difference, program: OpenProgram | None) -> dict[str, Any]:
+    node = (
+        None if program is None or difference.op >= len(program.program.nodes) else program.program.nodes[difference.op]
+    )
+    value = None if node is None or difference.output >= len(node.outputs) else node.outputs[difference.output]
     return {
-        "op": place.op,
+        "op": difference.op,
         "name": None if node is None else node.op,
-        "output": place.output,
+        "output": difference.output,
         "tensor": None if value is None else value.name,
-        "roots": [None if root is None else root.hex() for root in place.roots],
-        "leaf": place.leaf,
-        "element": place.element,
-        "index": None if value is None or place.element is None else _index(place.element, value.shape),
-        "values": None if place.values is None else list(place.values),
-        "steps": place.steps,
-        "follows": place.follows,
-        "right": None if place.values is None else _right(place.values, place.follows),
+        "roots": [None if root is None else root.hex() for root in difference.roots],
+        "leaf": difference.leaf,
+        "element": difference.element,
+        "index": None if value is None or difference.element is None else _index(difference.element, value.shape),
+        "values": None if difference.values is None else list(difference.values),
+        "steps": difference.steps,
+        "follows": difference.follows,
+        "right": None if difference.values is None else _right(difference.values, difference.follows),
     }
 
 
@@ -118,22 +120,22 @@ def _index(element: int, shape: tuple[int, ...]) -> list[int]:
     return [element // math.prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape)]
 
 
-def _render_place(console: Console, place: dict[str, Any] | None) -> None:
-    if place is None:
+def _render_difference(console: Console, difference: dict[str, Any] | None) -> None:
+    if difference is None:
         say(console, "EQUAL     every op gave the same")
         return
-    name = "" if place["name"] is None else f" {place['name']}"
-    tensor = "" if place["tensor"] is None else f", tensor {place['tensor']!r}"
-    say(console, f"DIFFER    from op {place['op']}{name} on, output {place['output']}{tensor}")
-    for side, root in zip("AB", place["roots"], strict=True):
+    name = "" if difference["name"] is None else f" {difference['name']}"
+    tensor = "" if difference["tensor"] is None else f", tensor {difference['tensor']!r}"
+    say(console, f"DIFFER    from op {difference['op']}{name} on, output {difference['output']}{tensor}")
+    for side, root in zip("AB", difference["roots"], strict=True):
         say(console, f"{side}         {'has no such tensor' if root is None else root}")
-    if place["element"] is None:
+    if difference["element"] is None:
         return
-    first, second = place["values"]
-    say(console, f"leaf      {place['leaf']}, 1 KiB each")
-    say(console, f"element   {place['element']}, index {place['index']}: {first} (A) and {second} (B)")
-    right = " and ".join(place["right"]) or "neither"
-    say(console, f"follows   {place['follows']}, in {place['steps']} steps: {right} is right")
+    first, second = difference["values"]
+    say(console, f"leaf      {difference['leaf']}, 1 KiB each")
+    say(console, f"element   {difference['element']}, index {difference['index']}: {first} (A) and {second} (B)")
+    right = " and ".join(difference["right"]) or "neither"
+    say(console, f"follows   {difference['follows']}, in {difference['steps']} steps: {right} is right")
 
 
 # Runs
@@ -142,7 +144,7 @@ def _render_place(console: Console, place: dict[str, Any] | None) -> None:
 def _computed(
     program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, executor: str | None
 ) -> Evidence:
-    """What follows from program and inputs."""
+    """The evidence that follows from program and inputs."""
     from cvm.audit.dispute import computed
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
@@ -231,24 +233,30 @@ def _render_game(console: Console, document: dict[str, Any]) -> None:
 # Steps
 
 
+_Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the proof.")]
+_Tensor = Annotated[str | None, typer.Option("--tensor", metavar="NAME", help="The tensor that the step is about.")]
+_Op = Annotated[int | None, typer.Option("--op", min=0, metavar="N", help="Or the number of the op.")]
+_Target = Annotated[
+    int | None,
+    typer.Option("--target", min=0, metavar="N", help="With --op: which target; by default the first output."),
+]
+_Element = Annotated[
+    str, typer.Option("--element", metavar="N|I,J,..", help="The element: its number row-major, or its index.")
+]
+_Number = Annotated[
+    int | None, typer.Option("--step", min=0, metavar="N", help="The step of the element; by default the last.")
+]
+
+
 def step(
     program: _Program,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the proof.")],
+    output: _Output,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    tensor: Annotated[
-        str | None, typer.Option("--tensor", metavar="NAME", help="The tensor that the step is about.")
-    ] = None,
-    op: Annotated[int | None, typer.Option("--op", min=0, metavar="N", help="Or the number of the op.")] = None,
-    target: Annotated[
-        int | None,
-        typer.Option("--target", min=0, metavar="N", help="With --op: which target; by default the first output."),
-    ] = None,
-    element: Annotated[
-        str, typer.Option("--element", metavar="N|I,J,..", help="The element: its number row-major, or its index.")
-    ] = "0",
-    number: Annotated[
-        int | None, typer.Option("--step", min=0, metavar="N", help="The step of the element; by default the last.")
-    ] = None,
+    tensor: _Tensor = None,
+    op: _Op = None,
+    target: _Target = None,
+    element: _Element = "0",
+    number: _Number = None,
     state: _State = None,
     run: _Run = 0,
     cycles: Cycles = False,
@@ -277,11 +285,11 @@ def step(
     chosen = extra if target is None else target
     if chosen >= extra + len(nodes[op].outputs):
         raise Usage(f"op {op}, {nodes[op].op}, has {extra + len(nodes[op].outputs)} targets: there is no {chosen}")
-    place = _element(element, true.tensor(op, chosen).shape)
-    partials = true.partials(op, chosen, place)
+    item = _element(element, true.tensor(op, chosen).shape)
+    partials = true.partials(op, chosen, item)
     if number is not None and number >= len(partials):
         raise Usage(f"the element takes {len(partials)} steps, counted from 0: there is no step {number}")
-    proof = true.prove(op, chosen, place, len(partials) - 1 if number is None else number, partials)
+    proof = true.prove(op, chosen, item, len(partials) - 1 if number is None else number, partials)
     data = encode_proof(proof)
     write_file(output, data)
     document = {**_about(proof, len(data)), "steps": len(partials), "file": {"path": str(output), "bytes": len(data)}}

@@ -1,4 +1,4 @@
-"""``cvm doctor``: what there is on this machine, and whether it computes exactly."""
+"""``cvm doctor``: the hardware and software of this machine, and whether it computes exactly."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _blas() -> str:
 
 def _cache() -> str:
     """The folder of compiled code, or why there is none."""
-    from cvm.executors.native import cache
+    from cvm.executors.native.runtime import cache
 
     found = cache.trouble()
     return str(cache.folder()) if found is None else f"not used: {found}"

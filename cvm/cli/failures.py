@@ -57,8 +57,8 @@ def report_bug(error: BaseException, words: Sequence[str], as_json: bool) -> int
     if os.environ.get("CVM_DEBUG") == "1":
         traceback.print_exception(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    message = f"{what} ({os.path.basename(place.filename)}:{place.lineno})"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{what} ({os.path.basename(frame.filename)}:{frame.lineno})"
     print(
         f"cvm: this is a bug in cvm, not in your input: {printable(message)}. Please report it with the command, "
         f"'{printable(shlex.join(['cvm', *words]))}', the files that it read, and these versions: "

@@ -72,7 +72,7 @@ Cycles: TypeAlias = Annotated[
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A parser of one of several words."""
+    """A parser of an option that accepts one of several words."""
 
     def parse(word: str) -> str:
         if word not in words:
@@ -197,7 +197,7 @@ Salt: TypeAlias = Annotated[
 
 
 def judging(count: int | None, salt: str | None, floor: float | None = None) -> Judging:
-    """What ``--judge`` and ``--salt`` ask for; ``floor`` is the least budget in seconds. Raises `Usage`."""
+    """The judging that ``--judge`` and ``--salt`` ask for; ``floor`` is the least budget in seconds. Raises `Usage`."""
     from cvm.audit import Judging
     from cvm.audit.spot_check import FLOOR, fresh_salt
     from cvm.errors import Invalid

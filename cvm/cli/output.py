@@ -1,4 +1,4 @@
-"""What commands print: one document, or tables and lines for people; and progress, on stderr."""
+"""The output of commands: one document, or tables and lines for people; and progress, on stderr."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 
     ruled = box.SIMPLE_HEAD if console.is_terminal and any(headings) else None
     grid = Table(box=ruled, pad_edge=False, header_style="bold", show_header=any(headings))
-    for place, heading in enumerate(headings):
+    for index, heading in enumerate(headings):
         justify: Literal["left", "right"] = "right" if heading.endswith(">") else "left"
-        grid.add_column(heading.removesuffix(">"), justify=justify, overflow="fold", no_wrap=place < _NAMES)
+        grid.add_column(heading.removesuffix(">"), justify=justify, overflow="fold", no_wrap=index < _NAMES)
     for row in rows:
         grid.add_row(*(printable(str(cell)) for cell in row))
     with console.capture() as capture:
@@ -98,7 +98,7 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Something that moves on stderr, where that is a terminal, as long as the block runs."""
+    """Show a spinner on stderr, where that is a terminal, while the block runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -140,7 +140,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def unwritable(path: Path) -> Iterator[None]:
-    """What keeps the block from writing ``path`` becomes `Invalid` (``output.unwritable``)."""
+    """Turn an error that keeps the block from writing ``path`` into `Invalid` (``output.unwritable``)."""
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a path without a last part

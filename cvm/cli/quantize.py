@@ -25,55 +25,66 @@ _FORMS = ("linear", "zero-point", "logarithmic")
 _FILE = "graph.quant"
 
 
+_Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="An NNEF model with its weights: a folder or an archive (.tgz).")
+]
+_Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="graph.quant", help="The quantisation file to write.")
+]
+_Bits = Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")]
+_WeightBits = Annotated[
+    int | None,
+    typer.Option(
+        "--weight-bits",
+        metavar="N",
+        help="Bits of the filters of convolutions and matrix products, 2 to 16; as --bits, at most 8, if not said, "
+        "and 4 for the exponents of --form logarithmic.",
+    ),
+]
+_PerChannel = Annotated[
+    bool, typer.Option("--per-channel", help="A scale for each output channel of a filter and of its bias.")
+]
+_Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="minmax|percentile|mse|entropy",
+        help="How a range is chosen: all numbers; all but the largest few; least squared error; least loss of "
+        "information (Kullback-Leibler).",
+    ),
+]
+_Percentile = Annotated[
+    float, typer.Option("--percentile", metavar="P", help="What --method percentile keeps, in percent.")
+]
+_Form = Annotated[
+    str,
+    typer.Option(
+        "--form",
+        metavar="linear|zero-point|logarithmic",
+        help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or filters in powers "
+        "of two (logarithmic_quantize) and all else linear.",
+    ),
+]
+_WriteWeights = Annotated[
+    bool,
+    typer.Option(
+        "--write-weights",
+        help="Write the whole model into the new folder of graph.quant, the weights as codes.",
+    ),
+]
+
+
 def command(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An NNEF model with its weights: a folder or an archive (.tgz).")
-    ],
+    model: _Model,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="graph.quant", help="The quantisation file to write.")
-    ] = None,
-    bits: Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")] = 8,
-    weight_bits: Annotated[
-        int | None,
-        typer.Option(
-            "--weight-bits",
-            metavar="N",
-            help="Bits of the filters of convolutions and matrix products, 2 to 16; as --bits, at most 8, if not said, "
-            "and 4 for the exponents of --form logarithmic.",
-        ),
-    ] = None,
-    per_channel: Annotated[
-        bool, typer.Option("--per-channel", help="A scale for each output channel of a filter and of its bias.")
-    ] = False,
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method",
-            metavar="minmax|percentile|mse|entropy",
-            help="How a range is chosen: all numbers; all but the largest few; least squared error; least loss of "
-            "information (Kullback-Leibler).",
-        ),
-    ] = "minmax",
-    percentile: Annotated[
-        float, typer.Option("--percentile", metavar="P", help="What --method percentile keeps, in percent.")
-    ] = 99.99,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--form",
-            metavar="linear|zero-point|logarithmic",
-            help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or filters in powers "
-            "of two (logarithmic_quantize) and all else linear.",
-        ),
-    ] = "linear",
-    write_weights: Annotated[
-        bool,
-        typer.Option(
-            "--write-weights",
-            help="Write the whole model into the new folder of graph.quant, the weights as codes.",
-        ),
-    ] = False,
+    output: _Output = None,
+    bits: _Bits = 8,
+    weight_bits: _WeightBits = None,
+    per_channel: _PerChannel = False,
+    method: _Method = "minmax",
+    percentile: _Percentile = 99.99,
+    form: _Form = "linear",
+    write_weights: _WriteWeights = False,
     cycles: Cycles = False,
     as_json: Json = False,
 ) -> int:

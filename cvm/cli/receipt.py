@@ -91,8 +91,8 @@ def _render_receipt(console: Console, document: dict[str, Any]) -> None:
     say(console, f"op-set    {claim['op_set']}, limits {claim['limits']}, gas {claim['gas']} per run")
     for number, run in enumerate(claim["runs"][:PRINTED]):
         for what in ("inputs", "before", "outputs", "after"):
-            for place, root in enumerate(run[what]):
-                say(console, f"run {number:<5} {what.removesuffix('s')} {place}: {root}")
+            for index, root in enumerate(run[what]):
+                say(console, f"run {number:<5} {what.removesuffix('s')} {index}: {root}")
         if run["trace"] is not None:
             say(console, f"run {number:<5} trace: {run['trace']}")
     if len(claim["runs"]) > PRINTED:
@@ -103,62 +103,70 @@ def _render_receipt(console: Console, document: dict[str, Any]) -> None:
     say(console, f"the host said (not authenticated): {', '.join(said) or 'nothing'}")
 
 
+_Receipt = Annotated[Path, typer.Argument(metavar="RECEIPT", help="A receipt file, or a folder of receipts.")]
+_Program = Annotated[
+    list[Path],
+    typer.Option("--program", metavar="PROGRAM", help="The program, or a model. For a folder: may be repeated."),
+]
+_Outputs = Annotated[
+    Path | None,
+    typer.Option("--outputs", metavar="FILE", help="Outputs that must be those of the receipt: a .npz file."),
+]
+_State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="FILE", help="The state that the first run began with, if not the initial one."),
+]
+_TraceFile = Annotated[
+    list[Path],
+    typer.Option(
+        "--trace-file",
+        metavar="FILE",
+        help="A trace that must be that of a run of the receipt; its first op that differs is named. Repeatable.",
+    ),
+]
+_Level = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="structure|roots|outputs|trace|formal",
+        help="How far to go; by default as far as the receipt claims anything.",
+    ),
+]
+_Sample = Annotated[
+    int | None,
+    typer.Option("--sample", min=1, metavar="N", help="Level formal: FORMAL computes N elements of every tensor."),
+]
+_Resume = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="FILE", help="For a folder: note what is finished, and go on from there."),
+]
+_Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, metavar="N", help="For a folder: receipts at a time; by default all cores."),
+]
+_Ray = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="For a folder: let a Ray cluster do the work; HOST:PORT or auto."),
+]
+
+
 def verify_receipt(
-    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="A receipt file, or a folder of receipts.")],
-    program: Annotated[
-        list[Path],
-        typer.Option("--program", metavar="PROGRAM", help="The program, or a model. For a folder: may be repeated."),
-    ],
+    receipt: _Receipt,
+    program: _Program,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    outputs: Annotated[
-        Path | None,
-        typer.Option("--outputs", metavar="FILE", help="Outputs that must be those of the receipt: a .npz file."),
-    ] = None,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state", metavar="FILE", help="The state that the first run began with, if not the initial one."
-        ),
-    ] = None,
-    trace_file: Annotated[
-        list[Path],
-        typer.Option(
-            "--trace-file",
-            metavar="FILE",
-            help="A trace that must be that of a run of the receipt; its first op that differs is named. Repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    level: Annotated[
-        str | None,
-        typer.Option(
-            "--level",
-            metavar="structure|roots|outputs|trace|formal",
-            help="How far to go; by default as far as the receipt claims anything.",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option("--sample", min=1, metavar="N", help="Level formal: FORMAL computes N elements of every tensor."),
-    ] = None,
+    outputs: _Outputs = None,
+    state: _State = None,
+    trace_file: _TraceFile = [],  # noqa: B006
+    level: _Level = None,
+    sample: _Sample = None,
     judge: Judge = None,
     salt: Salt = None,
     executor: ExecutorName = None,
     threads: Threads = None,
     cycles: Cycles = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option("--resume", metavar="FILE", help="For a folder: note what is finished, and go on from there."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, metavar="N", help="For a folder: receipts at a time; by default all cores."),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray", metavar="ADDRESS", help="For a folder: let a Ray cluster do the work; HOST:PORT or auto."
-        ),
-    ] = None,
+    resume: _Resume = None,
+    jobs: _Jobs = None,
+    ray: _Ray = None,
     as_json: Json = False,
 ) -> int:
     """Recompute what a receipt claims: REPRODUCED, DIVERGED or CANNOT_RECOMPUTE.
@@ -169,18 +177,7 @@ def verify_receipt(
     nothing is executed. In a folder, the inputs of NAME.receipt are in NAME.npz beside it, and each receipt finds its
     program among those given, by digest.
     """
-    from cvm.audit import LEVELS
-    from cvm.audit.verdict import NOT_EXECUTED
-
-    if level is not None and level not in LEVELS:
-        raise Usage(f"expected one of {', '.join(LEVELS)}, found {level!r}")
-    if sample is not None and level != "formal":
-        raise Usage("--sample says how much FORMAL computes: expected --level formal")
-    if (judge is not None or salt is not None) and level in NOT_EXECUTED:
-        raise Usage(f"nothing is executed at level {level}: --judge and --salt are for the levels after it")
-    if judge is not None and level == "formal":
-        raise Usage("at level formal FORMAL computes every element, or those that --sample says: --judge has no effect")
-    goal = next((known for known in LEVELS if known == level), None)
+    goal = _goal(level, sample, judge, salt)
     if receipt.is_dir():
         if inputs or outputs is not None or state is not None or trace_file:
             others = "-i, --outputs, --state and --trace-file are for one receipt"
@@ -195,6 +192,22 @@ def verify_receipt(
     return _verify_one(
         receipt, program[0], inputs, outputs, state, trace_file, goal, sample, asked, executor, threads, cycles, as_json
     )
+
+
+def _goal(level: str | None, sample: int | None, judge: int | None, salt: str | None) -> Level | None:
+    """The level to reach (None: as far as the receipt claims anything). Raises `Usage` for options that it excludes."""
+    from cvm.audit import LEVELS
+    from cvm.audit.verdict import NOT_EXECUTED
+
+    if level is not None and level not in LEVELS:
+        raise Usage(f"expected one of {', '.join(LEVELS)}, found {level!r}")
+    if sample is not None and level != "formal":
+        raise Usage("--sample says how much FORMAL computes: expected --level formal")
+    if (judge is not None or salt is not None) and level in NOT_EXECUTED:
+        raise Usage(f"nothing is executed at level {level}: --judge and --salt are for the levels after it")
+    if judge is not None and level == "formal":
+        raise Usage("at level formal FORMAL computes every element, or those that --sample says: --judge has no effect")
+    return next((known for known in LEVELS if known == level), None)
 
 
 def _verify_one(
@@ -335,7 +348,7 @@ def _differences(name: str, one: Any, other: Any) -> list[dict[str, Any]]:
         return [item for key in one for item in _differences(f"{name}.{key}" if name else key, one[key], other[key])]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
-        return [item for place, (a, b) in pairs for item in _differences(f"{name}[{place}]", a, b)]
+        return [item for index, (a, b) in pairs for item in _differences(f"{name}[{index}]", a, b)]
     if one == other:
         return []
     said: Callable[[Any], Any] = lambda value: f"{len(value)} items" if isinstance(value, list) else value  # noqa: E731

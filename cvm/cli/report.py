@@ -38,40 +38,47 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 
+_Model = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="The model of NNEF or ONNX that PROGRAM was compiled from; PROGRAM itself may be it.",
+    ),
+]
+_Labels = Annotated[
+    str | None,
+    typer.Option("--labels", metavar="FILE[:MEMBER]", help="The class of each sample: integers, .npy or .npz."),
+]
+_Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="Where to write the report as a page.")
+]
+_Quant = Annotated[
+    Path | None,
+    typer.Option(
+        "--quant",
+        metavar="FILE",
+        help="The quantisation information that was compiled in, if not MODEL's graph.quant.",
+    ),
+]
+_Scores = Annotated[
+    str | None,
+    typer.Option(
+        "--scores",
+        metavar="NAME",
+        help="The output that holds the scores of classes, where there are several outputs.",
+    ),
+]
+
+
 def command(
     program: Model,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            help="The model of NNEF or ONNX that PROGRAM was compiled from; PROGRAM itself may be it.",
-        ),
-    ] = None,
+    model: _Model = None,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    labels: Annotated[
-        str | None,
-        typer.Option("--labels", metavar="FILE[:MEMBER]", help="The class of each sample: integers, .npy or .npz."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="Where to write the report as a page.")
-    ] = None,
-    quant: Annotated[
-        Path | None,
-        typer.Option(
-            "--quant",
-            metavar="FILE",
-            help="The quantisation information that was compiled in, if not MODEL's graph.quant.",
-        ),
-    ] = None,
-    scores: Annotated[
-        str | None,
-        typer.Option(
-            "--scores",
-            metavar="NAME",
-            help="The output that holds the scores of classes, where there are several outputs.",
-        ),
-    ] = None,
+    labels: _Labels = None,
+    output: _Output = None,
+    quant: _Quant = None,
+    scores: _Scores = None,
     executor: ExecutorName = None,
     threads: Threads = None,
     cycles: Cycles = False,
@@ -110,13 +117,18 @@ def command(
     )
     found = document(comparison)
     if output is not None:
-        from cvm.report.page import page
-
-        with working("drawing"):
-            data = page(comparison).encode()
-        write_file(output, data)
-        found["file"] = {"path": str(output), "bytes": len(data)}
+        found["file"] = _written_page(comparison, output)
     return show(found, lambda console: _render(console, found), as_json)
+
+
+def _written_page(comparison: Comparison, output: Path) -> dict[str, Any]:
+    """Write the report as a page; returns the path and the number of bytes."""
+    from cvm.report.page import page
+
+    with working("drawing"):
+        data = page(comparison).encode()
+    write_file(output, data)
+    return {"path": str(output), "bytes": len(data)}
 
 
 def _require_page() -> None:
@@ -132,7 +144,7 @@ def _require_page() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """What the options say about the model."""
+    """The options about the model."""
 
     quant: Path | None
     bit_order: Literal["lsb", "msb"]
@@ -146,7 +158,7 @@ class _Wishes:
 
 
 def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
-    """The program, the graph of its model, and whether the one has just been compiled from the other."""
+    """The program, the graph of its model, and whether the program has just been compiled from that graph."""
     import cvm
     from cvm.cli.models import is_program, open_graph, open_program
     from cvm.program.verifier import verify

@@ -16,7 +16,7 @@ from cvm.cli.output import say, show, table, unwritable, working, write_file
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.audit import Trace
+    from cvm.audit import Recorder, Trace
     from cvm.session import Result, Session
 
 __all__ = ["COMMAND", "tensors_document"]
@@ -26,41 +26,48 @@ _SHOWN = 4096
 _PRINTED = 12
 
 
+_Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")]
+_Codes = Annotated[
+    bool, typer.Option("--codes", help="Write the int32 codes of outputs, not the real numbers they stand for.")
+]
+_Capture = Annotated[
+    str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
+]
+_Receipt = Annotated[
+    Path | None,
+    typer.Option("--receipt", metavar="FILE", help="Write a receipt of all runs; see `cvm receipt verify`."),
+]
+_Trace = Annotated[
+    bool,
+    typer.Option("--trace", help="Let the receipt commit to every tensor of every run, not only to the outputs."),
+]
+_TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace-file",
+        metavar="FILE",
+        help="Write the roots of all tensors; for several runs NAME.trace becomes NAME.0.trace, NAME.1.trace, ..",
+    ),
+]
+_Time = Annotated[
+    str,
+    typer.Option("--time", metavar="TEXT", help="A time to note in the receipt. Nobody vouches for it."),
+]
+
+
 def command(
     program: Model,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")
-    ] = None,
+    output: _Output = None,
     executor: ExecutorName = None,
     threads: Threads = None,
-    codes: Annotated[
-        bool, typer.Option("--codes", help="Write the int32 codes of outputs, not the real numbers they stand for.")
-    ] = False,
-    capture: Annotated[
-        str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
-    ] = None,
+    codes: _Codes = False,
+    capture: _Capture = None,
     cycles: Cycles = False,
-    receipt: Annotated[
-        Path | None,
-        typer.Option("--receipt", metavar="FILE", help="Write a receipt of all runs; see `cvm receipt verify`."),
-    ] = None,
-    trace: Annotated[
-        bool,
-        typer.Option("--trace", help="Let the receipt commit to every tensor of every run, not only to the outputs."),
-    ] = False,
-    trace_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace-file",
-            metavar="FILE",
-            help="Write the roots of all tensors; for several runs NAME.trace becomes NAME.0.trace, NAME.1.trace, ..",
-        ),
-    ] = None,
-    time: Annotated[
-        str,
-        typer.Option("--time", metavar="TEXT", help="A time to note in the receipt. Nobody vouches for it."),
-    ] = "",
+    receipt: _Receipt = None,
+    trace: _Trace = False,
+    trace_file: _TraceFile = None,
+    time: _Time = "",
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
@@ -70,15 +77,14 @@ def command(
     The results are written as arrays of float64, or int32 for what has no quantiser, by the names of the outputs. An
     array with a leading batch axis, or N in place of a leading 1, gives outputs stacked alike.
     """
-    from cvm.arrays import npz_bytes
-    from cvm.audit import Recorder, encode_receipt, host_facts
+    from cvm.audit import Recorder
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
     from cvm.session import Session
 
     if receipt is None and (trace or time):
         raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
-    captured = None if capture is None else "all" if capture == "all" else capture.split(",")
+    captured = "all" if capture == "all" else None if capture is None else capture.split(",")
     with working("running"):
         verified = open_program(program, no_optimize, bit_order)
         session = Session(verified, executor, threads)
@@ -93,17 +99,30 @@ def command(
         "captured": sorted(set(result) - {item.name for item in verified.program.outputs}),
     }
     if output is not None:
-        data = npz_bytes({name: result[name] if codes else _real(result, name) for name in result})
-        write_file(output, data)
-        document["file"] = {"path": str(output), "bytes": len(data)}
+        document["file"] = _write_arrays(output, result, codes)
     if trace_file is not None and recorder is not None:
         document["traces"] = _write_traces(trace_file, recorder.traces)
     if receipt is not None and recorder is not None:
-        made = recorder.receipt(host_facts(session.executor, time))
-        write_file(receipt, encode_receipt(made))
-        told = {"id": made.id, "runs": len(made.claim.runs), "traced": made.traced}
-        document["receipt"] = {"path": str(receipt), **told}
+        document["receipt"] = _write_receipt(receipt, recorder, session.executor, time)
     return show(document, lambda console: _render(console, document), as_json)
+
+
+def _write_arrays(path: Path, result: Result, codes: bool) -> dict[str, Any]:
+    """Write all tensors of the result; returns the path and the number of bytes."""
+    from cvm.arrays import npz_bytes
+
+    data = npz_bytes({name: result[name] if codes else _real(result, name) for name in result})
+    write_file(path, data)
+    return {"path": str(path), "bytes": len(data)}
+
+
+def _write_receipt(path: Path, recorder: Recorder, executor: str, time: str) -> dict[str, Any]:
+    """Write the receipt of all runs; returns its path, its id and what it covers."""
+    from cvm.audit import encode_receipt, host_facts
+
+    made = recorder.receipt(host_facts(executor, time))
+    write_file(path, encode_receipt(made))
+    return {"path": str(path), "id": made.id, "runs": len(made.claim.runs), "traced": made.traced}
 
 
 def _write_traces(path: Path, traces: Sequence[Trace]) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """The standard streams of a command: what happens when they are closed, full, or nobody reads them any more.
 
-A result that stdout does not take is lost, which is the error `Undelivered`. A reader that has closed its end of a
-pipe, as `head` does, has what it wanted: the rest is dropped, and the exit code is that of the command, which thus does
-not depend on whether the reader or the command was faster. What stderr does not take is dropped.
+If stdout fails, the result is lost and the error is `Undelivered`. There is one exception: when the reader of a pipe
+closes its end, as `head` does after some lines, the rest of the output is dropped without an error. The exit code then
+does not depend on whether the reader or the command was faster. Output that stderr does not take is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNDELIVERED = 74
 
 
 class Undelivered(CvmError):
-    """Stdout did not take all of a result."""
+    """Raised when stdout did not take all of a result."""
 
     exit_code = UNDELIVERED
 
@@ -32,7 +32,7 @@ class Undelivered(CvmError):
 
 
 class _Closed(io.TextIOBase):
-    """What stands for a stream that was closed before Python began, of which Python makes None."""
+    """A replacement for a stream that was closed before Python started; Python sets such a stream to None."""
 
     def write(self, text: str, /) -> int:
         raise OSError(errno.EBADF, "it is closed")
@@ -84,7 +84,7 @@ class Guarded:
                 raise self._failure from None
 
     def _drop(self) -> None:
-        """Write nothing more; what is left in a buffer, which Python writes when it ends, goes nowhere."""
+        """Stop writing. The buffer, which Python would still write when it ends, is discarded."""
         self._dropping = True
         with contextlib.suppress(OSError):
             null = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""What `cvm receipt verify` prints of its answers."""
+"""The answers of `cvm receipt verify`, as documents and for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRINTED = 10
 
 
 def render_verdict(console: Console, verdict: Verdict, document: dict[str, Any]) -> None:
-    """Print the answer for one receipt, and what stands behind it."""
+    """Print the answer for one receipt, and the evidence for it."""
     if verdict.words == verdict.answer:
         say(console, f"{verdict.answer} at level {verdict.level}: {verdict.reason}")
     else:
@@ -37,7 +37,7 @@ def render_verdict(console: Console, verdict: Verdict, document: dict[str, Any])
 
 
 def _judged_words(executor: str | None, judged: Judged | None) -> str:
-    """What FORMAL had to say of the executor, for people."""
+    """FORMAL's judgement of the executor, for people."""
     if judged is not None:
         return str(judged)
     return "every element was computed by FORMAL" if executor == "formal" else "nothing was judged by FORMAL"
@@ -56,7 +56,7 @@ def result_document(item: Finished) -> dict[str, Any]:
 
 
 def render_folder(console: Console, document: dict[str, Any]) -> None:
-    """Print the answers for a folder of receipts, and what stands behind them."""
+    """Print the answers for a folder of receipts, and the evidence for them."""
     others = [item for item in document["results"] if item["answer"] != "REPRODUCED"]
     rows = ((item["path"], item["answer"], item["level"], item["reason"]) for item in others[:PRINTED])
     if others:
@@ -77,7 +77,7 @@ def render_folder(console: Console, document: dict[str, Any]) -> None:
 
 
 def _counted(results: list[dict[str, Any]]) -> dict[str, int]:
-    """How many receipts have each answer, by what it is called for people."""
+    """The number of receipts with each answer, by the answer's name for people."""
     from cvm.audit.verdict import answer_words
 
     answers = Counter[str](item["answer"] for item in results)

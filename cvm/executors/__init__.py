@@ -38,7 +38,7 @@ def _native(verified: VerifiedProgram, threads: int | None) -> Executor:
 
 def _hasher() -> leaves.Hasher | None:
     try:
-        from cvm.executors.native.sha256 import hasher
+        from cvm.executors.native.runtime.sha256 import hasher
 
         return hasher()
     except (ImportError, OSError):  # llvmlite does not load here
@@ -58,7 +58,7 @@ CONCURRENT = frozenset({"native"})
 def default() -> tuple[str, str]:
     """The name of the fastest executor that can be trusted on this machine, and why it is that one."""
     try:
-        from cvm.executors.native.select import choice
+        from cvm.executors.native.runtime.select import choice
 
         found = choice()
     except (ImportError, OSError) as error:  # not there, or not to be loaded

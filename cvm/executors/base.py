@@ -39,7 +39,7 @@ __all__ = [
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Watch: TypeAlias = "Callable[[Mapping[str, Int32Array]], None]"
-"""Is shown tensors of a run by name. They are the executor's and may change as soon as it returns."""
+"""A function that gets tensors of a run by name. They belong to the executor and may change as soon as it returns."""
 WINDOW = 2**23
 """Bytes of tensors that are shown at once, unless a single node gives more."""
 Capture: TypeAlias = frozenset[str] | Literal["all"]
@@ -48,7 +48,7 @@ Capture: TypeAlias = frozenset[str] | Literal["all"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run leaves: tensors by value name, and the next state by the name of the state's value."""
+    """The result of a run: tensors by value name, and the next state by the name of the state's value."""
 
     values: dict[str, Int32Array]
     state: dict[str, Int32Array]
@@ -104,11 +104,11 @@ def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
     bound = WINDOW if size is None else size
     ends: list[tuple[int, int]] = []
     first = held = 0
-    for place, node in enumerate(program.nodes):
+    for index, node in enumerate(program.nodes):
         made = 4 * sum(math.prod(value.shape) for value in node.outputs)
-        if place > first and held + made > bound:
-            ends.append((first, place))
-            first, held = place, 0
+        if index > first and held + made > bound:
+            ends.append((first, index))
+            first, held = index, 0
         held += made
     return [*ends, (first, len(program.nodes))] if program.nodes else []
 

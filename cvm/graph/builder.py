@@ -57,7 +57,10 @@ class GraphBuilder:
         return self._tensors[name].shape
 
     def finish(self, name: str, inputs: Sequence[str], outputs: Sequence[str], digest: str = "") -> QuantizedGraph:
-        """The whole graph, verified. ``digest`` is that of the document. Raises `Invalid` as `verify` does."""
+        """The whole graph, verified; ``digest`` is the SHA-256 of the document, in hexadecimal.
+
+        Raises `Invalid` as `verify` does.
+        """
         tensors, operations = dict(self._tensors), tuple(self._operations)
         return verify(QuantizedGraph(name, tuple(inputs), tuple(outputs), tensors, operations, digest), self._stage)
 

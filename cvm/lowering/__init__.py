@@ -8,11 +8,9 @@ bounded, the program's provenance says so.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation, QuantizedGraph
+from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim, with_accuracy
 from cvm.lowering.context import RULES, Coded, Lowering, Result
@@ -22,7 +20,7 @@ from cvm.lowering.forms.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
-from cvm.program.model import Exactness, Program, Provenance
+from cvm.program.model import Program, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 
 __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
@@ -43,18 +41,21 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
         else:
             lowering.introduce(tensor)
     for operation in graph.operations:
-        accuracy = operation.attributes.get("accuracy", "default")
-        lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
-        if lower_rule is None:
-            raise lowering.unsupported(operation, "this operation has no lowering rule")
-        for name, result in zip(operation.outputs, lower_rule(lowering, operation), strict=True):
-            _accept(lowering, operation, name, result)
+        with lowering.at(operation):
+            accuracy = operation.attributes.get("accuracy", "default")
+            lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
+            if lower_rule is None:
+                raise lowering.unsupported("this operation has no lowering rule")
+            for name, result in zip(operation.outputs, lower_rule(lowering), strict=True):
+                with lowering.serving(name):
+                    _accept(lowering, name, result)
     outputs = [output(lowering, name) for name in graph.outputs]
     provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
-    return finished(lowering.builder.build(outputs, provenance), lowering.values)
+    values = {name: value.name for name, value in lowering.values.items()}
+    return finished(lowering.builder.build(outputs, provenance), values)
 
 
-def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Result) -> None:
+def _accept(lowering: Lowering, name: str, result: Result) -> None:
     """Give a result its quantiser, or keep it symbolic where it has none."""
     tensor = lowering.graph.tensors[name]
     shape = tensor.shape or (1,)
@@ -65,22 +66,23 @@ def _accept(lowering: Lowering, operation: GraphOperation, name: str, result: Re
             result = known_powers(result.rationals().broadcast(shape), tensor.quantizer)
         elif tensor.quantizer is not None:
             result = requantized(result, shape, tensor.quantizer)
-        lowering.report.append(Exactness(name, "", Fraction(0), note="constant"))
+        lowering.claim(None, "constant")
         lowering.known[name] = result
         return
     quantizer = tensor.quantizer
     if isinstance(result, Coded):
         if isinstance(quantizer, LinearQuantizer) and quantizer.rounding != "half_up" and not result.any_rounding:
-            message = f"{operation.name} gives codes that are rounded half up; {name!r} is rounded {quantizer.rounding}"
-            raise Unsupported("lowering.rounding", message, lowering.location(operation))
+            given = f"{lowering.operation.name} gives codes that are rounded half up"
+            message = f"{given}; {name!r} is rounded {quantizer.rounding}"
+            raise Unsupported("lowering.rounding", message, lowering.location)
         value = result.value
-        lowering.report.append(Exactness(name, value, result.bound, note=result.note))
+        lowering.claim(value, result.note, result.bound)
     elif quantizer is None:
         lowering.forms[name] = result
         return
     else:
         reported = len(lowering.report)
-        value = requantize(lowering, result, quantizer, name, lowering.location(operation))
+        value = requantize(lowering, result, quantizer)
         if len(lowering.report) == reported:
-            lowering.report.append(Exactness(name, value, Fraction(0), note="the same codes"))
+            lowering.claim(value, "the same codes")
     lowering.hold(tensor, value)

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location, Unsupported
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, INT32_MAX, Limits
 from cvm.lowering.claims import CLAIMS, Claim, with_accuracy
-from cvm.lowering.forms.emission import Emission
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import (
     Form,
     Known,
@@ -45,7 +45,7 @@ class Coded:
     ``any_rounding``: they are rounded as the quantiser says; else half up, and no other quantiser may ask for them.
     """
 
-    def __init__(self, value: str, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False) -> None:
+    def __init__(self, value: Value, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False) -> None:
         self.value = value
         self.bound = bound
         self.note = note
@@ -53,7 +53,7 @@ class Coded:
 
 
 Result: TypeAlias = "Form | Known | Coded"
-Rule: TypeAlias = "Callable[[Lowering, GraphOperation], Sequence[Result]]"
+Rule: TypeAlias = "Callable[[Lowering], Sequence[Result]]"
 
 RULES: dict[str, Rule] = {}
 """The lowering rule of each operation, by the name it has in the graph."""
@@ -81,49 +81,49 @@ class Lowering(Emission):
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors whose form is another one, where an operation has asked for them."""
         self.known: dict[str, Known] = {}
-        self.values: dict[str, str] = {}
+        self.values: dict[str, Value] = {}
         """The value of the program that holds the codes of each quantised tensor."""
 
     # What rules read
 
-    def tensor(self, operand: Operand, operation: GraphOperation, parameter: str) -> GraphTensor:
+    def tensor(self, operand: Operand, parameter: str) -> GraphTensor:
         """The tensor that an operand names."""
         if not isinstance(operand, str):
-            raise self.unsupported(operation, f"{parameter} must be a tensor here, not a literal")
+            raise self.unsupported(f"{parameter} must be a tensor here, not a literal")
         return self.graph.tensors[operand]
 
-    def operand(self, operation: GraphOperation, parameter: str) -> FormOperand:
+    def operand(self, parameter: str) -> FormOperand:
         """What an operand has become; a literal is a constant."""
-        return self.operand_of(operation.inputs[parameter], operation, parameter)
+        return self.operand_of(self.operation.inputs[parameter], parameter)
 
-    def operand_of(self, operand: Operand, operation: GraphOperation, parameter: str) -> FormOperand:
+    def operand_of(self, operand: Operand, parameter: str) -> FormOperand:
         """As `operand`, for one that stands in an array."""
         if isinstance(operand, str):
             return self.forms[operand] if operand in self.forms else self.known[operand]
         if isinstance(operand, tuple):
-            raise self.unsupported(operation, f"{parameter} must be one tensor, not an array")
+            raise self.unsupported(f"{parameter} must be one tensor, not an array")
         value = Fraction(operand)
         codes = np.array([value.numerator], dtype=object)
         return Known(codes, Rationals.scalar(Fraction(1, value.denominator), 1), Rationals.scalar(0, 1))
 
-    def constant(self, operation: GraphOperation, parameter: str) -> Known:
+    def constant(self, parameter: str) -> Known:
         """An operand whose contents are known when compiling: a variable, a constant or a literal."""
-        operand = self.operand(operation, parameter)
+        operand = self.operand(parameter)
         if not isinstance(operand, Known):
-            name = operation.inputs[parameter]
-            raise self.unsupported(operation, f"{parameter} must be constant, but {name!r} is computed")
+            name = self.operation.inputs[parameter]
+            raise self.unsupported(f"{parameter} must be constant, but {name!r} is computed")
         return operand
 
-    def linear(self, operation: GraphOperation, parameter: str) -> LinearForm:
+    def linear(self, parameter: str) -> LinearForm:
         """An operand as a linear form without a pending clamp; a constant is a form without terms.
 
         Raises `Unsupported` (``lowering.unquantized``) where no linear form of int32 tensors is exact.
         """
-        return self.linear_of(operation.inputs[parameter], operation, parameter)
+        return self.linear_of(self.operation.inputs[parameter], parameter)
 
-    def linear_of(self, operand: Operand, operation: GraphOperation, parameter: str) -> LinearForm:
+    def linear_of(self, operand: Operand, parameter: str) -> LinearForm:
         """As `linear`, for an operand that stands in an array."""
-        found = self.operand_of(operand, operation, parameter)
+        found = self.operand_of(operand, parameter)
         if isinstance(found, Known):
             return LinearForm(found.shape, (), found.rationals())
         if isinstance(found, LinearForm) and not found.clamped:
@@ -133,54 +133,56 @@ class Lowering(Emission):
             return self.lattices[name]
         if not isinstance(found, TableForm):
             try:
-                found = tabulate(self, operation, [found], lambda x: x, found.shape)
+                found = tabulate(self, [found], lambda x: x, found.shape)
             except Unsupported:
-                raise self.needs_quantization(operation, name) from None
-        form = lattice(self, found, name)
+                raise self.needs_quantization(name) from None
+        with self.serving(name):
+            form = lattice(found)
         if form is None:
-            raise self.needs_quantization(operation, name)
+            raise self.needs_quantization(name)
         # The table stays what functions of the tensor read.
         self.lattices[name] = form
         return form
 
-    def single(self, operation: GraphOperation, parameter: str) -> tuple[str, Rationals, Rationals, LinearForm]:
+    def single(self, parameter: str) -> tuple[Value, Rationals, Rationals, LinearForm]:
         """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""
-        form = self.linear(operation, parameter)
-        operand = operation.inputs[parameter]
+        form = self.linear(parameter)
+        operand = self.operation.inputs[parameter]
         if all(term.factor.is_zero() for term in form.terms):
             known = self.known.get(str(operand)) or constant_of(form)
-            value = self.tensor_constant(operation, known.codes, parameter)
+            value = self.tensor_constant(known.codes, parameter)
             form = LinearForm(form.shape, (Term(value, known.scale),), known.offset)
-        if len(form.terms) != 1 or self.builder.shape(form.terms[0].value) != form.shape:
-            raise self.needs_quantization(operation, str(operand))
+        if len(form.terms) != 1 or form.terms[0].value.shape != form.shape:
+            raise self.needs_quantization(str(operand))
         return form.terms[0].value, form.terms[0].factor, form.constant, form
 
-    def coded(self, operation: GraphOperation, parameter: str) -> tuple[str, Fraction, Fraction, LinearForm]:
+    def coded(self, parameter: str) -> tuple[Value, Fraction, Fraction, LinearForm]:
         """An operand that is factor * X + constant with one positive factor and one constant for the whole tensor."""
-        value, factor, constant, form = self.single(operation, parameter)
+        value, factor, constant, form = self.single(parameter)
         if not (factor.uniform and constant.uniform) or factor.item() == 0:
-            raise self.needs_quantization(operation, str(operation.inputs[parameter]))
+            raise self.needs_quantization(str(self.operation.inputs[parameter]))
         if factor.item() < 0:
-            value, factor = self.emit(operation, "negative", value), -factor
+            value, factor = -value, -factor
             form = replace(form, terms=(Term(value, factor),))
         return value, factor.item(), constant.item(), form
 
-    def quantizer(self, operation: GraphOperation) -> Quantizer | None:
+    def quantizer(self) -> Quantizer | None:
         """The quantiser of the operation's only result, if it has one."""
-        return self.graph.tensors[operation.outputs[0]].quantizer
+        return self.graph.tensors[self.operation.outputs[0]].quantizer
 
-    def linear_quantizer(self, operation: GraphOperation) -> LinearQuantizer | None:
+    def linear_quantizer(self) -> LinearQuantizer | None:
         """As `quantizer`, for operations that give codes of linear quantisers only.
 
         Raises `Unsupported` (``lowering.logarithmic``).
         """
-        quantizer = self.quantizer(operation)
+        quantizer = self.quantizer()
         if isinstance(quantizer, LogarithmicQuantizer):
-            message = f"{operation.name} gives linear codes, but {operation.outputs[0]!r} has a logarithmic quantiser"
-            raise Unsupported("lowering.logarithmic", message, self.location(operation))
+            name = self.operation.outputs[0]
+            message = f"{self.operation.name} gives linear codes, but {name!r} has a logarithmic quantiser"
+            raise Unsupported("lowering.logarithmic", message, self.location)
         return quantizer
 
-    def hold(self, tensor: GraphTensor, value: str) -> None:
+    def hold(self, tensor: GraphTensor, value: Value) -> None:
         """Enter a value of the program as the codes of a quantised tensor."""
         shape, quantizer = tensor.shape or (1,), tensor.quantizer
         self.values[tensor.name] = value
@@ -189,21 +191,22 @@ class Lowering(Emission):
             self.forms[tensor.name] = code_form(value, shape, quantizer)
             return
         try:
-            self.forms[tensor.name] = decoded(self.builder, value, shape, quantizer, tensor.name)
+            with self.serving(tensor.name):
+                self.forms[tensor.name] = decoded(value, shape, quantizer)
         except Unsupported as error:
             raise Unsupported(error.code, error.message, _located(tensor)) from None
 
-    def output_shape(self, operation: GraphOperation, index: int = 0) -> Shape:
+    def output_shape(self, index: int = 0) -> Shape:
         """The shape of a result in the program, where rank 0 is (1,)."""
-        return self.graph.tensors[operation.outputs[index]].shape or (1,)
+        return self.graph.tensors[self.operation.outputs[index]].shape or (1,)
 
     # What goes wrong
 
-    def needs_quantization(self, operation: GraphOperation, tensor: str) -> Unsupported:
+    def needs_quantization(self, tensor: str) -> Unsupported:
         """The refusal of an operand that no single integer tensor stands for."""
         found = self.graph.tensors.get(tensor)
-        where = self.location(operation)
-        needs = f"{operation.name} needs {tensor!r} as integers, but"
+        where = self.location
+        needs = f"{self.operation.name} needs {tensor!r} as integers, but"
         if found is not None and isinstance(found.quantizer, LogarithmicQuantizer):
             least = found.quantizer.top - found.quantizer.hi + 1
             apart = f"its powers from 2^{least} to 2^{found.quantizer.top} are too far apart: give it fewer bits"
@@ -233,18 +236,17 @@ class Lowering(Emission):
                 _located(tensor),
             )
         shape = tensor.shape or (1,)
-        self.builder.input(tensor.name, shape, quantizer=quantizer)
-        self.hold(tensor, tensor.name)
+        self.hold(tensor, Value(self.builder.input(tensor.name, shape, quantizer=quantizer), self))
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
     def _external_integers(self, tensor: GraphTensor) -> None:
         """Logical tensors are given as 0 and 1, integer tensors as themselves: they need no quantiser."""
         shape = tensor.shape or (1,)
         lo, hi = (0, 1) if tensor.dtype == "logical" else (-INT32_MAX, INT32_MAX)
-        self.builder.input(tensor.name, shape, lo, hi)
+        value = Value(self.builder.input(tensor.name, shape, lo, hi), self)
         one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
-        self.forms[tensor.name] = LinearForm(shape, (Term(tensor.name, one),), zero)
-        self.values[tensor.name] = tensor.name
+        self.forms[tensor.name] = LinearForm(shape, (Term(value, one),), zero)
+        self.values[tensor.name] = value
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
     def _contents(self, tensor: GraphTensor) -> Known:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
 from cvm.graph import GraphTensor
 from cvm.lowering.context import Lowering
-from cvm.lowering.forms.form import Known, LinearForm
+from cvm.lowering.forms.form import Known
 from cvm.lowering.forms.logarithms import codes_of_known
 from cvm.lowering.forms.unquantized import unquantized
 from cvm.lowering.parts.operands import integer_value
-from cvm.program.model import Exactness, Output
+from cvm.program.model import Output
 
 __all__ = ["output"]
 
@@ -27,7 +26,7 @@ def output(lowering: Lowering, name: str) -> Output:
     tensor = lowering.graph.tensors[name]
     quantizer = tensor.quantizer
     if name in lowering.values:
-        return Output(name, lowering.values[name], quantizer)
+        return Output(name, lowering.values[name].name, quantizer)
     if name in lowering.known and (quantizer is not None or tensor.dtype != "scalar"):
         return Output(name, _constant(lowering, tensor, lowering.known[name]), quantizer)
     if tensor.dtype == "scalar":
@@ -37,12 +36,11 @@ def output(lowering: Lowering, name: str) -> Output:
             replace(tensor.location, tensor=name),
         )
     (operation,) = (operation for operation in lowering.graph.operations if name in operation.outputs)
-    form = lowering.linear_of(name, operation, name)
-    assert isinstance(form, LinearForm)
-    value = integer_value(lowering, operation, form, "output")
+    with lowering.at(operation), lowering.serving(name):
+        value = integer_value(lowering, lowering.linear_of(name, name), "output")
+        lowering.claim(value, "integers")
     lowering.values[name] = value
-    lowering.report.append(Exactness(name, value, Fraction(0), note="integers"))
-    return Output(name, value)
+    return Output(name, value.name)
 
 
 def _constant(lowering: Lowering, tensor: GraphTensor, known: Known) -> str:
@@ -51,8 +49,9 @@ def _constant(lowering: Lowering, tensor: GraphTensor, known: Known) -> str:
         codes = values.numerators // values.denominator
     else:
         codes = codes_of_known(known, tensor.quantizer)
-    value = lowering.builder.constant(codes.astype(np.int64), name=tensor.name)
-    lowering.values[tensor.name] = value
     lowering.report[:] = [item for item in lowering.report if item.tensor != tensor.name]
-    lowering.report.append(Exactness(tensor.name, value, Fraction(0), note="constant"))
-    return value
+    with lowering.serving(tensor.name):
+        value = lowering.tensor_constant(codes.astype(np.int64), "")
+        lowering.claim(value, "constant")
+    lowering.values[tensor.name] = value
+    return value.name

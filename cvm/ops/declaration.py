@@ -83,7 +83,7 @@ InputKind = Literal["tensor", "parameter"]
 
 
 _ANY: set[str] = set()
-"""For `AttributeModel`, whose instances say nothing of which attributes were given: one empty set serves them all."""
+"""The set of given attributes of every `AttributeModel`: instances do not track it, so one empty set serves all."""
 
 
 class AttributeModel(BaseModel):

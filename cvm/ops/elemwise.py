@@ -36,7 +36,7 @@ class _Binary(Op):
         return (call.shapes[0],)
 
 
-def _cut(call: Call, function: Callable[[Bounds], Bounds]) -> tuple[Range, ...]:
+def _clipped(call: Call, function: Callable[[Bounds], Bounds]) -> tuple[Range, ...]:
     """The range of a non-decreasing function of each element."""
     return (pointwise(call.ranges, lambda x: x.monotone(function)),)
 
@@ -110,7 +110,7 @@ class Negative(_Unary):
 
 @register
 class Clip(_Unary):
-    """Each element cut into [a_min, a_max]."""
+    """Each element clipped to [a_min, a_max]."""
 
     name = "clip"
     source = "Elemwise Operators, clip"
@@ -124,36 +124,36 @@ class Clip(_Unary):
     constraints = (Constraint("C1", "a_min <= a_max", lambda c: c.attributes.a_min <= c.attributes.a_max),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        return _cut(call, lambda x: np.clip(x, call.attributes.a_min, call.attributes.a_max))
+        return _clipped(call, lambda x: np.clip(x, call.attributes.a_min, call.attributes.a_max))
 
 
 @register
 class CvmClip(_Unary):
-    """Each element cut into a CVM precision: clip to [-alpha, alpha], alpha = 2^(precision - 1) - 1."""
+    """Each element clipped to a CVM precision, that is, to [-alpha, alpha], alpha = 2^(precision - 1) - 1."""
 
     name = "cvm_clip"
     source = "Elemwise Operators, cvm_cilp (a misprint of cvm_clip)"
 
     class Attributes(AttributeModel):
-        """The precision to cut to."""
+        """The precision to clip to."""
 
-        precision: Precision = Field(description="p: the result is cut to |y| <= 2^(p - 1) - 1")
+        precision: Precision = Field(description="p: the result is clipped to |y| <= 2^(p - 1) - 1")
 
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
-        return _cut(call, lambda x: np.clip(x, -alpha, alpha))
+        return _clipped(call, lambda x: np.clip(x, -alpha, alpha))
 
 
 class _ShiftAttributes(AttributeModel):
-    """The number of bits and the precision that the result is cut to."""
+    """The number of bits and the precision that the result is clipped to."""
 
-    precision: Precision = Field(description="p: the result is cut to |y| <= 2^(p - 1) - 1")
+    precision: Precision = Field(description="p: the result is clipped to |y| <= 2^(p - 1) - 1")
     shift_bit: Shift = Field(description="the number of bits")
 
 
 @register
 class CvmRightShift(_Unary):
-    """Each element divided by 2^shift_bit, rounded half up, then cut into a CVM precision.
+    """Each element divided by 2^shift_bit, rounded half up, then clipped to a CVM precision.
 
     Y = clip(T, -alpha, alpha), T = floor((floor(X / 2^(shift_bit - 1)) + 1) / 2), alpha = 2^(precision - 1) - 1.
     """
@@ -165,12 +165,12 @@ class CvmRightShift(_Unary):
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
         shift = call.attributes.shift_bit
-        return _cut(call, lambda x: np.clip(((x >> (shift - 1)) + 1) >> 1, -alpha, alpha))
+        return _clipped(call, lambda x: np.clip(((x >> (shift - 1)) + 1) >> 1, -alpha, alpha))
 
 
 @register
 class CvmLeftShift(_Unary):
-    """Each element times 2^shift_bit, then cut into a CVM precision; the product is taken in wide arithmetic."""
+    """Each element times 2^shift_bit, then clipped to a CVM precision; the product is taken in wide arithmetic."""
 
     name = "cvm_left_shift"
     source = "Elemwise Operators, cvm_left_shift"
@@ -179,4 +179,4 @@ class CvmLeftShift(_Unary):
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
         # |x| * 2^32 < 2^63: int64 holds the product.
-        return _cut(call, lambda x: np.clip(x << call.attributes.shift_bit, -alpha, alpha))
+        return _clipped(call, lambda x: np.clip(x << call.attributes.shift_bit, -alpha, alpha))

@@ -108,7 +108,7 @@ class _RequantizeAttributes(AttributeModel):
 
 @register
 class Requantize(Op):
-    """A weighted sum, divided by a power of two, rounded once and cut: clip(round((sum m_i x_i + c) / 2^s), lo, hi).
+    """A weighted sum divided by a power of two, rounded once and clipped: clip(round((sum m_i x_i + c) / 2^s), lo, hi).
 
     The inputs are x_1, .., x_n, m_1, .., m_n, c, s, with n from 1 to 8; all are broadcast to the shape of x_1, which is
     that of the result. All partial sums, in any order and with the rounding addend, fit 64 bits (C7).
@@ -145,7 +145,7 @@ class Requantize(Op):
 
     def input_kinds(self, count: int) -> tuple[InputKind, ...]:
         n = terms(count)
-        return tuple("tensor" if place < n else "parameter" for place in range(count))
+        return tuple("tensor" if index < n else "parameter" for index in range(count))
 
     def shape(self, call: Call) -> tuple[Shape, ...]:
         return (call.shapes[0],)

@@ -19,7 +19,7 @@ __all__ = ["concatenated", "repeated", "reshaped", "selected"]
 
 
 def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
-    """``x`` with the elements along ``axis`` repeated: each by itself, or all of them in turn."""
+    """``x`` with the elements along ``axis`` repeated: each element by itself, or the whole sequence."""
     if x.shape[axis] == 1 or times == 1:
         return x
     if x.size * times > max(BOUNDS, x.size):
@@ -35,9 +35,9 @@ def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
         return x.moved(lambda bounds: bounds.reshape((1,) * len(target)))
     resolved = [axis for axis, extent in enumerate(x.shape) if extent > 1]
     if len(resolved) == 1:
-        place = _same_axis(shape, resolved[0], target)
-        if place is not None:
-            extents = [target[place] if axis == place else 1 for axis in range(len(target))]
+        same = _same_axis(shape, resolved[0], target)
+        if same is not None:
+            extents = [target[same] if axis == same else 1 for axis in range(len(target))]
             return x.moved(lambda bounds: bounds.reshape(extents))
     if math.prod(shape) <= max(BOUNDS, x.size):
         return x.moved(lambda bounds: np.broadcast_to(bounds, shape).reshape(target))
@@ -47,9 +47,9 @@ def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
 def _same_axis(shape: Shape, axis: int, target: Shape) -> int | None:
     """The axis of ``target`` along which the same elements lie as along ``axis`` of ``shape``, if there is one."""
     before = math.prod(shape[:axis])
-    for place, extent in enumerate(target):
-        if extent == shape[axis] and math.prod(target[:place]) == before:
-            return place
+    for index, extent in enumerate(target):
+        if extent == shape[axis] and math.prod(target[:index]) == before:
+            return index
     return None
 
 
@@ -97,8 +97,8 @@ def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
     first, last = np.clip(indices.lo, 0, extent - 1), np.clip(indices.hi, 0, extent - 1)
     ends = (x.least, x.largest) if isinstance(x, Stored) else (x.lo, x.hi)
     lo, hi = _hulls(np.moveaxis(ends[0], axis, 0), np.moveaxis(ends[1], axis, 0), first, last)
-    source, place = range(indices.rank), range(axis, axis + indices.rank)
-    return Stored(np.moveaxis(lo, source, place), np.moveaxis(hi, source, place)).wide()
+    source, destination = range(indices.rank), range(axis, axis + indices.rank)
+    return Stored(np.moveaxis(lo, source, destination), np.moveaxis(hi, source, destination)).wide()
 
 
 def _selected_size(shapes: Sequence[Shape], axis: int) -> int:
@@ -113,7 +113,7 @@ Array = npt.NDArray[np.int64]
 def _hulls(lo: Bounds, hi: Bounds, first: Array, last: Array) -> tuple[Bounds, Bounds]:
     """The minima of ``lo`` and maxima of ``hi`` over the positions first..last, inclusive, of their first axis.
 
-    Each stretch is covered by two of the largest power of two that it holds; the powers are gone through in turn.
+    Each stretch is covered by two of the largest power of two that it holds; the powers are handled in order.
     """
     spans = last - first + 1
     least = np.empty((*first.shape, *lo.shape[1:]), lo.dtype)

@@ -42,7 +42,7 @@ class _ConvAttributes(AttributeModel):
     padding: PaddingPair = Field(default=(0, 0), description="PH, PW: rows and columns of zeros on each side")
     stride: PositivePair = Field(default=(1, 1), description="SH, SW: steps of the window")
     dilation: PositivePair = Field(default=(1, 1), description="DH, DW: steps between the taps of a window")
-    groups: Extent = Field(default=1, description="the number of groups that the channels are cut into")
+    groups: Extent = Field(default=1, description="the number of groups that the channels are split into")
 
 
 def _windows(call: Call) -> list[tuple[int, int, int, int, int]]:

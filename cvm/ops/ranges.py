@@ -108,8 +108,8 @@ class Range:
 
     def part(self, block: Sequence[slice]) -> Range:
         """The bounds of a block of the tensor, in 64 bits or more."""
-        place = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, self.shape, strict=True))
-        return self.moved(lambda bounds: bounds[place]).wide()
+        region = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, self.shape, strict=True))
+        return self.moved(lambda bounds: bounds[region]).wide()
 
     def kept(self) -> Range:
         """The same bounds, which fit 32 bits, in as little memory as they take."""
@@ -129,7 +129,7 @@ class Range:
         return self.shape == other.shape and bool((self.lo == other.lo).all() and (self.hi == other.hi).all())
 
     def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
-        """The range of elements in other places, or of some of them; ``function`` computes nothing."""
+        """The range after ``function`` moves elements or drops some of them; it must not change any value."""
         return self.monotone(function)
 
     def union(self, other: Range) -> Range:
@@ -161,7 +161,7 @@ class Range:
         return self.monotone(lambda bounds: _sum(bounds, over, wide) * repeats)
 
     def for_terms(self, terms: int) -> Range:
-        """The same range, with bounds wide enough that a sum of ``terms`` of them cannot overflow."""
+        """The same range in integers wide enough that a sum of ``terms`` bounds cannot overflow."""
         if self.magnitude() * terms <= INT64_MAX:
             return self
         return self.monotone(lambda bounds: bounds.astype(object))
@@ -387,7 +387,7 @@ def pointwise(operands: Sequence[Range], rule: Callable[..., Range]) -> Range:
     lo, hi = np.full(kept, INT64_MAX), np.full(kept, -INT64_MAX)
     for block, parts in blocks(operands):
         found = rule(*parts)
-        place = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, kept, strict=True))
-        lo[place] = np.minimum(lo[place], found.lo.min(axis=over, keepdims=True))
-        hi[place] = np.maximum(hi[place], found.hi.max(axis=over, keepdims=True))
+        region = tuple(part if extent > 1 else slice(None) for part, extent in zip(block, kept, strict=True))
+        lo[region] = np.minimum(lo[region], found.lo.min(axis=over, keepdims=True))
+        hi[region] = np.maximum(hi[region], found.hi.max(axis=over, keepdims=True))
     return Range(lo, hi)

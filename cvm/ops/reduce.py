@@ -38,7 +38,7 @@ def _left(shape: Shape, reduced: tuple[int, ...]) -> int:
 
 
 class _Reduce(Op):
-    """An op that turns all elements along some axes into one."""
+    """An op that reduces all elements along some axes to one."""
 
     family = "reduce"
     inputs = (Input("X", "any tensor, of N dimensions"),)

@@ -175,7 +175,7 @@ def _order(call: Call) -> tuple[int, ...]:
     return normal(call.attributes.axes, rank) or tuple(reversed(range(rank)))
 
 
-def _cuts(call: Call) -> Iterator[tuple[int, int, int]]:
+def _slices(call: Call) -> Iterator[tuple[int, int, int]]:
     """(b_vec, s_arr, number of elements) for every axis; none left gives a number of 0 or less."""
     a = call.attributes
     for axis, extent in enumerate(call.shapes[0]):
@@ -183,8 +183,8 @@ def _cuts(call: Call) -> Iterator[tuple[int, int, int]]:
         least, largest = (0, extent) if stride > 0 else (-1, extent - 1)
         begin = a.begin[axis] if axis < len(a.begin) else 0
         end = a.end[axis] if axis < len(a.end) else extent
-        begin, end = (place + extent if place < 0 else place for place in (begin, end))
-        begin, end = (max(least, min(place, largest)) for place in (begin, end))
+        begin, end = (bound + extent if bound < 0 else bound for bound in (begin, end))
+        begin, end = (max(least, min(bound, largest)) for bound in (begin, end))
         yield begin, stride, -((begin - end) // stride)
 
 
@@ -218,20 +218,20 @@ class Slice(_Transform):
         Constraint(
             "C3",
             "along every axis at least one element: b_vec < e_vec for a positive stride, e_vec < b_vec for a negative",
-            lambda c: all(count > 0 for *_, count in _cuts(c)),
+            lambda c: all(count > 0 for *_, count in _slices(c)),
         ),
     )
 
     def shape(self, call: Call) -> tuple[Shape, ...]:
-        return (tuple(count for *_, count in _cuts(call)),)
+        return (tuple(count for *_, count in _slices(call)),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
         x = call.ranges[0]
-        for axis, (begin, stride, count) in enumerate(_cuts(call)):
+        for axis, (begin, stride, count) in enumerate(_slices(call)):
             if x.shape[axis] > 1:
                 end = begin + stride * count
-                place = (*(slice(None),) * axis, slice(begin, None if end < 0 else end, stride))
-                x = x.moved(itemgetter(place))
+                part = (*(slice(None),) * axis, slice(begin, None if end < 0 else end, stride))
+                x = x.moved(itemgetter(part))
         return (x,)
 
 
@@ -254,7 +254,7 @@ class SliceLike(_Transform):
     class Attributes(AttributeModel):
         """Where to slice."""
 
-        axes: IntTuple = Field(default=(), description="the axes that are cut; empty: all")
+        axes: IntTuple = Field(default=(), description="the axes that are sliced; empty: all")
 
     constraints = (
         Constraint("C1", "M = N where axes is empty", lambda c: bool(c.attributes.axes) or _ranks_equal(c)),
@@ -262,14 +262,14 @@ class SliceLike(_Transform):
         Constraint("C4", "axes that shape_like has", lambda c: all(axis < len(c.shapes[1]) for axis in _sliced(c))),
         Constraint(
             "C5",
-            "m_j <= n_j for every axis j that is cut",
+            "m_j <= n_j for every axis j that is sliced",
             lambda c: all(c.shapes[1][axis] <= c.shapes[0][axis] for axis in _sliced(c)),
         ),
     )
 
     def shape(self, call: Call) -> tuple[Shape, ...]:
-        cut = _sliced(call)
-        return (tuple(call.shapes[1][axis] if axis in cut else n for axis, n in enumerate(call.shapes[0])),)
+        sliced = _sliced(call)
+        return (tuple(call.shapes[1][axis] if axis in sliced else n for axis, n in enumerate(call.shapes[0])),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
         kept = tuple(slice(n) for n in self.shape(call)[0])  # a bound for a whole axis stays
@@ -350,7 +350,7 @@ class CvmLut(_Transform):
 
 @register
 class ExpandDims(_Transform):
-    """New dimensions of extent 1, starting at axis; a negative axis counts from the place behind the last dimension."""
+    """New dimensions of extent 1, starting at axis; a negative axis counts from behind the last dimension."""
 
     name = "expand_dims"
     source = "Transform Operators, expand_dims"

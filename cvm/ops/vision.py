@@ -11,7 +11,7 @@ __all__ = ["GetValidCount", "NonMaxSuppression"]
 
 
 def _rows_or_fill(x: Range) -> Range:
-    """Rows of ``x`` in any place, or rows of -1."""
+    """The range of rows of ``x`` in any order, or of rows of -1."""
     return x.over(range(3)).union(Range.uniform(3, -1, -1))
 
 

@@ -33,7 +33,7 @@ def valid_taps(extent: int, taps: int, stride: int, padding: int, dilation: int)
 
 
 def _sums(bounds: Bounds, axis: int, pairs: Pairs) -> Bounds:
-    """The sums of ``bounds`` over the taps of each pair, in place of the axis."""
+    """The sums of ``bounds`` over the taps of each pair, along the same axis."""
     first, last = pairs[:, 0], pairs[:, 1]
     if bounds.shape[axis] == 1:
         # One bound for all taps: only the number of taps counts, and of all numbers the least and the largest.

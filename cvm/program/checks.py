@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 ENTRIES = "inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program"
-"""What the limit of entries counts."""
+"""The words for what the limit of entries counts."""
 
 _MAGNITUDE = {"tensor": INT32_MAX, "parameter": INT64_MAX}
 _ITEM_BYTES = {"tensor": 4, "parameter": 8}

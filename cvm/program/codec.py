@@ -53,7 +53,7 @@ _KINDS: tuple[Literal["tensor", "parameter"], ...] = ("parameter", "tensor")
 
 
 class ValueNumbers(dict[str, int]):
-    """The number of each value of a program, by name; to ask for a name that is none is `Invalid`."""
+    """The number of each value of a program, by name. A look-up of an unknown name raises `Invalid`."""
 
     def __missing__(self, name: str) -> int:
         raise Invalid("program.undefined", f"no value is called {name!r}", Location(tensor=name))
@@ -205,7 +205,7 @@ class _Decoder:
         self._entries = 0
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._ops: dict[str, str] = {}
-        # What a program has many of; the tables are made once.
+        # A program has many of these parts; the tables are made once.
         self._value_fields: _Fields = {
             "hi": reader.integer,
             "lo": reader.integer,
@@ -359,7 +359,7 @@ class _Decoder:
 
 
 def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
-    """Nodes with the names of their inputs, each made as the numbered one is let go of."""
+    """The nodes with the names of their inputs; each numbered node is dropped as soon as its named one is made."""
     waiting = deque(nodes)
     del nodes
     while waiting:
@@ -369,7 +369,7 @@ def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
 
 
 def _resolved(parts: dict[str, Any]) -> Program:
-    """The program of the parts that were read, with names in place of numbers."""
+    """The program of the parts that were read, with names instead of numbers."""
     names = [item.value.name for item in parts["inputs"]]
     names += [constant.name for constant in parts["constants"]]
     names += [state["value"].name for state in parts["state"]]

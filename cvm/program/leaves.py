@@ -43,7 +43,7 @@ _OFFERED: list[Callable[[], Hasher | None]] = []
 
 
 def offer(make: Callable[[], Hasher | None]) -> None:
-    """Let `fast_hasher` make its hasher by ``make``, which gives None on a processor that has none."""
+    """Register ``make``, which `fast_hasher` calls; it returns None on a processor without SHA-256 instructions."""
     _OFFERED[:] = [make]
     fast_hasher.cache_clear()
 

@@ -33,7 +33,7 @@ HASH_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The place of one leaf, and the hashes of the neighbours on its way to the root, lowest first."""
+    """The index of one leaf, and the hashes of the neighbours on its way to the root, lowest first."""
 
     index: int
     count: int
@@ -71,12 +71,12 @@ class Tree:
         if not 0 <= index < self.count:
             raise IndexError(f"leaf {index} of {self.count}")
         path = []
-        place = index
+        position = index
         for level in self.levels[:-1]:
-            start = (place ^ 1) * HASH_BYTES
+            start = (position ^ 1) * HASH_BYTES
             if start < len(level):
                 path.append(level[start : start + HASH_BYTES])
-            place >>= 1
+            position >>= 1
         return Proof(index, self.count, tuple(path))
 
     def prove_several(self, indices: Iterable[int]) -> tuple[bytes, ...]:
@@ -84,16 +84,16 @@ class Tree:
 
         For one leaf it is the path of its `Proof`. Raises IndexError for a leaf that does not exist.
         """
-        places = sorted(set(indices))
-        if not all(0 <= place < self.count for place in places):
-            raise IndexError(f"leaves {places} of {self.count}")
+        positions = sorted(set(indices))
+        if not all(0 <= index < self.count for index in positions):
+            raise IndexError(f"leaves {positions} of {self.count}")
         path = []
         for level in self.levels[:-1]:
-            for place in places:
-                start = (place ^ 1) * HASH_BYTES
-                if start < len(level) and place ^ 1 not in places:
+            for index in positions:
+                start = (index ^ 1) * HASH_BYTES
+                if start < len(level) and index ^ 1 not in positions:
                     path.append(level[start : start + HASH_BYTES])
-            places = sorted({place >> 1 for place in places})
+            positions = sorted({index >> 1 for index in positions})
         return tuple(path)
 
     def node(self, start: int, end: int) -> bytes:
@@ -128,8 +128,8 @@ class Tree:
     def _node(self, start: int, end: int) -> bytes:
         """The node over the leaves ``start`` to ``end``: a full subtree, or what is left at the right edge."""
         height = (end - start - 1).bit_length()
-        place = (start >> height) * HASH_BYTES
-        return self.levels[height][place : place + HASH_BYTES]
+        begin = (start >> height) * HASH_BYTES
+        return self.levels[height][begin : begin + HASH_BYTES]
 
 
 def joined(nodes: Iterable[bytes]) -> bytes:
@@ -156,43 +156,43 @@ def root(leaves: Iterable[bytes]) -> bytes:
 
 def root_of_proof(leaf: bytes, proof: Proof) -> bytes | None:
     """The root of the tree in which ``leaf`` stands as ``proof`` says; None if no tree has a proof of that form."""
-    place, last = proof.index, proof.count - 1
-    if not 0 <= place <= last:
+    index, last = proof.index, proof.count - 1
+    if not 0 <= index <= last:
         return None
     node = sha256(b"\x00" + leaf).digest()
     path = iter(proof.path)
     while last > 0:
-        if place & 1 or place < last:
+        if index & 1 or index < last:
             neighbour = next(path, b"")
             if len(neighbour) != HASH_BYTES:
                 return None
-            pair = neighbour + node if place & 1 else node + neighbour
+            pair = neighbour + node if index & 1 else node + neighbour
             node = sha256(b"\x01" + pair).digest()
-        place >>= 1
+        index >>= 1
         last >>= 1
     return node if next(path, None) is None else None
 
 
 def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[bytes]) -> bytes | None:
-    """The root of the tree of ``count`` leaves in which ``leaves`` stand at their places, by `Tree.prove_several`.
+    """The root of the tree of ``count`` leaves in which ``leaves`` have their indices, by `Tree.prove_several`.
 
     None if no such tree has a proof of that form. The root of no leaves at all is not proven.
     """
     last = count - 1
-    if not leaves or not all(0 <= place <= last for place in leaves):
+    if not leaves or not all(0 <= index <= last for index in leaves):
         return None
-    nodes = {place: sha256(b"\x00" + leaves[place]).digest() for place in sorted(leaves)}
+    nodes = {index: sha256(b"\x00" + leaves[index]).digest() for index in sorted(leaves)}
     neighbours = iter(path)
     while last > 0:
         above = {}
-        for place, node in nodes.items():
-            if place ^ 1 > last:  # without a partner: it moves up
-                above[place >> 1] = node
-            elif place ^ 1 not in nodes or place & 1 == 0:
-                neighbour = nodes[place ^ 1] if place ^ 1 in nodes else next(neighbours, b"")
+        for index, node in nodes.items():
+            if index ^ 1 > last:  # without a partner: it moves up
+                above[index >> 1] = node
+            elif index ^ 1 not in nodes or index & 1 == 0:
+                neighbour = nodes[index ^ 1] if index ^ 1 in nodes else next(neighbours, b"")
                 if len(neighbour) != HASH_BYTES:
                     return None
-                above[place >> 1] = _parents(neighbour + node if place & 1 else node + neighbour)
+                above[index >> 1] = _parents(neighbour + node if index & 1 else node + neighbour)
         nodes, last = above, last >> 1
     return nodes[0] if next(neighbours, None) is None else None
 
@@ -211,20 +211,20 @@ def verify_consistency(first: int, first_root: bytes, count: int, root: bytes, p
     nodes = [first_root, *path] if first & (first - 1) == 0 else list(path)
     if not nodes:
         return False
-    place, last = first - 1, count - 1
-    while place & 1:
-        place, last = place >> 1, last >> 1
+    index, last = first - 1, count - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
     old = new = nodes[0]
     for node in nodes[1:]:
         if last == 0:
             return False
-        if place & 1 or place == last:
+        if index & 1 or index == last:
             old, new = _parents(node + old), _parents(node + new)
-            while place and not place & 1:
-                place, last = place >> 1, last >> 1
+            while index and not index & 1:
+                index, last = index >> 1, last >> 1
         else:
             new = _parents(new + node)
-        place, last = place >> 1, last >> 1
+        index, last = index >> 1, last >> 1
     return last == 0 and (old, new) == (first_root, root)
 
 

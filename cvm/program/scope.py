@@ -31,10 +31,10 @@ from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, St
 __all__ = ["KEPT", "Application", "Scope"]
 
 KEPT = 2**21
-"""The most bounds that all results of a program together are kept apart with; every implementation counts alike."""
+"""The most per-channel bounds that all results of a program together may have; every implementation counts alike."""
 
 SHARED = 1024
-"""Different attributes, and different intervals, that are kept at hand, since many nodes have the same."""
+"""How many different attributes, and how many different intervals, are kept for sharing: many nodes have equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class Scope:
         typed = self._parsed(declaration, attributes, location)
         declaration.check_arity(len(inputs), location)
         kinds = declaration.input_kinds(len(inputs))
-        for place, name in enumerate(inputs):
-            self.read(name, kinds[place] if place < len(kinds) else None, location)
+        for index, name in enumerate(inputs):
+            self.read(name, kinds[index] if index < len(kinds) else None, location)
         call = Call(tuple(self.shapes[name] for name in inputs), typed)
         shapes = declaration.infer(call, location)
         for shape in shapes:
@@ -141,7 +141,7 @@ class Scope:
         return tuple(proven)
 
     def _within_budget(self, bounds: Range, operands: Sequence[Range]) -> Range:
-        """Bounds as they are kept; equal ones are kept once."""
+        """The bounds in the form in which they are kept; equal bounds share one object."""
         if bounds.size == 1 or self._kept + bounds.size > KEPT:
             return self._interval(bounds.rank, *bounds.hull())
         self._kept += bounds.size
@@ -219,7 +219,7 @@ class Scope:
 
 
 def _shared(known: dict[_Key, _Item], key: _Key, item: _Item) -> _Item:
-    """The item, kept for the next one who asks; what was kept is forgotten when it becomes too much."""
+    """The item itself or an equal one that was kept before. The store is emptied when it becomes too large."""
     if len(known) >= SHARED:
         known.clear()
     known[key] = item

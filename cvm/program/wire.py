@@ -33,7 +33,7 @@ Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Listed | Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of which each item is made when its turn comes, so that a program is never in memory a second time."""
+    """A list whose items are made one at a time while it is written, so that a program is never in memory twice."""
 
     count: int
     items: Iterable[Tree]
@@ -70,8 +70,8 @@ _KINDS = _kinds()
 
 
 _NUMBERS = {
-    0xC0 + place: Struct(">" + code)
-    for place, code in ((0x04, "B"), (0x05, "H"), (0x06, "I"), (0x0C, "B"), (0x0D, "H"), (0x0E, "I"), (0x0F, "Q"),
+    0xC0 + offset: Struct(">" + code)
+    for offset, code in ((0x04, "B"), (0x05, "H"), (0x06, "I"), (0x0C, "B"), (0x0D, "H"), (0x0E, "I"), (0x0F, "Q"),
                         (0x10, "b"), (0x11, "h"), (0x12, "i"), (0x13, "q"), (0x19, "B"), (0x1A, "H"), (0x1B, "I"),
                         (0x1C, "H"), (0x1D, "I"), (0x1E, "H"), (0x1F, "I"))
 }  # fmt: skip
@@ -79,11 +79,11 @@ _NUMBERS = {
 
 _BINARY = ((0xC4, 2**8), (0xC5, 2**16), (0xC6, 2**32))
 APART = 2**12
-"""Bytes from which on a binary is a piece of its own, which is not copied."""
+"""A binary of at least so many bytes is a piece of its own and is not copied."""
 
 
 def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[bytes]:
-    """The canonical bytes of ``tree``, but for what is left in the packer."""
+    """The canonical bytes of ``tree`` in pieces; the last bytes remain in the packer."""
     if isinstance(tree, Mapping):
         packer.pack_map_header(len(tree))
         for key in sorted(tree):
@@ -262,7 +262,7 @@ class Reader:
         return found
 
     def forget(self) -> None:
-        """Let go of the data, which whoever reads with methods of its own would keep until cycles are collected."""
+        """Release the data, which a holder of bound methods would otherwise keep until cycles are collected."""
         self._data = b""
 
     def end(self) -> None:

@@ -25,7 +25,7 @@ FRACTION = 30
 LARGEST = 2**63 - 1
 """The largest magnitude of a 64-bit sum."""
 BLOCK = 2**20
-"""Steps that are held at once."""
+"""The number of steps that are held in memory at once."""
 
 Columns = npt.NDArray[np.int64]
 

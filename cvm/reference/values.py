@@ -35,7 +35,7 @@ def number(value: Fraction) -> float:
 
 
 def plain(value: Attribute) -> Any:
-    """An attribute with floats in place of rationals."""
+    """An attribute with floats instead of rationals."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
     return number(value) if isinstance(value, Fraction) else value

@@ -1,6 +1,6 @@
-"""Classes: what the program and the float reference take each sample for, and who is right.
+"""Classes: the class that the program and the float reference give each sample, and which of them is right.
 
-The class of a run is the place of the greatest item of the output that holds the scores, the first of equal ones.
+The class of a run is the index of the greatest item of the output that holds the scores, the first of equal ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Changed", "ClassMeter", "Classes", "Correctness", "check_labels", "s
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A run that the program takes for another class than the float reference does.
+    """A run to which the program and the float reference give different classes.
 
     The pairs of scores are those of the reference's class and of the program's class.
     """
@@ -36,7 +36,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Correctness:
-    """Runs by who gives the label's class."""
+    """Counts of runs, by whether the float reference, the program, both or neither give the label's class."""
 
     both: int
     float_only: int
@@ -118,15 +118,15 @@ def check_labels(
         raise Invalid("report.labels", f"expected labels of shape {expected}, found {list(labels.shape)}")
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
-        place = np.argwhere(outside)[0].tolist()
-        message = f"expected labels in [0, {classes - 1}], found {int(labels[tuple(place)])} at {place}"
+        index = np.argwhere(outside)[0].tolist()
+        message = f"expected labels in [0, {classes - 1}], found {int(labels[tuple(index)])} at {index}"
         raise Invalid("report.labels", message)
     rows = (1 if samples is None else samples,)
     return labels.astype(np.int64).reshape(rows if labels.shape in per_sample else (*rows, cycles or 1))
 
 
 class ClassMeter:
-    """Takes the scores of both run by run.
+    """A counter of classes that takes the scores of program and reference run by run.
 
     Where there are labels for whole samples of several cycles, the last cycle is judged; else every run is.
     """
@@ -160,7 +160,7 @@ class ClassMeter:
         return int(self._labels[sample] if self._labels.ndim == 1 else self._labels[sample, cycle])
 
     def result(self) -> Classes:
-        """All runs so far."""
+        """The counts over all runs so far."""
         right, changed = self._right, tuple(self._changed)
         correctness = Correctness(right[True, True], right[True, False], right[False, True], right[False, False])
         return Classes(

@@ -32,10 +32,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A tensor of the model that the program computes, and what was found about it."""
+    """A tensor of the model that the program computes, and its measures."""
 
     number: int
-    """Its place among the tensors of the model."""
+    """Its index among the tensors of the model."""
     pair: Pair
     measures: Measures
     drop: float | None
@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that a report says."""
+    """The content of a report."""
 
     verified: VerifiedProgram
     graph: QuantizedGraph
@@ -138,7 +138,7 @@ def _real_inputs(
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Whose items are scores, what its codes stand for, and who counts the classes."""
+    """The output whose items are scores, its quantiser, and the counter of classes."""
 
     pair: Pair
     ruler: Ruler
@@ -169,7 +169,7 @@ def _judge(
 
 
 class _Meters:
-    """What counts the tensors of the runs, one meter for each, and the classes."""
+    """The meters of the tensors, one for each, and the counter of classes."""
 
     def __init__(self, found: Sequence[Pair], judge: _Judge | None) -> None:
         self._meters = [(pair, Meter(ruler(pair.tensor.quantizer, pair.tensor.shape, pair.interval))) for pair in found]

@@ -23,10 +23,10 @@ __all__ = ["Stored", "stored_tensors"]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A variable with a quantiser, and what was found about it."""
+    """A variable with a quantiser, and its measures."""
 
     number: int
-    """Its place among the tensors of the model."""
+    """Its index among the tensors of the model."""
     tensor: GraphTensor
     measures: Measures
 

@@ -2,7 +2,7 @@
 
 Decibels and other measures are rounded to a few digits, so that the last bits of a float64 sum, which differ between
 machines, do not show. JSON has no infinity: it is the text "inf" or "-inf"; what is not defined is null. Shares are
-between 0 and 1. ``tensors`` stand worst first; ``number`` is the place of a tensor among all of the model, ``order``
+between 0 and 1. ``tensors`` stand worst first; ``number`` is the index of a tensor among all of the model, ``order``
 that among those that are measured.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cvm.report.layout import Line, lay_out
-from cvm.report.network import Network, Node
+from cvm.report.network import Network, NetworkNode
 
 __all__ = ["BANDS", "Band", "Box", "Figure", "band_of", "draw"]
 
@@ -56,7 +56,7 @@ class Box:
     name: str
     """The tensor that it stands for: the worst one, with the others counted."""
     title: str
-    """All that is known, for a tooltip."""
+    """The text of the tooltip: all measures."""
     sqnr: str
     band: Band
     target: int
@@ -99,7 +99,7 @@ def draw(
 
 
 def _box(
-    node: Node,
+    node: NetworkNode,
     corner: tuple[float, float],
     sqnr: Mapping[str, float | None],
     text: Mapping[str, str],

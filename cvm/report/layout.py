@@ -19,7 +19,7 @@ Point = tuple[float, float]
 
 _SWEEPS = 12
 _LIGHT = 1e-4
-"""The weight of a waypoint beside that of a box: lines give way."""
+"""The weight of a waypoint relative to a box: less than 1, so that lines give way to boxes."""
 _WAYPOINTS = 50_000
 """Crossings of layers above which nothing is drawn: nobody could read it."""
 
@@ -62,18 +62,18 @@ def lay_out(
     layers = _layers(count, edges)
     if sum(layers[target] - layers[source] - 1 for source, target in edges) > _WAYPOINTS:
         return None
-    chains, places = _with_waypoints(count, edges, layers)
-    rows: list[list[int]] = [[] for _ in range(max(places, default=-1) + 1)]
-    for item, place in enumerate(places):
-        rows[place].append(item)
+    chains, layer_of = _with_waypoints(count, edges, layers)
+    rows: list[list[int]] = [[] for _ in range(max(layer_of, default=-1) + 1)]
+    for item, row in enumerate(layer_of):
+        rows[row].append(item)
     links = [pair for chain in chains for pair in pairwise(chain)]
-    above, below = _neighbours(len(places), links)
+    above, below = _neighbours(len(layer_of), links)
     _order(rows, above, below)
-    extents = [width if item < count else lane for item in range(len(places))]
+    extents = [width if item < count else lane for item in range(len(layer_of))]
     middles = _positions(rows, above, below, extents, count, gap)
     left = min((middle - extent / 2 for middle, extent in zip(middles, extents, strict=True)), default=0.0)
     middles = [round(middle - left + gap, 1) for middle in middles]
-    tops = [round(gap + place * (height + gap), 1) for place in places]
+    tops = [round(gap + row * (height + gap), 1) for row in layer_of]
     right = max((middle + extent / 2 for middle, extent in zip(middles, extents, strict=True)), default=0.0)
     return Drawing(
         tuple((round(middles[item] - width / 2, 1), tops[item]) for item in range(count)),
@@ -103,12 +103,12 @@ def _with_waypoints(
     count: int, edges: Sequence[tuple[int, int]], layers: Sequence[int]
 ) -> tuple[list[list[int]], list[int]]:
     """Each edge as a chain of items in successive layers, and the layer of each item: boxes first, then waypoints."""
-    places, chains = list(layers), []
+    layer_of, chains = list(layers), []
     for source, target in edges:
         between = range(layers[source] + 1, layers[target])
-        chains.append([source, *range(len(places), len(places) + len(between)), target])
-        places += between
-    return chains, places
+        chains.append([source, *range(len(layer_of), len(layer_of) + len(between)), target])
+        layer_of += between
+    return chains, layer_of
 
 
 def _neighbours(count: int, links: Sequence[tuple[int, int]]) -> tuple[list[list[int]], list[list[int]]]:
@@ -121,31 +121,31 @@ def _neighbours(count: int, links: Sequence[tuple[int, int]]) -> tuple[list[list
 
 
 def _order(rows: list[list[int]], above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> None:
-    """Sort the items of each row by the mean place of their neighbours, sweeping down and up; keep the best order."""
-    place = {item: index for row in rows for index, item in enumerate(row)}
-    best, fewest = [list(row) for row in rows], _crossings(rows, below, place)
+    """Sort the items of each row by the mean index of their neighbours, sweeping down and up; keep the best order."""
+    columns = {item: index for row in rows for index, item in enumerate(row)}
+    best, fewest = [list(row) for row in rows], _crossings(rows, below, columns)
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         neighbours = above if downwards else below
         for row in rows if downwards else reversed(rows):
-            means = {item: _mean([place[other] for other in neighbours[item]], place[item]) for item in row}
+            means = {item: _mean([columns[other] for other in neighbours[item]], columns[item]) for item in row}
             row.sort(key=lambda item: means[item])
-            place.update((item, index) for index, item in enumerate(row))
-        crossings = _crossings(rows, below, place)
+            columns.update((item, index) for index, item in enumerate(row))
+        crossings = _crossings(rows, below, columns)
         if crossings < fewest:
             best, fewest = [list(row) for row in rows], crossings
     rows[:] = best
 
 
-def _mean(places: Sequence[float], otherwise: float) -> float:
-    return sum(places) / len(places) if places else otherwise
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
 
 
-def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], place: dict[int, int]) -> int:
+def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], columns: dict[int, int]) -> int:
     """How many pairs of links cross, counted with a tree of partial sums."""
     total = 0
     for row, following in pairwise(rows):
-        ends = [end for item in row for end in sorted(place[other] for other in below[item])]
+        ends = [end for item in row for end in sorted(columns[other] for other in below[item])]
         tree = [0] * (len(following) + 1)
         for seen, end in enumerate(ends):
             total += seen - _sum_to(tree, end)
@@ -154,7 +154,7 @@ def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], pl
 
 
 def _sum_to(tree: Sequence[int], end: int) -> int:
-    """How many places up to ``end`` have been counted."""
+    """How many indices up to ``end`` have been counted."""
     found, node = 0, end + 1
     while node:
         found += tree[node]
@@ -177,7 +177,7 @@ def _positions(
     boxes: int,
     gap: float,
 ) -> list[float]:
-    """The middle of each item, near the mean of its neighbours."""
+    """The middle of each item, placed near the mean of its neighbours."""
     middles = [0.0] * len(extents)
     for row in rows:
         _spread(row, [0.0] * len(row), [1.0] * len(row), extents, gap, middles)

@@ -48,7 +48,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What was found about one tensor over all runs; the definitions stand in the module's docstring."""
+    """The measures of one tensor over all runs; the definitions stand in the module's docstring."""
 
     elements: int
     undefined: int
@@ -152,7 +152,7 @@ class Meter:
         return bins
 
     def result(self) -> Measures:
-        """What was found so far, of at least one run."""
+        """The measures so far, of at least one run."""
         measured = self._elements - self._undefined
         equal = self._differing == 0 and measured > 0
         return Measures(

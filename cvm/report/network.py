@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from cvm.graph import QuantizedGraph
 from cvm.report.pairing import computed_from_inputs, tensors_of
 
-__all__ = ["Edge", "Network", "Node", "drops", "network"]
+__all__ = ["Edge", "Network", "NetworkNode", "drops", "network"]
 
 Edge = tuple[int, int]
 """The numbers of two nodes: the first computes what the second reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NetworkNode:
     """An input, a state, or an operation, with the tensors that it gives."""
 
     kind: str
@@ -31,7 +31,7 @@ class Node:
 class Network:
     """Nodes in execution order, and what flows between them."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[NetworkNode, ...]
     edges: tuple[Edge, ...]
 
 
@@ -39,7 +39,7 @@ def network(graph: QuantizedGraph) -> Network:
     """The network that computes the outputs of a model from its inputs and state."""
     live = computed_from_inputs(graph)
     nodes = [
-        Node("input" if tensor.kind == "external" else "state", (tensor.name,))
+        NetworkNode("input" if tensor.kind == "external" else "state", (tensor.name,))
         for tensor in graph.tensors.values()
         if tensor.kind != "computed" and tensor.name in live
     ]
@@ -50,7 +50,7 @@ def network(graph: QuantizedGraph) -> Network:
             makers.update(dict.fromkeys(operation.outputs, len(nodes)))
             names = (name for operand in operation.inputs.values() for name in tensors_of(operand))
             edges.update(dict.fromkeys((makers[name], len(nodes)) for name in names if name in makers))
-            nodes.append(Node(operation.name, operation.outputs))
+            nodes.append(NetworkNode(operation.name, operation.outputs))
     return Network(tuple(nodes), tuple(edge for edge in edges if edge[0] != edge[1]))
 
 

@@ -42,7 +42,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How sure it is that the program was compiled from the model."""
+    """The evidence that the program was compiled from the model."""
 
     document: bool | None
     """Whether the program names the document by its digest; None: it names none."""
@@ -51,7 +51,7 @@ class Source:
 
 
 def check_source(verified: VerifiedProgram, graph: QuantizedGraph, itself: bool = False) -> Source:
-    """What speaks for the model; ``itself`` says that the program has just been compiled from it.
+    """The evidence for the model; ``itself`` says that the program has just been compiled from it.
 
     Raises `Mismatch` (``report.model``) where inputs, outputs or reported tensors are not those of the model: names,
     shapes, and quantisers, which decide what codes stand for.
@@ -149,7 +149,7 @@ def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reason(tensor: GraphTensor, inputs: frozenset[str], needed: frozenset[str]) -> str:
-    """Why a tensor has no value of its own."""
+    """The reason why a tensor has no value of its own."""
     if tensor.name not in inputs:
         return "constant: known when compiling, and part of the program's constants"
     if tensor.name not in needed:

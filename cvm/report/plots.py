@@ -40,7 +40,7 @@ _COLOURS = {
     "#030303": "var(--rule)",
     "#040404": "var(--float)",
     "#050505": "var(--program)",
-    **{f"#06060{place}": f"var(--{band.name})" for place, band in enumerate(BANDS)},
+    **{f"#06060{index}": f"var(--{band.name})" for index, band in enumerate(BANDS)},
 }
 """Colours that stand for variables of the style sheet, light or dark."""
 _INK, _FAINT, _RULE, _FLOAT, _PROGRAM, *_BAND = _COLOURS
@@ -167,18 +167,18 @@ def profile(tensors: Profile, prefix: str, label: str) -> str:
         figure.subplots_adjust(left=0.045, right=0.995, top=0.97, bottom=0.15)
         axes.plot(range(len(heights)), heights, color=_RULE, linewidth=0.8, zorder=1)
         for marker, chosen in (("o", True), ("^", False)):
-            places = [place for place, item in enumerate(tensors) if (_bounded(item[2]) < math.inf) == chosen]
+            indices = [index for index, item in enumerate(tensors) if (_bounded(item[2]) < math.inf) == chosen]
             points = axes.scatter(
-                places,
-                [heights[place] for place in places],
+                indices,
+                [heights[index] for index in indices],
                 s=22,
                 marker=marker,
-                c=[_BAND_COLOURS[band_of(tensors[place][2]).name] for place in places],
+                c=[_BAND_COLOURS[band_of(tensors[index][2]).name] for index in indices],
                 edgecolors=_INK,
                 linewidths=0.4,
                 zorder=2,
             )
-            points.set_urls([f"#t{tensors[place][0]}" for place in places])
+            points.set_urls([f"#t{tensors[index][0]}" for index in indices])
         axes.set_ylim(low - 1.5 * margin, high + 1.5 * margin)
         axes.set_xlim(-0.5, len(tensors) - 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(20, integer=True))
@@ -191,5 +191,5 @@ def profile(tensors: Profile, prefix: str, label: str) -> str:
 
 
 def _bounded(ratio: float | None) -> float:
-    """What is not defined is drawn lowest."""
+    """The value to draw: an undefined one is drawn lowest."""
     return -math.inf if ratio is None else ratio

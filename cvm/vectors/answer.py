@@ -1,4 +1,4 @@
-"""What is asked of an implementation, and what it answers."""
+"""The questions to an implementation under test, and its answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Runner(Protocol):
 
     @property
     def name(self) -> str:
-        """What is under test, for reports."""
+        """The name of the implementation, for reports."""
 
     def op(self, case: OpCase) -> Answer:
         """Apply an op to the case's inputs, each taken as a constant."""

@@ -1,4 +1,4 @@
-"""Running a directory of vectors against an implementation: what passed, and where the first difference is."""
+"""Runs a directory of vectors against an implementation: counts what passed, and finds the first difference."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Difference:
     found: str
 
     def __str__(self) -> str:
-        place = f"{self.what}{list(self.index)}" if self.index else self.what
-        return f"{self.op}, case {self.case} ({self.aim}): {place}: expected {self.expected}, found {self.found}"
+        location = f"{self.what}{list(self.index)}" if self.index else self.what
+        return f"{self.op}, case {self.case} ({self.aim}): {location}: expected {self.expected}, found {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +132,14 @@ def _differences(case: OpCase | ProgramCase, answer: Answer) -> Iterator[_Found]
             yield "code", (), case.code, answer.code
     elif isinstance(case, OpCase):
         yield from _counted("outputs", len(case.outputs), len(answer.outputs))
-        for place, (output, given) in enumerate(zip(case.outputs, answer.outputs, strict=True)):
-            yield from _different(f"output {place}", output, given)
+        for index, (output, given) in enumerate(zip(case.outputs, answer.outputs, strict=True)):
+            yield from _different(f"output {index}", output, given)
     else:
         if answer.digest and answer.digest != case.digest:
             yield "digest", (), case.digest, answer.digest
         yield from _counted("runs", len(case.runs), len(answer.runs))
-        for place, (run, values) in enumerate(zip(case.runs, answer.runs, strict=True)):
-            yield from _values(f"run {place}, value ", case.outputs, run.values, values)
+        for index, (run, values) in enumerate(zip(case.runs, answer.runs, strict=True)):
+            yield from _values(f"run {index}, value ", case.outputs, run.values, values)
 
 
 def _counted(what: str, expected: int, found: int) -> Iterator[_Found]:
@@ -148,15 +148,15 @@ def _counted(what: str, expected: int, found: int) -> Iterator[_Found]:
 
 
 def _values(
-    place: str, required: tuple[str, ...], expected: Mapping[str, VectorTensor], found: Mapping[str, VectorTensor]
+    prefix: str, required: tuple[str, ...], expected: Mapping[str, VectorTensor], found: Mapping[str, VectorTensor]
 ) -> Iterator[_Found]:
     """All required values must be there; of the others, those that were given."""
     for name in required:
         if name not in found:
-            yield f"{place}{name}", (), "a tensor", "nothing"
+            yield f"{prefix}{name}", (), "a tensor", "nothing"
     for name, tensor in found.items():
         if name in expected:
-            yield from _different(f"{place}{name}", expected[name], tensor)
+            yield from _different(f"{prefix}{name}", expected[name], tensor)
 
 
 def _different(what: str, expected: VectorTensor, found: VectorTensor) -> Iterator[_Found]:
@@ -164,5 +164,5 @@ def _different(what: str, expected: VectorTensor, found: VectorTensor) -> Iterat
         yield what, (), f"{expected.dtype} {list(expected.shape)}", f"{found.dtype} {list(found.shape)}"
     elif expected.data != found.data:
         a, b = expected.array(), found.array()
-        index = tuple(int(place) for place in np.argwhere(a != b)[0])
+        index = tuple(int(item) for item in np.argwhere(a != b)[0])
         yield what, index, str(a[index]), str(b[index])

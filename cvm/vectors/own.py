@@ -48,14 +48,14 @@ class ExecutorRunner:
 
     def _applied(self, case: OpCase, constant: bool) -> tuple[VectorTensor, ...]:
         builder, feeds, names = ProgramBuilder(), {}, []
-        for place, tensor in enumerate(case.inputs):
+        for index, tensor in enumerate(case.inputs):
             array = tensor.array()
             if tensor.dtype == "int64":
                 names.append(builder.parameter(array))
             elif constant:
                 names.append(builder.constant(array))
             else:
-                name = builder.input(f"x{place}", array.shape, int(array.min()), int(array.max()))
+                name = builder.input(f"x{index}", array.shape, int(array.min()), int(array.max()))
                 feeds[name] = array
                 names.append(name)
         results = builder.add(case.op, names, case.attributes)

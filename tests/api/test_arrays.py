@@ -93,10 +93,10 @@ def test_a_changed_byte_gives_an_array_or_an_error_of_cvm(tmp_path, compression)
         (npy(array), read_npy),
         (archived([("x.npy", npy(array))], compression), lambda path: read_npz(path, "x")),
     ):
-        for place in range(len(data)):
+        for index in range(len(data)):
             for change in (0x01, 0x80, 0xFF):
                 changed = bytearray(data)
-                changed[place] ^= change
+                changed[index] ^= change
                 try:
                     read(saved(tmp_path, bytes(changed)))
                 except CvmError as error:

@@ -12,8 +12,8 @@ from tests.passes.optimize.chains import add, built
 
 
 def grow(b, x):
-    turned = add(b, "transpose", x, axes=(1, 0), name="turned")
-    back = add(b, "transpose", turned, axes=(1, 0))
+    transposed = add(b, "transpose", x, axes=(1, 0), name="turned")
+    back = add(b, "transpose", transposed, axes=(1, 0))
     first = add(b, "abs", back, name="first")
     return add(b, "negative", add(b, "relu", first, name="second"))
 

@@ -21,10 +21,10 @@ from tools.fuzz.mutation import mutate_bytes
 ENTRY = struct.Struct("<4s6H3L5H2L")
 
 
-def directory(names: list[bytes], place: int = 0) -> bytes:
-    """Entries of empty members, all of which begin at one place."""
+def directory(names: list[bytes], offset: int = 0) -> bytes:
+    """Entries of empty members, all of which begin at one offset."""
     fixed = (b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0)
-    return b"".join(ENTRY.pack(*fixed, len(name), 0, 0, 0, 0, 0, place) + name for name in names)
+    return b"".join(ENTRY.pack(*fixed, len(name), 0, 0, 0, 0, 0, offset) + name for name in names)
 
 
 def end(count: int, size: int, start: int, comment: bytes = b"") -> bytes:

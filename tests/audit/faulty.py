@@ -70,11 +70,11 @@ class Faulty:
         self._numpy = NumpyExecutor(self.verified)
         self._is_wrong = False
         values = {value.name: value for node in self.verified.program.nodes for value in node.outputs}
-        for place, scheduled in enumerate(self._numpy._schedule):
+        for index, scheduled in enumerate(self._numpy._schedule):
             if self.tensor in scheduled.writes:
                 number = scheduled.writes.index(self.tensor)
                 step = replace(scheduled.step, run=self._planted(scheduled.step.run, number, values[self.tensor].hi))
-                self._numpy._schedule[place] = replace(scheduled, step=step)
+                self._numpy._schedule[index] = replace(scheduled, step=step)
                 return
         raise AssertionError(f"no node computes {self.tensor!r}")
 

@@ -57,7 +57,7 @@ def test_little_data_does_not_wait_for_the_code_generator(fresh):
 
 
 def test_the_constants_are_those_of_the_standard():
-    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
     assert sha256.K[0] == 0x428A2F98
     assert sha256.K[63] == 0xC67178F2
     assert (sha256.A, sha256.H) == (0x6A09E667, 0x5BE0CD19)
@@ -65,14 +65,14 @@ def test_the_constants_are_those_of_the_standard():
 
 def test_a_processor_with_instructions_for_sha_256_has_a_hasher():
     """Without it the other tests would be skipped, and roots would be right but slow."""
-    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
     if not (sha256.store.host().has("sha") and sha256.available()):
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256.hasher() is not None
 
 
 def test_every_size_and_count_of_messages_agrees_with_hashlib():
-    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
     run = sha256.hasher()
     if run is None:
         pytest.skip("this processor has no instructions for SHA-256")
@@ -88,7 +88,7 @@ def test_every_size_and_count_of_messages_agrees_with_hashlib():
 
 
 def test_every_tree_agrees_with_the_definition():
-    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
     run = sha256.hasher()
     if run is None:
         pytest.skip("this processor has no instructions for SHA-256")
@@ -117,15 +117,15 @@ def test_pieces_and_shares_do_not_change_a_root(monkeypatch):
 
 @pytest.mark.parametrize("lost", ["messages", "tree"])
 def test_a_hasher_that_is_wrong_once_is_not_used(lost):
-    sha256 = pytest.importorskip("cvm.executors.native.sha256")
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
     run = sha256.hasher()
     if run is None:
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256._agrees(run)
-    place = {"messages": 3, "tree": 2}[lost]
+    which = {"messages": 3, "tree": 2}[lost]
 
     def lazy(*arguments):
         """Forgets the last message or leaf."""
-        getattr(run, lost)(*(value - 1 if k == place else value for k, value in enumerate(arguments)))
+        getattr(run, lost)(*(value - 1 if k == which else value for k, value in enumerate(arguments)))
 
     assert not sha256._agrees(replace(run, **{lost: lazy}))

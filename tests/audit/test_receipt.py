@@ -75,9 +75,9 @@ def test_the_host_and_signatures_are_not_part_of_the_id():
 
 @given(st.data())
 def test_a_changed_byte_is_another_receipt_or_none(data):
-    place = data.draw(st.integers(0, len(BYTES) - 1))
+    index = data.draw(st.integers(0, len(BYTES) - 1))
     changed = bytearray(BYTES)
-    changed[place] ^= data.draw(st.integers(1, 255))
+    changed[index] ^= data.draw(st.integers(1, 255))
     try:
         found = decode_receipt(bytes(changed))
     except CvmError:
@@ -104,7 +104,7 @@ def refused(body) -> CvmError:
 
 
 def paths(item, path=()) -> Iterator[tuple]:
-    """The places of a tree at which something stands."""
+    """The paths of a tree at which something stands."""
     yield path
     items = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
     for key, part in items:

@@ -13,7 +13,7 @@ import pytest
 
 import cvm
 from cvm import audit
-from cvm.agreement import compare, drawn_places, judge
+from cvm.agreement import compare, drawn_indices, judge
 from cvm.audit import Judging, Receipt, Recorder, Verdict, verify
 from cvm.audit import spot_check as checks
 from cvm.audit.draw import HEAVY, Draw, draws, terms
@@ -290,12 +290,12 @@ def test_the_draw_depends_on_the_claim_and_the_salt_alone(lenet, images):
     assert (once.elements, once.salt) == (50, "00")
 
 
-def test_places_are_drawn_evenly():
-    found = Counter(next(drawn_places(5, f"seed {number}")) for number in range(5000))
+def test_indices_are_drawn_evenly():
+    found = Counter(next(drawn_indices(5, f"seed {number}")) for number in range(5000))
     assert set(found) == set(range(5))
     assert all(abs(count - 1000) < 150 for count in found.values())
     for size in (1, 2, 3, 64):
-        assert sorted(drawn_places(size, "seed")) == list(range(size))
+        assert sorted(drawn_indices(size, "seed")) == list(range(size))
 
 
 def test_a_fresh_salt_is_another_one_each_time():

@@ -122,8 +122,8 @@ def test_no_other_beginning_is_proven():
             assert not verify_consistency(first, old, count, tree.root, tuple(node[:-1] for node in path) or (b"",))
             if path:
                 assert not verify_consistency(first, old, count, tree.root, path[:-1])
-            for place in range(len(path)):
-                changed = (*path[:place], bytes(32), *path[place + 1 :])
+            for index in range(len(path)):
+                changed = (*path[:index], bytes(32), *path[index + 1 :])
                 assert not verify_consistency(first, old, count, tree.root, changed)
     assert not verify_consistency(0, root([]), 3, root(LEAVES[:3]), ())
     assert not verify_consistency(4, root(LEAVES[:4]), 3, root(LEAVES[:3]), ())

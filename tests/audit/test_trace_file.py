@@ -62,10 +62,10 @@ def test_a_recorder_keeps_traces_only_if_asked():
 
 def test_every_changed_byte_is_refused_or_not_reproduced(tmp_path):
     answers = set()
-    for place in range(len(BYTES)):
+    for index in range(len(BYTES)):
         for flip in (1, 128):
             changed = bytearray(BYTES)
-            changed[place] ^= flip
+            changed[index] ^= flip
             try:
                 found = read(tmp_path, bytes(changed))
             except CvmError as error:
@@ -90,14 +90,14 @@ def mutants(trace: Trace) -> Iterator[tuple[str, Trace]]:
     yield "program", replace(trace, program=ROOT)
     for field in ("inputs", "before"):
         roots = getattr(trace, field)
-        for place in range(len(roots)):
-            yield f"{field}[{place}]", replace(trace, **{field: (*roots[:place], ROOT, *roots[place + 1 :])})
+        for index in range(len(roots)):
+            yield f"{field}[{index}]", replace(trace, **{field: (*roots[:index], ROOT, *roots[index + 1 :])})
         yield f"{field} and one", replace(trace, **{field: (*roots, ROOT)})
         if roots:
             yield f"{field} less one", replace(trace, **{field: roots[:-1]})
     steps = trace.steps
     for number, step in enumerate(steps):
-        others = [(*step[:place], ROOT, *step[place + 1 :]) for place in range(len(step))]
+        others = [(*step[:index], ROOT, *step[index + 1 :]) for index in range(len(step))]
         for other in (*others, (), (*step, ROOT)):
             yield f"steps[{number}]", replace(trace, steps=(*steps[:number], other, *steps[number + 1 :]))
         yield f"steps[{number}:]", replace(trace, steps=steps[:number])

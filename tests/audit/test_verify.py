@@ -55,12 +55,12 @@ def changed_root(root: bytes) -> list[bytes]:
 
 
 def run_mutants(run: Run):
-    """Every single field of a run, changed: each root in turn, a root more, one less, two exchanged."""
+    """Every single field of a run, changed: each root by itself, a root more, one less, two exchanged."""
     for field in ("inputs", "before", "outputs", "after"):
         roots = getattr(run, field)
-        for place, root in enumerate(roots):
+        for index, root in enumerate(roots):
             for other in changed_root(root):
-                yield f"{field}[{place}]", replace(run, **{field: (*roots[:place], other, *roots[place + 1 :])})
+                yield f"{field}[{index}]", replace(run, **{field: (*roots[:index], other, *roots[index + 1 :])})
         yield f"{field} and one", replace(run, **{field: (*roots, ROOT)})
         if roots:
             yield f"{field} less one", replace(run, **{field: roots[:-1]})
@@ -214,14 +214,14 @@ def test_a_signature_names_its_signer(keys):
 def test_no_field_of_a_signed_receipt_can_be_changed(keys):
     receipt = sign(subject("negated").receipt(), keys[0])
     (signature,) = receipt.signatures
-    for place in range(64):
+    for index in range(64):
         changed = bytearray(signature.signature)
-        changed[place] ^= 1
+        changed[index] ^= 1
         mutant = replace(receipt, signatures=(replace(signature, signature=bytes(changed)),))
         assert verdict("negated", mutant).answer == "DIVERGED"
-    for place in range(32):
+    for index in range(32):
         changed = bytearray(signature.key)
-        changed[place] ^= 1
+        changed[index] ^= 1
         mutant = replace(receipt, signatures=(replace(signature, key=bytes(changed)),))
         assert verdict("negated", mutant).answer == "DIVERGED"
     for what, claim in claim_mutants(receipt.claim):

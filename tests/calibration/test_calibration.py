@@ -165,7 +165,7 @@ def test_variables_with_one_label_share_a_quantiser(tmp_path: Path) -> None:
     assert linear(found, "w").per_tensor
 
 
-def test_every_tensor_has_one_place_in_the_plan(conv: QuantizedGraph) -> None:
+def test_every_tensor_is_once_in_the_plan(conv: QuantizedGraph) -> None:
     for accumulates in (False, True):
         what = plan(conv, accumulates)
         parts = [part.tensors for part in (*what.groups, *what.filters, *what.biases, *what.parameters)]

@@ -54,15 +54,15 @@ def test_locate_tells_the_element_and_who_is_right(cvm, true):
     outcome = cvm("dispute", "locate", "mine.npz", "theirs.npz", "--program", "m.cvm", "--json")
     op, conv = conv_of(true)
     value = int(true.values[conv].flat[7])
-    place = outcome.document["place"]
+    difference = outcome.document["place"]
     assert outcome.code == 1
-    assert (place["op"], place["name"], place["tensor"]) == (op, "conv2d", conv)
-    assert (place["element"], place["leaf"], place["values"]) == (7, 0, [value, value + 1])
-    assert place["index"] == [int(i) for i in np.unravel_index(7, true.values[conv].shape)]
-    assert (place["follows"], place["right"]) == (value, ["A"])
+    assert (difference["op"], difference["name"], difference["tensor"]) == (op, "conv2d", conv)
+    assert (difference["element"], difference["leaf"], difference["values"]) == (7, 0, [value, value + 1])
+    assert difference["index"] == [int(i) for i in np.unravel_index(7, true.values[conv].shape)]
+    assert (difference["follows"], difference["right"]) == (value, ["A"])
     people = cvm("dispute", "locate", "theirs.npz", "mine.npz", "--program", "m.cvm")
     assert people.code == 1
-    assert f"element   7, index {place['index']}: {value + 1} (A) and {value} (B)\n" in people.out
+    assert f"element   7, index {difference['index']}: {value + 1} (A) and {value} (B)\n" in people.out
     assert people.out.endswith("B is right\n")
 
 
@@ -70,11 +70,11 @@ def test_locate_tells_the_element_and_who_is_right(cvm, true):
 def test_two_traces_tell_the_op(cvm, true, program):
     outcome = cvm("dispute", "locate", "mine.trace", "theirs.trace", *program, "--json")
     assert outcome.code == 1
-    place = outcome.document["place"]
-    assert (place["op"], place["output"], place["element"]) == (conv_of(true)[0], 0, None)
-    assert place["name"] == ("conv2d" if program else None)
+    difference = outcome.document["place"]
+    assert (difference["op"], difference["output"], difference["element"]) == (conv_of(true)[0], 0, None)
+    assert difference["name"] == ("conv2d" if program else None)
     people = cvm("dispute", "locate", "mine.trace", "theirs.trace", *program)
-    assert people.out.startswith(f"DIFFER    from op {place['op']}{' conv2d' if program else ''} on")
+    assert people.out.startswith(f"DIFFER    from op {difference['op']}{' conv2d' if program else ''} on")
 
 
 def test_runs_of_other_inputs_are_not_compared(cvm, true):
@@ -86,8 +86,8 @@ def test_runs_of_other_inputs_are_not_compared(cvm, true):
 def test_a_longer_log_differs_where_the_other_ends(cvm, true):
     write_trace(replace(true.trace, steps=(*true.trace.steps, (bytes(32),))), "long.trace")
     outcome = cvm("dispute", "locate", "mine.trace", "long.trace", "--program", "m.cvm", "--json")
-    place = outcome.document["place"]
-    assert (outcome.code, place["op"], place["roots"]) == (1, len(true.trace.steps), [None, "00" * 32])
+    difference = outcome.document["place"]
+    assert (outcome.code, difference["op"], difference["roots"]) == (1, len(true.trace.steps), [None, "00" * 32])
     assert "A         has no such tensor" in cvm("dispute", "locate", "mine.trace", "long.trace").out
 
 

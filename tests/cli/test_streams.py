@@ -38,24 +38,24 @@ SENTENCE = "cvm: stdout cannot be written: {}; what was printed is not complete 
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from cvm.cli import main
 
-    folder = tmp_path_factory.mktemp("streams")
-    small.negated().save(folder / "negated.cvm")
-    small.channels().save(folder / "channels.cvm")
-    np.save(folder / "codes.npy", np.zeros((2, 2, 3), np.int64))
-    arguments = ["run", folder / "negated.cvm", "-i", folder / "codes.npy", "--receipt", folder / "r.receipt"]
+    made = tmp_path_factory.mktemp("streams")
+    small.negated().save(made / "negated.cvm")
+    small.channels().save(made / "channels.cvm")
+    np.save(made / "codes.npy", np.zeros((2, 2, 3), np.int64))
+    arguments = ["run", made / "negated.cvm", "-i", made / "codes.npy", "--receipt", made / "r.receipt"]
     assert main([*map(str, arguments)]) == 0
-    return folder
+    return made
 
 
 def ended(
-    place: Path, arguments: list[str], redirection: str = "", stdout: int = subprocess.DEVNULL
+    folder: Path, arguments: list[str], redirection: str = "", stdout: int = subprocess.DEVNULL
 ) -> tuple[int, str]:
     """The exit code and what is said on stderr, with a redirection of the shell."""
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "cvm", *arguments]
-    result = subprocess.run(command, cwd=place, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+    result = subprocess.run(command, cwd=folder, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
     return result.returncode, result.stderr
 
 
@@ -87,61 +87,61 @@ def with_json() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("which", with_json(), ids=" ".join)
-def test_a_full_stdout_is_74_and_one_sentence(place: Path, full: Path, which: list[str]) -> None:
+def test_a_full_stdout_is_74_and_one_sentence(folder: Path, full: Path, which: list[str]) -> None:
     arguments = [*VERBS[which[0]][0], *which[1:]]
-    assert ended(place, arguments, f">{full}") == (74, SENTENCE.format("No space left on device"))
+    assert ended(folder, arguments, f">{full}") == (74, SENTENCE.format("No space left on device"))
 
 
 @pytest.mark.parametrize("which", with_json(), ids=" ".join)
-def test_a_closed_stdout_is_74_and_one_sentence(place: Path, which: list[str]) -> None:
+def test_a_closed_stdout_is_74_and_one_sentence(folder: Path, which: list[str]) -> None:
     arguments = [*VERBS[which[0]][0], *which[1:]]
-    assert ended(place, arguments, ">&-") == (74, SENTENCE.format("it is closed"))
+    assert ended(folder, arguments, ">&-") == (74, SENTENCE.format("it is closed"))
 
 
 @pytest.mark.parametrize("which", with_json(), ids=" ".join)
-def test_a_pipe_that_nobody_reads_is_no_error_and_keeps_the_exit_code(place: Path, which: list[str]) -> None:
+def test_a_pipe_that_nobody_reads_is_no_error_and_keeps_the_exit_code(folder: Path, which: list[str]) -> None:
     arguments, code = VERBS[which[0]]
     with abandoned() as writer:
-        assert ended(place, [*arguments, *which[1:]], stdout=writer) == (code, "")
+        assert ended(folder, [*arguments, *which[1:]], stdout=writer) == (code, "")
 
 
-def test_a_reader_that_takes_the_first_line_only_is_no_error(place: Path) -> None:
+def test_a_reader_that_takes_the_first_line_only_is_no_error(folder: Path) -> None:
     command = f"set -o pipefail; {sys.executable} -m cvm ops --json | head -c 10"
-    result = subprocess.run(["bash", "-c", command], cwd=place, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (0, '{"version"', "")
 
 
-def test_what_was_written_to_files_stays(place: Path) -> None:
-    assert ended(place, [*VERBS["run"][0], "-o", "out.npz"], ">&-")[0] == 74
-    with np.load(place / "out.npz") as data:
+def test_what_was_written_to_files_stays(folder: Path) -> None:
+    assert ended(folder, [*VERBS["run"][0], "-o", "out.npz"], ">&-")[0] == 74
+    with np.load(folder / "out.npz") as data:
         assert data.files
 
 
 @pytest.mark.parametrize("redirection", [">&-", ">{full}"])
-def test_an_error_whose_document_is_lost_is_told_on_stderr(place: Path, full: Path, redirection: str) -> None:
+def test_an_error_whose_document_is_lost_is_told_on_stderr(folder: Path, full: Path, redirection: str) -> None:
     redirection = redirection.format(full=full)
-    code, said = ended(place, ["inspect", "nothing"], redirection)
+    code, said = ended(folder, ["inspect", "nothing"], redirection)
     assert (code, said) == (3, "cvm: nothing: cannot be read: No such file or directory [nnef.container.unreadable]\n")
-    code, lost = ended(place, ["inspect", "nothing", "--json"], redirection)
+    code, lost = ended(folder, ["inspect", "nothing", "--json"], redirection)
     assert code == 74
     assert lost.startswith(said + "cvm: stdout cannot be written: ")
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>{full}"])
 def test_a_lost_stderr_changes_neither_the_exit_code_nor_the_document(
-    place: Path, full: Path, redirection: str
+    folder: Path, full: Path, redirection: str
 ) -> None:
     shell = f'exec "$@" {redirection.format(full=full)}'
     command = ["sh", "-c", shell, "sh", sys.executable, "-m", "cvm", "inspect", "nothing"]
-    plain = subprocess.run(command, cwd=place, stdout=subprocess.PIPE, text=True, timeout=60)
+    plain = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=60)
     assert (plain.returncode, plain.stdout) == (3, "")
-    told = subprocess.run([*command, "--json"], cwd=place, stdout=subprocess.PIPE, text=True, timeout=60)
+    told = subprocess.run([*command, "--json"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=60)
     assert told.returncode == 3
     assert json.loads(told.stdout)["error"]["class"] == "Invalid"
 
 
-def test_all_streams_may_be_closed(place: Path) -> None:
-    assert ended(place, VERBS["inspect"][0], "<&- >&- 2>&-")[0] == 74
+def test_all_streams_may_be_closed(folder: Path) -> None:
+    assert ended(folder, VERBS["inspect"][0], "<&- >&- 2>&-")[0] == 74
 
 
 def test_the_streams_of_who_calls_main_are_given_back() -> None:

@@ -32,7 +32,7 @@ FORMAL = 1
 
 def drawn(seed: str, count: int, levels: int) -> npt.NDArray[np.int64]:
     """``count`` integers in [0, levels), from SHA-256 in counter mode."""
-    blocks = (hashlib.sha256(f"{seed}/{place}".encode()).digest() for place in range(-(-count // 8)))
+    blocks = (hashlib.sha256(f"{seed}/{index}".encode()).digest() for index in range(-(-count // 8)))
     words = np.frombuffer(b"".join(blocks), "<u4")[:count].astype(np.int64)
     return words % levels
 
@@ -42,13 +42,13 @@ def feeds(program: cvm.Program) -> Iterator[dict[str, npt.NDArray[Any]]]:
     values = [item.value for item in program.inputs]
     yield {value.name: np.full(value.shape, value.lo, np.int32) for value in values}
     yield {value.name: np.full(value.shape, value.hi, np.int32) for value in values}
-    for place in range(DRAWN):
+    for index in range(DRAWN):
         items = {
-            value.name: drawn(f"{value.name}/{place}", int(np.prod(value.shape)), value.hi - value.lo + 1)
+            value.name: drawn(f"{value.name}/{index}", int(np.prod(value.shape)), value.hi - value.lo + 1)
             for value in values
         }
         yield {value.name: (items[value.name] + value.lo).reshape(value.shape).astype(np.int32) for value in values}
-        dtype = (np.float32, np.float64)[place % 2]  # correctly rounded quotients: the same numbers everywhere
+        dtype = (np.float32, np.float64)[index % 2]  # correctly rounded quotients: the same numbers everywhere
         yield {value.name: (items[value.name] / 257).reshape(value.shape).astype(dtype) for value in values}
 
 
@@ -76,7 +76,7 @@ def fingerprint(model: str) -> dict[str, str]:
 
 
 def circumstances() -> dict[str, Any]:
-    """What may differ between two places."""
+    """What may differ between two machines."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     variables = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "TZ", "LC_ALL")
     return {

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from cvm import ops
-from cvm.executors.numpy import KERNELS, Step
+from cvm.executors.numpy import KERNELS, PlannedNode
 from cvm.ops import Call, Range
 from formal.registry import OPS
 from formal.tensor import elements, stored
@@ -67,7 +67,7 @@ def call_of(
     return call
 
 
-def run_step(step: Step, call: Call, arrays: Sequence[Array]) -> list[Array]:
+def run_step(step: PlannedNode, call: Call, arrays: Sequence[Array]) -> list[Array]:
     """The results of a step, whose inputs are read-only and which must raise no floating-point flag."""
     frozen = []
     for array in arrays:

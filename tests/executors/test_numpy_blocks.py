@@ -11,8 +11,8 @@ from cvm.executors.numpy.blocks import blocks
 
 @given(shape=st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple), limit=st.integers(1, 200))
 def test_blocks_partition_the_indices_in_order_and_keep_to_the_limit(shape: tuple[int, ...], limit: int) -> None:
-    places = np.arange(math.prod(shape)).reshape(shape)
+    indices = np.arange(math.prod(shape)).reshape(shape)
     boxes = list(blocks(shape, limit))
-    assert np.concatenate([places[box].ravel() for box in boxes]).tolist() == list(range(places.size))
-    assert all(places[box].size <= limit for box in boxes)
+    assert np.concatenate([indices[box].ravel() for box in boxes]).tolist() == list(range(indices.size))
+    assert all(indices[box].size <= limit for box in boxes)
     assert len(boxes) == 1 or math.prod(shape) > limit

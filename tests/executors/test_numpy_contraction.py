@@ -61,7 +61,7 @@ def test_127_times_127_fits_float32_1040_times_and_not_1041_times() -> None:
         assert Y.tolist() == exactly(X, W)
 
 
-def test_a_long_reduction_is_cut_into_runs_of_float32() -> None:
+def test_a_long_reduction_is_split_into_runs_of_float32() -> None:
     X, W = np.full((16, 4096), 127, np.int32), np.full((32, 4096), 127, np.int32)
     X[1], W[1], W[2, ::2], W[3, -1] = -127, -127, -127, 126
     note, Y = dense(X, W)
@@ -162,7 +162,7 @@ def test_a_blas_that_computes_in_less_than_its_type_is_not_used(monkeypatch: pyt
     true = np.matmul
 
     def coarse(a: Array, b: Array) -> Array:
-        if a.dtype == np.float32:  # operands cut to the 8 bits of bfloat16, as in "fast math" modes
+        if a.dtype == np.float32:  # operands rounded to the 8 bits of bfloat16, as in "fast math" modes
             a, b = ((m.view(np.uint32) & 0xFFFF0000).view(np.float32) for m in (a, b))
         return true(a, b)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cvm.executors import create
-from cvm.executors.numpy import KERNELS, Step
+from cvm.executors.numpy import KERNELS, PlannedNode
 from cvm.ops import Call
 from cvm.ops.ranges import Exact
 from cvm.program import Output, Program, ProgramBuilder, verify
@@ -25,14 +25,14 @@ class Watch:
         for op, plan in list(KERNELS.items()):
             monkeypatch.setitem(KERNELS, op, lambda call, plan=plan: self._watched(plan(call), call))
 
-    def _watched(self, step: Step, call: Call) -> Step:
+    def _watched(self, step: PlannedNode, call: Call) -> PlannedNode:
         def run(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
             self.alive.append(sum(result() is not None for result in self._results))
             results = tuple(np.array(result) for result in step.run(arrays))
             self._results += [weakref.ref(result) for result in results]
             return results
 
-        return Step(run, step.note, step.reads)
+        return PlannedNode(run, step.note, step.reads)
 
 
 def count(program: Program, monkeypatch: pytest.MonkeyPatch, capture: frozenset[str] = frozenset()) -> list[int]:

@@ -24,23 +24,23 @@ def axes_of_conv2d() -> list[tuple[int, int, int, int, int]]:
 
 
 def paired(axes: list[tuple[int, ...]]) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Each axis as height with some other as width: every one occurs in both places."""
-    for place, height in enumerate(axes):
-        yield tuple(zip(height, axes[(7 * place + 3) % len(axes)], strict=True))
+    """Each axis as height with some other as width: every one occurs as both."""
+    for index, height in enumerate(axes):
+        yield tuple(zip(height, axes[(7 * index + 3) % len(axes)], strict=True))
 
 
 @pytest.mark.parametrize("block", [1, 300, nn.BLOCK_BYTES])
 def test_conv2d_equals_formal_for_every_small_window(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn, "BLOCK_BYTES", block)
     generator = np.random.default_rng(block)
-    for place, (extent, kernel, padding, stride, dilation) in enumerate(paired(axes_of_conv2d())):
-        groups = 1 + place % 2
-        X = int32(generator.integers(-9, 10, (1 + place % 3 // 2, 2, *extent)))
+    for index, (extent, kernel, padding, stride, dilation) in enumerate(paired(axes_of_conv2d())):
+        groups = 1 + index % 2
+        X = int32(generator.integers(-9, 10, (1 + index % 3 // 2, 2, *extent)))
         W = int32(generator.integers(-9, 10, (2, 2 // groups, *kernel)))
         B = int32(generator.integers(-99, 100, 2))
-        arrays = [X, W, B] if place % 3 else [X, W]
+        arrays = [X, W, B] if index % 3 else [X, W]
         attributes = {"padding": padding, "stride": stride, "dilation": dilation, "groups": groups}
-        agree("conv2d", arrays, attributes, constants=(1,) if place % 5 else ())
+        agree("conv2d", arrays, attributes, constants=(1,) if index % 5 else ())
 
 
 @settings(max_examples=60)

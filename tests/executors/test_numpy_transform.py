@@ -32,8 +32,8 @@ def test_flatten_equals_formal(X: np.ndarray) -> None:
 @given(shape=shapes, widths=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
 def test_concatenate_equals_formal(shape: tuple[int, ...], widths: list[int], data: st.DataObject) -> None:
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
-    place = axis % len(shape)
-    parts = [data.draw(tensors((*shape[:place], n, *shape[place + 1 :]))) for n in widths]
+    index = axis % len(shape)
+    parts = [data.draw(tensors((*shape[:index], n, *shape[index + 1 :]))) for n in widths]
     agree("concatenate", parts, {"axis": axis})
 
 
@@ -45,9 +45,9 @@ def test_transpose_equals_formal_for_every_permutation(rank: int) -> None:
         agree("transpose", [X], {"axes": tuple(axis - rank if axis % 2 else axis for axis in axes)})
 
 
-def test_slice_equals_formal_for_every_cut_of_a_short_axis() -> None:
-    places, seen = range(-5, 6), 0
-    for n, begin, end, stride in itertools.product((1, 3, 4), places, places, (-4, -2, -1, 1, 2, 4)):
+def test_slice_equals_formal_for_every_slice_of_a_short_axis() -> None:
+    bounds, seen = range(-5, 6), 0
+    for n, begin, end, stride in itertools.product((1, 3, 4), bounds, bounds, (-4, -2, -1, 1, 2, 4)):
         try:
             agree("slice", [int32(np.arange(n))], {"begin": (begin,), "end": (end,), "strides": (stride,)})
             seen += 1

@@ -54,7 +54,7 @@ def test_every_tensor_is_shown_once_in_order(
     name: str, window: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "WINDOW", window)
-    monkeypatch.setattr("cvm.executors.native.executor.WORTH", 0)  # threads share even so small a network
+    monkeypatch.setattr("cvm.executors.native.runtime.networks.WORTH", 0)  # threads share even so small a network
     program = network()
     executor = create(name, verify(program), threads)
     state = initial_state(program)
@@ -81,7 +81,7 @@ def test_several_runs_are_watched_at_once() -> None:
 @pytest.mark.parametrize("aim", AIMS)
 def test_native_shows_what_numpy_computes(aim: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "WINDOW", 10_000)
-    monkeypatch.setattr("cvm.executors.native.executor.WORTH", 0)
+    monkeypatch.setattr("cvm.executors.native.runtime.networks.WORTH", 0)
     program = random_network(aim, 11)
     expected = create("numpy", verify(program)).run(fed(program), initial_state(program), "all").values
     assert_shown(watched(create("native", verify(program), 3), program), program, expected)
@@ -168,8 +168,8 @@ def test_windows_are_as_large_as_they_may_be() -> None:
 def chain(count: int, size: int) -> Program:
     builder = ProgramBuilder()
     name = builder.input("x", (size,), 0, 9)
-    for place in range(count):
-        (name,) = builder.add("negative", [name], {}, f"t{place}")
+    for index in range(count):
+        (name,) = builder.add("negative", [name], {}, f"t{index}")
     return builder.build([Output("y", name)])
 
 

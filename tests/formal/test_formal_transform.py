@@ -95,11 +95,11 @@ def test_take_clamps_its_indices(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_expand_dims_counts_the_places_between_dimensions(shape: tuple[int, ...]) -> None:
+def test_expand_dims_counts_the_gaps_between_dimensions(shape: tuple[int, ...]) -> None:
     X, N = arange(shape), len(shape)
     for axis, num_newaxis in product(range(-N - 1, N + 1), (1, 2)):
-        place = axis if axis >= 0 else N + 1 + axis
-        target = shape[:place] + (1,) * num_newaxis + shape[place:]
+        index = axis if axis >= 0 else N + 1 + axis
+        target = shape[:index] + (1,) * num_newaxis + shape[index:]
         assert call("expand_dims", X, axis=axis, num_newaxis=num_newaxis) == X.reshape(target).tolist()
 
 

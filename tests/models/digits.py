@@ -82,9 +82,9 @@ class Network:
     def found(self) -> list[Mapping[str, Codes]]:
         """The codes of every tensor that the program computes, by the name of the tensor, for every input."""
         values = self.run("numpy", self.feeds)
-        places = {item.tensor: item.value for item in self.reported if item.value}
+        named = {item.tensor: item.value for item in self.reported if item.value}
         shapes = {name: tensor.shape for name, tensor in self.graph.tensors.items()}
-        return [{name: run[value].reshape(shapes[name]) for name, value in places.items()} for run in values]
+        return [{name: run[value].reshape(shapes[name]) for name, value in named.items()} for run in values]
 
     @cached_property
     def expected(self) -> list[Mapping[str, Codes]]:

@@ -19,13 +19,13 @@ needs_shared = pytest.mark.skipif(len(NETWORKS) < 3, reason="../shared/models/di
 
 def differences(found: Sequence[Mapping[str, Codes]], expected: Sequence[Mapping[str, Codes]]) -> Iterator[str]:
     """Where the codes in ``found`` are not those of the same tensor in ``expected``."""
-    for place, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
+    for number, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
         for tensor, codes in mine.items():
             exact = theirs[tensor]
             assert codes.shape == exact.shape
             for index in np.argwhere(codes != exact):
                 at = tuple(index.tolist())
-                yield f"input {place}, {tensor}{list(at)}: {codes[at]}, not {exact[at]}"
+                yield f"input {number}, {tensor}{list(at)}: {codes[at]}, not {exact[at]}"
 
 
 def not_formal(network: Network, count: int) -> list[str]:

@@ -70,9 +70,9 @@ ELSEWHERE = {
 }
 
 
-def of_another_process(place: str, executor: str, threads: int, names: Sequence[str]) -> dict[str, str]:
+def of_another_process(environment_name: str, executor: str, threads: int, names: Sequence[str]) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.models.claims", executor, str(threads), "2", *names]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ELSEWHERE[place]}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **ELSEWHERE[environment_name]}
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     found: dict[str, str] = json.loads(result.stdout)
     return found
@@ -85,12 +85,12 @@ def test_another_process_claims_the_same() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ELSEWHERE)
+@pytest.mark.parametrize("environment_name", ELSEWHERE)
 @pytest.mark.parametrize("executor", FAST)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_other_processes_claim_the_same_of_every_model(place: str, executor: str, threads: int) -> None:
+def test_other_processes_claim_the_same_of_every_model(environment_name: str, executor: str, threads: int) -> None:
     expected = {name: claim(name, "numpy", samples=2).id().hex() for name in THERE}
-    assert of_another_process(place, executor, threads, THERE) == expected
+    assert of_another_process(environment_name, executor, threads, THERE) == expected
 
 
 @pytest.mark.parametrize("seed", ["0", "random"])

@@ -97,8 +97,8 @@ def _reduce(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
 
 
 def _broadcast_to(draw: Draw, shape: Shape) -> Shape:
-    cut = shape[draw(st.integers(0, len(shape) - 1)) :]
-    return tuple(draw(st.sampled_from([1, extent])) for extent in cut)
+    suffix = shape[draw(st.integers(0, len(shape) - 1)) :]
+    return tuple(draw(st.sampled_from([1, extent])) for extent in suffix)
 
 
 def _broadcast(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
@@ -155,9 +155,9 @@ def _tile(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
 def _concatenate(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     shape = draw(shapes())
     axis = _axis_in(draw, len(shape))
-    place = axis % len(shape)
+    at = axis % len(shape)
     parts = draw(st.lists(extents, min_size=1, max_size=3))
-    return tuple((*shape[:place], n, *shape[place + 1 :]) for n in parts), {"axis": axis}
+    return tuple((*shape[:at], n, *shape[at + 1 :]) for n in parts), {"axis": axis}
 
 
 def _transpose(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
@@ -168,15 +168,15 @@ def _transpose(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
 
 def _slice(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     shape = draw(shapes())
-    cuts: list[tuple[int, int, int]] = []
+    slices: list[tuple[int, int, int]] = []
     for n in shape:
         first, last = sorted(draw(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))
         step = draw(st.integers(1, 3))
         if draw(st.booleans()):
-            cuts.append((first - draw(st.sampled_from([0, n])), last + 1, step))
+            slices.append((first - draw(st.sampled_from([0, n])), last + 1, step))
         else:  # an end of -n - 1 is one before the first element
-            cuts.append((last, first - 1 - (n if first == 0 else 0), -step))
-    return (shape,), dict(zip(("begin", "end", "strides"), zip(*cuts, strict=True), strict=True))
+            slices.append((last, first - 1 - (n if first == 0 else 0), -step))
+    return (shape,), dict(zip(("begin", "end", "strides"), zip(*slices, strict=True), strict=True))
 
 
 def _slice_like(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
@@ -206,8 +206,8 @@ def _expand_dims(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
 
 def _reshape(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     shape = draw(shapes())
-    cuts = sorted(draw(st.lists(st.integers(1, len(shape)), max_size=3)))
-    bounds = [0, *cuts, len(shape)]
+    slices = sorted(draw(st.lists(st.integers(1, len(shape)), max_size=3)))
+    bounds = [0, *slices, len(shape)]
     target = [math.prod(shape[a:b]) for a, b in pairwise(bounds)]
     return (shape,), {"target_shape": draw(st.one_of(st.permutations(shape), st.just(target)))}
 

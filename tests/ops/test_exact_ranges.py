@@ -139,8 +139,8 @@ def test_valid_taps_are_those_of_all_positions(
         return
     expected = set()
     for position in range(outputs):
-        places = [position * stride - padding + tap * dilation for tap in range(taps)]
-        inside = [tap for tap, place in enumerate(places) if 0 <= place < extent]
+        indices = [position * stride - padding + tap * dilation for tap in range(taps)]
+        inside = [tap for tap, index in enumerate(indices) if 0 <= index < extent]
         if inside:
             assert inside == list(range(inside[0], inside[-1] + 1))
             expected.add((inside[0], inside[-1] + 1))

@@ -130,11 +130,11 @@ def extreme(name: str, arrays: list[Array], x: Range, attributes: dict[str, Any]
     zero = np.zeros(shape, np.int64)
     (total,) = executed(name, [zero, *arrays[1:]], attributes)
     base = total.copy()
-    for place in itertools.product(*map(range, shape)):
+    for index in itertools.product(*map(range, shape)):
         unit = zero.copy()
-        unit[place] = 1
+        unit[index] = 1
         (response,) = executed(name, [unit, *arrays[1:]], attributes)
-        ends = [(response - base) * int(np.broadcast_to(end, shape)[place]) for end in (x.lo, x.hi)]
+        ends = [(response - base) * int(np.broadcast_to(end, shape)[index]) for end in (x.lo, x.hi)]
         total = total + (np.maximum(*ends) if largest else np.minimum(*ends))
     return total
 

@@ -226,11 +226,11 @@ def linear_upsample(x: Reals, f: int, method: str, border: str) -> Reals:
     def item(index: Index) -> Fraction:
         i = Fraction(index[0])
         if method == "aligned":
-            place = i / Fraction(extent * f - 1, extent - 1) if extent > 1 else Fraction(0)
+            position = i / Fraction(extent * f - 1, extent - 1) if extent > 1 else Fraction(0)
         else:
-            place = (i - (Fraction(f - 1, 2) if method == "symmetric" else 0)) / f
-        j = place.numerator // place.denominator
-        u = place - j
+            position = (i - (Fraction(f - 1, 2) if method == "symmetric" else 0)) / f
+        j = position.numerator // position.denominator
+        u = position - j
         left = extended(x, (j,), border) if u != 1 else Fraction(0)
         right = extended(x, (j + 1,), border) if u else Fraction(0)
         assert left is not None

@@ -85,8 +85,8 @@ def deconv(
     axes = [Axis(1, 0, 1, 1, extent) for extent in x.shape[:2]]
     axes += window(x.shape[2:], w.shape[2:], padding, stride, dilation, output_shape[2:], reverse=True)
     parts = w.items.reshape(groups, w.shape[0] // groups, *w.shape[1:])
-    turned = w.map(np.swapaxes(parts, 1, 2).reshape(channels, w.shape[0] // groups, *w.shape[2:]))
-    return _biased(_correlation(x, turned, axes, border, groups), bias)
+    transposed = w.map(np.swapaxes(parts, 1, 2).reshape(channels, w.shape[0] // groups, *w.shape[2:]))
+    return _biased(_correlation(x, transposed, axes, border, groups), bias)
 
 
 def separable_conv(

@@ -154,7 +154,7 @@ def _sin_cos_at(n: int, bits: int) -> tuple[Interval, Interval]:
     return sine, cosine
 
 
-def _turning(x: Interval, bits: int, which: int) -> Interval:
+def _sine_or_cosine(x: Interval, bits: int, which: int) -> Interval:
     """Both functions change at most as fast as their argument: the value at the middle, plus and minus the radius."""
     middle = (x[0] + x[1]) // 2
     radius = x[1] - middle + 1
@@ -165,12 +165,12 @@ def _turning(x: Interval, bits: int, which: int) -> Interval:
 
 def sin(x: Interval, bits: int) -> Interval:
     """The sine of x radians."""
-    return _turning(x, bits, 0)
+    return _sine_or_cosine(x, bits, 0)
 
 
 def cos(x: Interval, bits: int) -> Interval:
     """The cosine of x radians."""
-    return _turning(x, bits, 1)
+    return _sine_or_cosine(x, bits, 1)
 
 
 _HALVED = 6

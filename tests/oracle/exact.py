@@ -1,4 +1,4 @@
-"""The exact meaning of a quantised NNEF document: arithmetic on reals of infinite precision, rounded in one place.
+"""The exact meaning of a quantised NNEF document: arithmetic on reals of infinite precision, rounded once.
 
 Every tensor that graph.quant names is quantised by its own quantiser right after it is computed (7.1), whatever
 computes it: external data, variables on load, activations, data movement. min, max, scales and literals are the exact

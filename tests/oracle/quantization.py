@@ -329,8 +329,8 @@ def _between_irrationals(x: TensorLike, low: TensorLike, high: TensorLike, level
     def one(item: Number, a: Number, b: Number) -> tuple[int, Number]:
         if b <= a or item <= a:
             return 0, a
-        place = (item - a) * reciprocal(b - a) * levels if item < b else levels
-        code = floor_of(place + HALF)[0]
+        position = (item - a) * reciprocal(b - a) * levels if item < b else levels
+        code = floor_of(position + HALF)[0]
         return code, (b - a) * Fraction(code, levels) + a
 
     parts = [t.numbers() for t in common_rank(x, low, high)]

@@ -57,12 +57,12 @@ def recorded_codes(values: npt.NDArray[np.float64], network: Model, name: str) -
     (channel,) = network.quantisers[name].channels
     if isinstance(channel, Powers):
         exponents = np.log2(np.abs(np.where(values == 0, 1, values)))
-        places = np.sign(values) * (exponents - channel.highest + channel.hi)
+        positions = np.sign(values) * (exponents - channel.highest + channel.hi)
     else:
         assert isinstance(channel, Grid)
-        places = (values - float(channel.offset)) / float(channel.step)
-    codes: Codes = np.rint(places).astype(np.int64)
-    assert np.abs(places - codes).max() < 1e-9
+        positions = (values - float(channel.offset)) / float(channel.step)
+    codes: Codes = np.rint(positions).astype(np.int64)
+    assert np.abs(positions - codes).max() < 1e-9
     return codes
 
 

@@ -22,7 +22,7 @@ def varied(*shape: int, most: int = 100) -> np.ndarray[Any, Any]:
 
 
 def alternating(n: int, first: int) -> np.ndarray[Any, Any]:
-    """Largest elements and zeros by turns, so that products are 0 and their bounds need more than 64 bits."""
+    """Largest elements and zeros alternately, so that products are 0 and their bounds need more than 64 bits."""
     return (np.arange(n).reshape(1, n) + first) % 2 * (2**31 - 1)
 
 

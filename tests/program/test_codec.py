@@ -57,8 +57,8 @@ def test_msgpack_reads_the_file_as_the_page_describes_it():
 def test_the_order_of_attributes_has_no_meaning():
     program = example()
     last = program.nodes[-1]
-    turned = replace(last, attributes=dict(reversed(last.attributes.items())))
-    other = replace(program, nodes=(*program.nodes[:-1], turned))
+    reversed_ = replace(last, attributes=dict(reversed(last.attributes.items())))
+    other = replace(program, nodes=(*program.nodes[:-1], reversed_))
     assert other.to_bytes() == BYTES
     assert other.digest == program.digest
 

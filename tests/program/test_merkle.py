@@ -55,9 +55,9 @@ def test_any_mutation_of_a_proof_fails(leaves, data):
         (leaf, replace(proof, index=proof.count)),
         (leaf, replace(proof, count=0)),
     ]
-    for place, sibling in enumerate(proof.path):
+    for level, sibling in enumerate(proof.path):
         flipped = bytes([sibling[0] ^ 1]) + sibling[1:]
-        before, after = proof.path[:place], proof.path[place + 1 :]
+        before, after = proof.path[:level], proof.path[level + 1 :]
         mutations += [
             (leaf, replace(proof, path=(*before, flipped, *after))),
             (leaf, replace(proof, path=(*before, *after))),
@@ -100,36 +100,36 @@ def test_any_leaves_have_one_proof_that_is_never_longer_than_their_own():
         leaves = [bytes([number]) for number in range(count)]
         tree = Tree.of(leaves)
         for size in range(1, count + 1):
-            for places in combinations(range(count), size):
-                path = tree.prove_several(places)
-                opened = {place: leaves[place] for place in places}
+            for indices in combinations(range(count), size):
+                path = tree.prove_several(indices)
+                opened = {index: leaves[index] for index in indices}
                 assert root_of_several(opened, count, path) == tree.root
-                assert len(path) <= sum(len(tree.prove(place).path) for place in places)
+                assert len(path) <= sum(len(tree.prove(index).path) for index in indices)
                 assert (size < count) or path == ()
-        for place in range(count):
-            assert tree.prove_several([place]) == tree.prove(place).path
+        for index in range(count):
+            assert tree.prove_several([index]) == tree.prove(index).path
 
 
 @given(leaf_lists, st.data())
 def test_no_change_of_leaves_or_proof_gives_the_root(leaves, data):
     tree, count = Tree.of(leaves), len(leaves)
-    places = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
-    path = tree.prove_several(places)
-    opened = {place: leaves[place] for place in places}
-    changed = data.draw(st.sampled_from(places))
+    indices = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    path = tree.prove_several(indices)
+    opened = {index: leaves[index] for index in indices}
+    changed = data.draw(st.sampled_from(indices))
     wrong = [
         (opened | {changed: opened[changed] + b"\0"}, count, path),
         (opened, count, (*path, bytes(32))),
         (opened, count, path[:-1] if path else (b"",)),
         (opened, count, tuple(node[:-1] for node in path) or (bytes(31),)),
-        ({place + count: leaf for place, leaf in opened.items()}, count, path),
+        ({index + count: leaf for index, leaf in opened.items()}, count, path),
         ({-1: b"", **opened}, count, path),
         ({}, count, path),
         (opened, 0, path),
     ]
     wrong += [(opened, count, (*path[:i], bytes(32), *path[i + 1 :])) for i in range(len(path))]
     if changed + 1 not in opened and changed + 1 < count and leaves[changed] != leaves[changed + 1]:
-        moved = {place + (place == changed): leaf for place, leaf in opened.items()}
+        moved = {index + (index == changed): leaf for index, leaf in opened.items()}
         wrong.append((moved, count, path))
     for mutant in wrong:
         assert root_of_several(*mutant) != tree.root
@@ -137,9 +137,9 @@ def test_no_change_of_leaves_or_proof_gives_the_root(leaves, data):
 
 def test_leaves_that_there_are_not_have_no_proof():
     tree = Tree.of([b"a", b"b", b"c"])
-    for places in ([3], [-1], [0, 5]):
+    for indices in ([3], [-1], [0, 5]):
         with pytest.raises(IndexError):
-            tree.prove_several(places)
+            tree.prove_several(indices)
 
 
 def test_a_tree_of_2_to_the_64_leaves_is_proven_in_64_hashes():

@@ -65,12 +65,12 @@ def test_what_is_read_is_what_was_packed(tree: Any) -> None:
 @given(TREES, st.data())
 def test_no_other_bytes_are_those_of_a_tree(tree: Any, draw: st.DataObject) -> None:
     data = pack(tree, "test")
-    place = draw.draw(st.integers(0, len(data) - 1))
-    other = draw.draw(st.integers(0, 255).filter(lambda byte: byte != data[place]))
+    index = draw.draw(st.integers(0, len(data) - 1))
+    other = draw.draw(st.integers(0, 255).filter(lambda byte: byte != data[index]))
     for changed in (
-        data[:place] + bytes([other]) + data[place + 1 :],
-        data[:place],
-        data[:place] + data[place + 1 :],
+        data[:index] + bytes([other]) + data[index + 1 :],
+        data[:index],
+        data[:index] + data[index + 1 :],
         data + b"\0",
     ):
         assert changed == data or not packs_to(tree, changed, "test")
@@ -79,9 +79,9 @@ def test_no_other_bytes_are_those_of_a_tree(tree: Any, draw: st.DataObject) -> N
 @given(TREES, st.data())
 def test_what_ends_too_early_is_truncated(tree: Any, draw: st.DataObject) -> None:
     data = pack(tree, "test")
-    place = draw.draw(st.integers(0, len(data) - 1))
+    index = draw.draw(st.integers(0, len(data) - 1))
     with pytest.raises(Malformed, match="ends too early") as caught:
-        read(Reader(data[:place], "test", 100))
+        read(Reader(data[:index], "test", 100))
     assert caught.value.code == "test.truncated"
 
 

@@ -18,17 +18,17 @@ ARRAYS = st.lists(REALS | CLOSE, min_size=1, max_size=30).map(np.array)
 
 
 def bins(items: np.ndarray, exponent: int) -> dict[int, int]:
-    """Numbers by the place of their bin, counted one by one, in exact arithmetic."""
+    """Numbers by their bin, counted one by one, in exact arithmetic."""
     found: dict[int, int] = {}
     for item in items.tolist():
         units = abs(Fraction(item)) / Fraction(2) ** exponent
-        place = 0 if item == 0 else (math.floor(units) + 1) * (1 if item > 0 else -1)
-        found[place] = found.get(place, 0) + 1
+        bin_ = 0 if item == 0 else (math.floor(units) + 1) * (1 if item > 0 else -1)
+        found[bin_] = found.get(bin_, 0) + 1
     return found
 
 
 def counts(histogram: Histogram) -> dict[int, int]:
-    return {place - BINS: count for place, count in enumerate(histogram.counts.tolist()) if count}
+    return {bin_ - BINS: count for bin_, count in enumerate(histogram.counts.tolist()) if count}
 
 
 @given(ARRAYS)
@@ -64,9 +64,9 @@ def test_points_stand_for_their_bins(items: np.ndarray) -> None:
     histogram = Histogram.of(items)
     points, found = histogram.points()
     assert found.tolist() == [count for _, count in sorted(counts(histogram).items())]
-    places = [place for place, _ in sorted(counts(histogram).items())]
-    for place, point in zip(places, points.tolist(), strict=True):
-        assert (point == 0.0) if place == 0 else (abs(place) - 1 <= abs(point) <= abs(place))
+    bins = [bin_ for bin_, _ in sorted(counts(histogram).items())]
+    for bin_, point in zip(bins, points.tolist(), strict=True):
+        assert (point == 0.0) if bin_ == 0 else (abs(bin_) - 1 <= abs(point) <= abs(bin_))
         assert histogram.min <= point * histogram.width <= histogram.max
 
 

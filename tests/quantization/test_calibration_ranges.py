@@ -16,7 +16,7 @@ from cvm.quantization.calibration.ranges import CANDIDATES, divergences, squared
 
 # Multiples of the width of the bins have their bin for themselves, but its middle stands for them.
 ITEMS = st.lists(st.integers(-2047, 2047), min_size=2, max_size=40).map(
-    lambda places: np.array([float(place) for place in [*places, 2047]])
+    lambda bins: np.array([float(bin_) for bin_ in [*bins, 2047]])
 )
 KINDS = st.sampled_from(["affine", "symmetric", "powers"])
 BITS = st.integers(2, 5)
@@ -44,7 +44,7 @@ def quantised(x: float, kind: str, bits: int, low: float, high: float) -> float:
 
 
 def points(items: np.ndarray) -> Counter[float]:
-    """How often the number occurs that the histogram has in place of each item: the middle of its bin."""
+    """How often the number occurs that the histogram has instead of each item: the middle of its bin."""
     width = Histogram.of(items).width
     middles = ((math.floor(abs(x) / width) + 0.5) * math.copysign(width, x) if x else 0.0 for x in items.tolist())
     return Counter(min(max(middle, items.min()), items.max()) for middle in middles)

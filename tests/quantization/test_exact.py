@@ -126,8 +126,8 @@ def by_definition(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
     if x == 0:
         return 0
     exponents = range(quantizer.top - quantizer.hi + 2, quantizer.top + 1)
-    place = 1 + sum(x * x >= Fraction(2) ** (2 * e - 1) for e in exponents)
-    return place if x > 0 else -place
+    index = 1 + sum(x * x >= Fraction(2) ** (2 * e - 1) for e in exponents)
+    return index if x > 0 else -index
 
 
 POWERS = st.builds(LogarithmicQuantizer, st.integers(-40, 40), st.integers(1, 6))

@@ -33,14 +33,14 @@ def alone(row: LinearRow, m: int, shift: int) -> tuple[int | None, int | None]:
 @settings(deadline=None, max_examples=400)
 @given(st.lists(rising_rows(), min_size=1, max_size=5), st.integers(0, 46), st.integers(1, 2**31))
 def test_the_offsets_are_those_of_every_row_alone(rows: list[LinearRow], shift: int, m: int) -> None:
-    place = 0
+    index = 0
     for block, found in blocks(rows):
-        assert list(block) == rows[place : place + len(block)]
-        place += len(block)
+        assert list(block) == rows[index : index + len(block)]
+        index += len(block)
         offsets = found and found.offsets([m] * len(block), [shift] * len(block))
         if offsets is not None:
             assert offsets == [alone(row, m, shift) for row in block]
-    assert place == len(rows)
+    assert index == len(rows)
 
 
 def test_rows_of_usual_networks_take_64_bits() -> None:
@@ -93,7 +93,7 @@ def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.lists(rising_rows(), min_size=1, max_size=4))
 def test_the_forms_that_are_fitted_are_proven_row_by_row(rows: list[LinearRow]) -> None:
-    mixed = [row if place % 2 else row.mirrored() for place, row in enumerate(rows)]
+    mixed = [row if index % 2 else row.mirrored() for index, row in enumerate(rows)]
     try:
         forms = fit(mixed)
     except fixed_point.Unprovable:

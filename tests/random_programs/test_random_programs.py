@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from cvm.executors import create, initial_state
 from cvm.executors.numpy import step
-from cvm.executors.numpy.step import Step
+from cvm.executors.numpy.step import PlannedNode
 from cvm.ops import REGISTRY, Call
 from cvm.program import decode, verify
 from tests.random_programs.strategies import GROWERS, Sample, samples
@@ -56,7 +56,7 @@ def agreement(programs: int, phases: Collection[Phase] = tuple(Phase)) -> Counte
 def table(uses: Counter[str]) -> str:
     """Uses of every op, four to a line."""
     entries = [f"{op:<22}{uses[op]:>6}" for op in REGISTRY]
-    return "\n".join("  ".join(entries[place : place + 4]) for place in range(0, len(entries), 4))
+    return "\n".join("  ".join(entries[index : index + 4]) for index in range(0, len(entries), 4))
 
 
 def check_coverage(uses: Counter[str], programs: int) -> None:
@@ -69,9 +69,9 @@ def check_coverage(uses: Counter[str], programs: int) -> None:
 def test_a_wrong_kernel_is_found(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = step.KERNELS[op]
 
-    def wrong(call: Call) -> Step:
+    def wrong(call: Call) -> PlannedNode:
         planned = right(call)
-        return Step(lambda arrays: tuple(_one_off(y) for y in planned.run(arrays)), "wrong", planned.reads)
+        return PlannedNode(lambda arrays: tuple(_one_off(y) for y in planned.run(arrays)), "wrong", planned.reads)
 
     monkeypatch.setitem(step.KERNELS, op, wrong)
     with pytest.raises(AssertionError):

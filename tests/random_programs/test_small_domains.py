@@ -39,7 +39,7 @@ HARDER = tuple(
 def numpy_result(op: str, tensors: Sequence[np.ndarray], parameters: Sequence[int], attributes: dict[str, Any]) -> Any:
     """The result of the NumPy executor for tensors as inputs of a program with the intervals of their elements."""
     builder = ProgramBuilder()
-    names = [builder.input(f"x{place}", x.shape, int(x.min()), int(x.max())) for place, x in enumerate(tensors)]
+    names = [builder.input(f"x{index}", x.shape, int(x.min()), int(x.max())) for index, x in enumerate(tensors)]
     feeds = dict(zip(names, tensors, strict=True))
     names += [builder.parameter([item]) for item in parameters]
     (result,) = builder.add(op, names, attributes)

@@ -38,10 +38,10 @@ def _inside(index: int, z: int, border: str) -> int | None:
 
 def extended(x: Array, index: Index, border: str) -> float | None:
     """input~[index]; None where border 'ignore' has nothing."""
-    places = [_inside(i, z, border) for i, z in zip(index, x.shape, strict=True)]
-    if None in places:
+    positions = [_inside(i, z, border) for i, z in zip(index, x.shape, strict=True)]
+    if None in positions:
         return None if border == "ignore" else 0.0
-    return float(x[tuple(place for place in places if place is not None)])
+    return float(x[tuple(position for position in positions if position is not None)])
 
 
 class Window:
@@ -128,9 +128,9 @@ def deconv(
         group, k1 = divmod(channel, per_group)
         for k2 in range(group * (c // groups), (group + 1) * (c // groups)):
             for j in indices(filter.shape[2:]):
-                place = _up(ws, tuple(i), j)
-                if place is not None:
-                    output[(b, channel, *i)] += extended(input[b, k2], place, border) * filter[(k2, k1, *j)]
+                position = _up(ws, tuple(i), j)
+                if position is not None:
+                    output[(b, channel, *i)] += extended(input[b, k2], position, border) * filter[(k2, k1, *j)]
     return output
 
 
@@ -162,8 +162,8 @@ def debox(
     ws = windows(size, padding, stride, dilation, output_shape or None, input.shape)
     output = np.zeros([w.X for w in ws])
     for i in indices(output.shape):
-        places = [place for place in (_up(ws, i, j) for j in indices(size)) if place is not None]
-        items = [item for item in (extended(input, place, border) for place in places) if item is not None]
+        positions = [position for position in (_up(ws, i, j) for j in indices(size)) if position is not None]
+        items = [item for item in (extended(input, position, border) for position in positions) if item is not None]
         divisor = len(items) if border == "ignore" else math.prod(size)
         output[i] = sum(items) / (max(divisor, 1) if normalize else 1)
     return output
@@ -209,10 +209,10 @@ def desample(
     output = np.zeros([w.X for w in ws])
     for i in indices(output.shape):
         for number, j in enumerate(indices(size)):
-            place = _up(ws, i, j)
-            inside = place is not None and all(0 <= t < w.x for t, w in zip(place, ws, strict=True))
-            if inside and index[place] == number:
-                output[i] += input[place]
+            position = _up(ws, i, j)
+            inside = position is not None and all(0 <= t < w.x for t, w in zip(position, ws, strict=True))
+            if inside and index[position] == number:
+                output[i] += input[position]
     return output
 
 
@@ -236,13 +236,13 @@ def multilinear(input: Array, factor: Sequence[int], method: str, border: str) -
 def _interpolated(plane: Array, positions: Sequence[float], border: str) -> float:
     total = 0.0
     for corner in itertools.product((0, 1), repeat=len(positions)):
-        weight, place = 1.0, []
-        for position, side in zip(positions, corner, strict=True):
-            j = math.floor(round(position, 9))
-            u = position - j
+        weight, index = 1.0, []
+        for at, side in zip(positions, corner, strict=True):
+            j = math.floor(round(at, 9))
+            u = at - j
             weight *= u if side else 1 - u
-            place.append(j + side)
-        item = extended(plane, tuple(place), border)
+            index.append(j + side)
+        item = extended(plane, tuple(index), border)
         assert item is not None
         total += weight * item
     return total

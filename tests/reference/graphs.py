@@ -73,7 +73,7 @@ def graph_of(name: str, **arguments: Any) -> tuple[QuantizedGraph, dict[str, Arr
         value = arguments.pop(parameter.name, 0.0 if parameter.name == "bias" else None)
         assert value is not None, f"{name} needs {parameter.name}"
         if isinstance(value, list):
-            pairs = [introduce(f"{parameter.name}{place}", item) for place, item in enumerate(value)]
+            pairs = [introduce(f"{parameter.name}{index}", item) for index, item in enumerate(value)]
             inputs[parameter.name] = tuple(label for label, _ in pairs)
             shapes[parameter.name] = [shape for _, shape in pairs]
         else:

@@ -200,7 +200,7 @@ def test_scores_must_be_real_numbers_along_one_axis(tmp_path, samples):
         assert caught.value.code == "report.classes"
 
 
-def test_bad_numbers_are_refused_with_their_place(tmp_path, samples, monkeypatch):
+def test_bad_numbers_are_refused_with_their_location(tmp_path, samples, monkeypatch):
     monkeypatch.setattr(cvm.inputs, "_PART", 8)
     samples["x"][33, 0, 2] = np.nan
     with pytest.raises(Invalid, match=r"found nan at \[33, 0, 2\]"):

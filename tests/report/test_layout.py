@@ -58,9 +58,9 @@ def test_crossings_are_counted(graph):
     for upper, lower in links:
         below[upper].append(lower)
     rows = [list(range(half)), list(range(half, count))]
-    place = {item: index for row in rows for index, item in enumerate(row)}
+    columns = {item: index for row in rows for index, item in enumerate(row)}
     crossing = sum((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(links, 2))
-    assert layout._crossings(rows, below, place) == crossing
+    assert layout._crossings(rows, below, columns) == crossing
 
 
 def test_what_nobody_could_read_is_not_laid_out(monkeypatch):

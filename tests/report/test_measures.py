@@ -36,14 +36,14 @@ def test_measures_are_those_of_their_definitions(name, seed, runs):
         codes = random.integers(lo, hi + 1, SHAPE).astype(np.int32)
         codes[random.random(SHAPE) < 0.1] = random.choice([lo, hi])
         reals = np.empty(SHAPE)
-        for place in np.ndindex(SHAPE):
-            channel, code = place[1], int(codes[place])
-            reals[place] = number(code, quantizer, channel)
+        for index in np.ndindex(SHAPE):
+            channel, code = index[1], int(codes[index])
+            reals[index] = number(code, quantizer, channel)
             if random.random() < 0.8:
-                reals[place] += float(random.normal()) * float(at(quantizer, channel)[0])
+                reals[index] += float(random.normal()) * float(at(quantizer, channel)[0])
             if quantizer is None:  # integers of the model are within the proven interval
-                reals[place] = min(max(reals[place], lo), hi)
-            expected.add(float(reals[place]), code, quantizer, channel, sample)
+                reals[index] = min(max(reals[index], lo), hi)
+            expected.add(float(reals[index]), code, quantizer, channel, sample)
         meter.add(reals, codes, sample)
     found = meter.result()
     histogram = found.histogram
@@ -88,8 +88,8 @@ def test_large_tensors_are_counted_like_small_ones():
     reals = random.normal(size=shape) * 9
     whole, parts = Meter(ruler(quantizer, shape, (-128, 127))), Meter(ruler(quantizer, (1, 3, 20_000), (-128, 127)))
     whole.add(reals, codes)
-    for place in range(7):
-        parts.add(reals[place : place + 1], codes[place : place + 1])
+    for index in range(7):
+        parts.add(reals[index : index + 1], codes[index : index + 1])
     one, other = whole.result(), parts.result()
     assert one.histogram == other.histogram
     assert (one.at_least, one.at_greatest, one.differing) == (other.at_least, other.at_greatest, other.differing)

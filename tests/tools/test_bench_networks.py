@@ -134,7 +134,7 @@ def test_scales_are_float32_numbers_and_no_powers_of_two():
 
 def test_parameters_are_the_same_every_time_and_other_ones_in_every_layer():
     network = NETWORKS["chain_conv1x1"]()
-    first, again, third = (parameters(network, network.layers[place]) for place in (0, 0, 2))
+    first, again, third = (parameters(network, network.layers[index]) for index in (0, 0, 2))
     assert np.array_equal(first.weights, again.weights)
     assert not np.array_equal(first.weights, third.weights)
     assert int(first.weights.astype(int).sum()) == 19876
@@ -157,7 +157,7 @@ def test_programs_use_wide_multipliers_per_channel():
     found = [node for node in program.nodes if node.op == "requantize"]
     assert len(found) == 4
     for node in found:
-        multipliers, shifts = (constants[node.inputs[place]].array().ravel() for place in (1, 3))
+        multipliers, shifts = (constants[node.inputs[index]].array().ravel() for index in (1, 3))
         assert len(multipliers) == node.outputs[0].shape[1]
         assert ((multipliers >= 2**30) & (multipliers < 2**31)).all()
         assert not (multipliers & (multipliers - 1) == 0).any()
@@ -172,10 +172,10 @@ def test_the_program_of_a_small_network_computes_its_meaning():
     assert moved(Codes(Fraction(1), 118)) == (-118, 137)
 
 
-@pytest.mark.parametrize("place", range(9))
-def test_every_tensor_of_the_small_network_has_many_codes_and_few_at_the_ends(place):
+@pytest.mark.parametrize("index", range(9))
+def test_every_tensor_of_the_small_network_has_many_codes_and_few_at_the_ends(index):
     network = small()
-    part = Network(network.name, network.input, network.input_codes, network.layers[: place + 1])
+    part = Network(network.name, network.input, network.input_codes, network.layers[: index + 1])
     codes = ours(part).ravel()
     assert len(np.unique(codes)) >= min(6, len(codes))
     assert (codes == 255).mean() < 0.3
@@ -226,8 +226,8 @@ def test_openvino_computes_the_same(tmp_path):
     openvino = importorskip("openvino")
     from tools.bench.onnx_models import onnx_model
 
-    for place, network in enumerate(parts()):
-        file = tmp_path / f"{place}.onnx"
+    for index, network in enumerate(parts()):
+        file = tmp_path / f"{index}.onnx"
         file.write_bytes(onnx_model(network, "qdq").SerializeToString())
         compiled = openvino.Core().compile_model(file, "CPU", {"INFERENCE_NUM_THREADS": 1})
         assert_close(compiled.create_infer_request().infer({0: network.image()})[0], network)

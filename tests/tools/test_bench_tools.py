@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from cvm.audit.costs import macs
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tests.tools.test_bench_networks import small
 from tools.bench import compare, peak, profile_layers

@@ -37,9 +37,9 @@ def lint_one(root: Path, source: str, path: str = "cvm/part.py") -> list[str]:
         (root / name).write_text(text)
     code, lines = lint(str(root))
     assert code == (1 if lines else 0)
-    place, skipped = f"{root / path}:", HEAD.count("\n")
-    # The tables list places of `ranges` that this one does not have.
-    found = [line.removeprefix(place).partition(": ") for line in lines if line.startswith(place)]
+    location, skipped = f"{root / path}:", HEAD.count("\n")
+    # The tables list functions of `ranges` that this one does not have.
+    found = [line.removeprefix(location).partition(": ") for line in lines if line.startswith(location)]
     return [f"{int(number) - skipped}: {what.partition(',')[0]}" for number, _, what in found]
 
 
@@ -93,7 +93,7 @@ def lint_one(root: Path, source: str, path: str = "cvm/part.py") -> list[str]:
         ("exact(a).int64() + 1", "+"),
     ],
 )
-def test_arithmetic_of_fixed_width_is_reported_with_its_place(tmp_path: Path, expression: str, what: str) -> None:
+def test_arithmetic_of_fixed_width_is_reported_with_its_location(tmp_path: Path, expression: str, what: str) -> None:
     source = (
         "def given() -> Integers: ...\n"
         "class Holder:\n    items: Integers\n"
@@ -167,7 +167,7 @@ def test_a_bound_may_be_checked_where_a_kernel_is_planned(tmp_path: Path) -> Non
 
 def test_what_the_tables_list_stands_as_long_as_it_is_needed(tmp_path: Path) -> None:
     path = "cvm/executors/numpy/blocks.py"
-    listed = "cvm/executors/native/view.py"
+    listed = "cvm/executors/native/plan/view.py"
     source = "class View:\n    def positions(self, a: Integers) -> object:\n        return {}\n"
     assert lint_one(tmp_path, source.format("a + 1"), path) == ["3: + of fixed width in View.positions"]
     (tmp_path / path).unlink()

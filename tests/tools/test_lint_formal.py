@@ -55,8 +55,8 @@ def test_a_violation_is_reported_with_file_and_line(tmp_path: Path, source: str,
     code, lines = lint(str(tmp_path))
     assert code == 1
     assert len(lines) == 1
-    place, _, message = lines[0].partition(": ")
-    assert place in (f"{file}:3", f"{file}:4")
+    location, _, message = lines[0].partition(": ")
+    assert location in (f"{file}:3", f"{file}:4")
     assert message == what
 
 

@@ -123,8 +123,8 @@ def test_a_violation_is_reported_with_file_and_line(tmp_path: Path, path: str, s
     code, lines = lint_one(tmp_path, path, source)
     assert code == 1
     assert len(lines) == 1
-    place, _, message = lines[0].partition(": ")
-    assert place in {f"{tmp_path / path}:{line}" for line in (1, 2, 3)}
+    location, _, message = lines[0].partition(": ")
+    assert location in {f"{tmp_path / path}:{line}" for line in (1, 2, 3)}
     assert message == what
 
 

@@ -152,7 +152,7 @@ def test_results_are_changed_where_a_function_returns_an_integer() -> None:
     assert found == [("A.f", "return x", f"return ({new})") for new in ("x + 1", "x - 1", "-x")]
 
 
-def test_keys_do_not_depend_on_the_place_and_equal_changes_are_numbered() -> None:
+def test_keys_do_not_depend_on_the_location_and_equal_changes_are_numbered() -> None:
     twice = "def f(x):\n    if x:\n        return 1\n    return 1\n"
     moved = "# more\n\n" + twice
     keys = [item.key for item in changes(MODULE, twice.encode())]
@@ -271,7 +271,7 @@ def test_an_accepted_mutant_that_does_not_exist_is_a_problem_where_its_module_wa
 
 
 def test_the_table_counts_by_package_and_leaves_equivalent_ones_out_of_the_rate() -> None:
-    keys = [Key(MODULE, "f", "a", str(place)) for place in range(5)]
+    keys = [Key(MODULE, "f", "a", str(index)) for index in range(5)]
     verdicts = ("killed", "timeout", "survived", "survived", "not covered")
     entries = [entry(verdict, key) for verdict, key in zip(verdicts, keys, strict=True)]
     rows = table({"pkg": entries, "empty": []}, {keys[3]: "the same"}).splitlines()
@@ -386,7 +386,7 @@ def test_a_mutant_that_does_not_end_counts_as_killed_by_its_time(root: Path) -> 
 def test_a_test_that_fails_or_is_gone_without_a_change_kills_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recording holds it as if it had passed, as one that needs the original place of the tree would."""
+    """The recording holds it as if it had passed, as one that needs the original location of the tree would."""
     made = mutate.recordings
 
     def with_others(*arguments: object) -> list[Recording]:

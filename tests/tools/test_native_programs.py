@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cvm.errors import CvmError
-from cvm.executors.native import executor, requantize
-from cvm.executors.native.select import available
+from cvm.executors.native.emit import requantize
+from cvm.executors.native.runtime import networks
+from cvm.executors.native.runtime.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
@@ -35,7 +36,7 @@ def test_edges_hold_the_powers_of_two_and_what_lies_beside_them() -> None:
 
 
 def test_intervals_are_stored_as_they_are_named() -> None:
-    from cvm.executors.native.formats import Format
+    from cvm.executors.native.descriptions.formats import Format
 
     assert {(name, stored_as(Format.of(lo, hi))) for name, ends in FORMATS.items() for lo, hi in ends} == {
         (name, name) for name in FORMATS
@@ -84,7 +85,7 @@ def test_most_drawn_programs_and_documents_are_valid() -> None:
     assert drawn["documents"] > 12
 
 
-def test_results_are_mostly_neither_all_cut_nor_all_the_same() -> None:
+def test_results_are_mostly_neither_all_clipped_nor_all_the_same() -> None:
     random, various, total = Random(1), 0, 0
     for _ in range(30):
         program = family(random, drawn_aim(random), 3, 0.0).program
@@ -181,11 +182,11 @@ def test_wrong_code_is_found_and_an_exception_is_a_failure(monkeypatch: pytest.M
         def broken(*arguments: object) -> bytes:
             raise RuntimeError("no\nsecond line")
 
-        monkeypatch.setattr(executor, "compiled", broken)
+        monkeypatch.setattr(networks, "compiled", broken)
         assert {one.kind for one in differences(program, runs, known, every)} == {
             "error: refused: the code generator refuses the code: no"
         }
-    assert executor.WORTH > 0
+    assert networks.WORTH > 0
 
 
 def test_a_run_is_logged_and_goes_on(tmp_path: Path) -> None:
@@ -210,9 +211,9 @@ def test_planted_defects_are_found(broken: str, monkeypatch: pytest.MonkeyPatch)
             return type(found)(found.rule, found.multipliers, found.offset - 1, found.shift)
         return type(found)(found.rule, found.multipliers, found.offset, np.minimum(found.shift, 30))
 
-    from cvm.executors.native import pointwise
+    from cvm.executors.native.kernels import formulas
 
-    monkeypatch.setattr(pointwise, "terms", wrong)
+    monkeypatch.setattr(formulas, "terms", wrong)
     random = Random(0)
     with prepared(level=0):
         for _ in range(12):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import Output, ProgramBuilder, verify
 from tools.plant_defects import CHECKER, CRASHED, NOTHING, REHEARSAL, TRIAL, WRONG, events, table, verdict
 
@@ -34,7 +34,7 @@ def test_every_scripted_defect_stands_in_the_sources() -> None:
 
 @pytest.mark.parametrize("old", ["there is no such snippet", "return"])
 def test_a_snippet_must_stand_there_once(old: str) -> None:
-    with pytest.raises(ValueError, match="places instead of one"):
+    with pytest.raises(ValueError, match="occurrences instead of one"):
         Defect.scripted("wrap", "requantize", old, "other")
 
 
@@ -49,7 +49,7 @@ def test_drawn_defects_are_programs_and_the_same_for_a_seed() -> None:
 
 
 def test_words_and_costs_are_not_mutated() -> None:
-    names = [name for module in ("contractions", "plan", "reductions") for name, _, _ in mutants(module)]
+    names = [name for module in ("contractions", "planner", "reductions") for name, _, _ in mutants(module)]
     assert len(names) > 500
     assert not [name for name in names if "0.14" in name or "math.prod(a.pool_size)" in name or "1e" in name]
     assert any(name.startswith("contractions._calls: ") for name in names)
@@ -98,9 +98,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("steps", "bytes(-len(self._data) % 64)", "bytes(-len(self._data) % 64 + 64)", NOTHING),
+        ("homes", "bytes(-len(self._data) % 64)", "bytes(-len(self._data) % 64 + 64)", NOTHING),
         ("contractions", "bias - total * stored, below", "bias - total * stored + 1, below", CHECKER),
-        ("steps", '"""Note that a step needs it."""', "raise RuntimeError(step)", CRASHED),
+        ("homes", '"""Note that a step needs it."""', "raise RuntimeError(step)", CRASHED),
         ("formula", 'code.intrinsic("smax", values[0], lo), hi)', "values[0], hi)", REHEARSAL),
         (
             "executor",

@@ -144,13 +144,13 @@ def test_the_signatures_of_the_standard_are_genuine_and_no_others(name):
     key, signature = bytes.fromhex(key), bytes.fromhex(signature)
     assert tool.genuine(key, message, signature)
     assert not tool.genuine(key, message + b"\0", signature)
-    for place in range(0, 64, 5):
+    for index in range(0, 64, 5):
         changed = bytearray(signature)
-        changed[place] ^= 1 << place % 8
+        changed[index] ^= 1 << index % 8
         assert not tool.genuine(key, message, bytes(changed))
-    for place in range(0, 32, 5):
+    for index in range(0, 32, 5):
         changed = bytearray(key)
-        changed[place] ^= 1 << place % 8
+        changed[index] ^= 1 << index % 8
         assert not tool.genuine(bytes(changed), message, signature)
     # The same modulo the order of the group is another number, which the standard refuses.
     s = int.from_bytes(signature[32:], "little")
@@ -380,8 +380,8 @@ def test_a_wrong_vector_is_named(tmp_path):
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_bytes((ROOT / "spec_vectors" / path).read_bytes())
     data = (tmp_path / "receipts" / "argmax.receipt").read_bytes()
-    place = data.index(b"\xa7outputs\x91\xc4\x20") + 20
-    (tmp_path / "receipts" / "argmax.receipt").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    index = data.index(b"\xa7outputs\x91\xc4\x20") + 20
+    (tmp_path / "receipts" / "argmax.receipt").write_bytes(data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :])
     assert run("--vectors", tmp_path) == (1, "1 receipts, wrong: ['argmax']")
 
 

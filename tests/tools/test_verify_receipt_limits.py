@@ -84,8 +84,8 @@ def bomb(claimed: int | None = None) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("image.npy", deflated(size))
     data = bytearray(buffer.getvalue())
-    place = int.from_bytes(data[-6:-2], "little")
-    for at in (0, place + 2):
+    offset = int.from_bytes(data[-6:-2], "little")
+    for at in (0, offset + 2):
         data[at + 8 : at + 10] = b"\x08\0"  # deflated
         data[at + 22 : at + 26] = (size + 128 if claimed is None else claimed).to_bytes(4, "little")
     return bytes(data)
@@ -136,12 +136,12 @@ def test_hostile_arrays(files: list[str], tmp_path: Path, what: str) -> None:
     assert said.startswith({3: "MALFORMED: ", 4: "TOO_LARGE: ", 5: "CANNOT_RECOMPUTE "}[code])
 
 
-@pytest.mark.parametrize("place", ["r", "p", "i", "t"])
+@pytest.mark.parametrize("name", ["r", "p", "i", "t"])
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder", "a sparse file"])
 def test_what_is_no_file_or_too_large_is_refused_without_waiting(
-    files: list[str], tmp_path: Path, place: str, kind: str
+    files: list[str], tmp_path: Path, name: str, kind: str
 ) -> None:
-    path = tmp_path / place
+    path = tmp_path / name
     path.unlink(missing_ok=True)
     if kind == "a pipe":
         os.mkfifo(path)
@@ -152,7 +152,7 @@ def test_what_is_no_file_or_too_large_is_refused_without_waiting(
     else:
         path.write_bytes(b"")
         os.truncate(path, 2**40)
-    trace = ["--trace-file", "t"] if place == "t" else []
+    trace = ["--trace-file", "t"] if name == "t" else []
     code, said = answered(*files, *trace, cwd=tmp_path)
     assert (code, said.split(":")[0]) == ((4, "TOO_LARGE") if kind == "a sparse file" else (3, "MALFORMED"))
 
@@ -170,13 +170,13 @@ ITEMS: dict[str, tuple[bytes, int]] = {
 }
 
 
-@pytest.mark.parametrize("place", ["r", "p", "t"])
+@pytest.mark.parametrize("name", ["r", "p", "t"])
 @pytest.mark.parametrize("what", ITEMS)
-def test_hostile_items(files: list[str], tmp_path: Path, what: str, place: str) -> None:
+def test_hostile_items(files: list[str], tmp_path: Path, what: str, name: str) -> None:
     data, code = ITEMS[what]
     names = {"r": b"\x93\xabcvm-receipt\1", "p": b"\x93\xabcvm-program\1", "t": b"\x93\xa9cvm-trace\1"}
-    (tmp_path / place).write_bytes(names[place] + data)
-    trace = ["--trace-file", "t"] if place == "t" else []
+    (tmp_path / name).write_bytes(names[name] + data)
+    trace = ["--trace-file", "t"] if name == "t" else []
     assert answered(*files, *trace, cwd=tmp_path)[0] == code
 
 

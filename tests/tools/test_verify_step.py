@@ -107,8 +107,8 @@ def compare_about_random_programs(programs: int) -> int:
             data = encode_proof(proof)
             accepted, words = alone.judged(data)
             assert accepted, words
-            place = random.randrange(len(data))
-            changed = data[:place] + random.randbytes(1) + data[place + 1 :]
+            index = random.randrange(len(data))
+            changed = data[:index] + random.randbytes(1) + data[index + 1 :]
             assert alone.judged(changed)[0] == product_accepts(changed) == (changed == data)
             count += 1
 
@@ -274,7 +274,7 @@ def test_hostile_proofs_are_judged_in_little_time_and_memory(tmp_path):
 
 def test_a_length_beyond_the_bytes_is_refused_before_anything_is_made_of_it():
     data = (STEPS / "concatenate_0_last.step").read_bytes()
-    for place in range(len(data) - 3):
-        changed = data[:place] + b"\xff\xff\xff\xff" + data[place + 4 :]
+    for index in range(len(data) - 3):
+        changed = data[:index] + b"\xff\xff\xff\xff" + data[index + 4 :]
         accepted, words = alone.judged(changed)
-        assert accepted == (changed == data), (place, words)
+        assert accepted == (changed == data), (index, words)

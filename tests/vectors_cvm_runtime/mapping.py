@@ -106,9 +106,9 @@ def reshape_codes(attributes: Attributes, n: Shape) -> Attributes:
     codes = attributes["target_shape"]
     assert isinstance(codes, tuple)
     target: list[int] = []
-    at = place = 0
-    while place < len(codes):
-        code = codes[place]
+    at = index = 0
+    while index < len(codes):
+        code = codes[index]
         if code == -2:
             target += n[at:]
             at = len(n)
@@ -116,14 +116,14 @@ def reshape_codes(attributes: Attributes, n: Shape) -> Attributes:
             target.append(n[at] * n[at + 1])
             at += 2
         elif code == -4:
-            left, right = codes[place + 1 : place + 3]
+            left, right = codes[index + 1 : index + 3]
             target += [n[at] // right if left == -1 else left, n[at] // left if right == -1 else right]
             at += 1
-            place += 2
+            index += 2
         else:
             target.append(n[at] if code == 0 else code)
             at += 1
-        place += 1
+        index += 1
     return {"target_shape": tuple(-prod(n) // prod(target) if extent == -1 else extent for extent in target)}
 
 

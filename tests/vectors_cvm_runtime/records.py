@@ -114,10 +114,10 @@ def verdict(record: Record) -> Verdict:
     builder = ProgramBuilder()
     try:
         names = [
-            builder.input(f"input_{place}", shape, -magnitude(p), magnitude(p))
-            for place, (shape, p) in enumerate(zip(record.shapes, record.precisions, strict=True))
+            builder.input(f"input_{index}", shape, -magnitude(p), magnitude(p))
+            for index, (shape, p) in enumerate(zip(record.shapes, record.precisions, strict=True))
         ]
-        inputs = [names[place] for place in mapped.inputs] if mapped.inputs else names
+        inputs = [names[index] for index in mapped.inputs] if mapped.inputs else names
         outputs = builder.add(mapped.op, inputs, attributes)
     except CvmError as error:
         return Verdict(refusal=str(error))

@@ -30,7 +30,7 @@ from cvm.bench.contest import Contestant, Score, check, compete, require
 from cvm.cli.bench import score_document
 from cvm.cli.models import open_program
 from cvm.errors import CvmError
-from cvm.executors.native.select import choice
+from cvm.executors.native.runtime.select import choice
 from tools.bench.networks import NETWORKS
 from tools.bench.peak import multiply_add_peak
 from tools.bench.programs import program_of
@@ -156,14 +156,14 @@ def show(document: dict[str, Any], console: Console) -> None:
     detail = Table(title="Every engine", box=None, header_style="bold")
     names = ("network", "engine", "threads", "batch", "ms", "middle half", "least", "bound", "cpu", "GMAC/s", "% peak",
              "start s", "cached s", "MiB")  # fmt: skip
-    for place, name in enumerate(names):
-        detail.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
+    for index, name in enumerate(names):
+        detail.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
     for item in document["results"]:
         detail.add_row(*_cells(item, document["peaks"]))
     console.print(detail)
     short = Table(title="Time of the best other engine / ours", box=None, header_style="bold")
-    for place, name in enumerate(("network", "threads", "batch", "ours ms", "% peak", *(key for key, _, _ in _RATIOS))):
-        short.add_column(name, justify="right" if 0 < place < 5 else "left", no_wrap=True)
+    for index, name in enumerate(("network", "threads", "batch", "ours ms", "% peak", *(key for key, _, _ in _RATIOS))):
+        short.add_column(name, justify="right" if 0 < index < 5 else "left", no_wrap=True)
     for found in ratios(document["results"]):
         run = found["ours"]["run"]
         share = 1e11 * run["gmacs"] / document["peaks"][str(found["threads"])]
@@ -214,12 +214,12 @@ def plot(document: dict[str, Any], file: Path) -> None:
     height = 0.8 / len(labels)
     for panel, threads in zip(panels[0], counts, strict=True):
         peak = document["peaks"][str(threads)] / 1e9
-        for place, label in enumerate(labels):
+        for index, label in enumerate(labels):
             chosen = [item for item in results if (item["threads"], item["label"]) == (threads, label)]
             known = {item["network"]: item["run"]["gmacs"] for item in chosen}
-            rows = [row + place * height for row, network in enumerate(networks) if network in known]
+            rows = [row + index * height for row, network in enumerate(networks) if network in known]
             rates = [known[network] for network in networks if network in known]
-            panel.barh(rows, rates, height, label=label, color=_COLORS[place % len(_COLORS)])
+            panel.barh(rows, rates, height, label=label, color=_COLORS[index % len(_COLORS)])
         panel.axvline(peak, color="0.4", linestyle="--", linewidth=1)
         corner = {"xy": (peak, 1), "xycoords": ("data", "axes fraction"), "ha": "right", "va": "bottom"}
         panel.annotate(f"peak {peak:.0f}", **corner, fontsize=8, color="0.3")
@@ -279,8 +279,8 @@ def _results(
 ) -> list[dict[str, Any]]:
     names = options.networks or ([] if options.real else list(NETWORKS))
     results = []
-    with tempfile.TemporaryDirectory(prefix="cvm-bench-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="cvm-bench-") as directory:
+        folder = Path(directory)
         for batch in batches:
             entries = (synthetic(name, folder, peers, batch) for name in names)
             originals = (real(source, folder, peers) for source in options.real if batch == 1)

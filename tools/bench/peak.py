@@ -6,10 +6,10 @@ import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed, vector
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.tiles import ROWS, configure, product
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.tiles import ROWS, configure, product
+from cvm.executors.native.runtime.jit import Loaded, compiled
 
 __all__ = ["multiply_add_peak"]
 
@@ -62,7 +62,7 @@ def _text(machine: Machine, accumulators: int) -> str:
     memory = V("ptr", "%memory")
     code = Code(module, "peak", [memory])
     type_ = vector(32, machine.width)
-    a, w = (code.load(type_, code.at(memory, 4 * machine.width * place)) for place in range(2))
+    a, w = (code.load(type_, code.at(memory, 4 * machine.width * index)) for index in range(2))
 
     def body(_: V, totals: list[V]) -> list[V]:
         for _ in range(_UNROLLED):
@@ -70,7 +70,7 @@ def _text(machine: Machine, accumulators: int) -> str:
         return totals
 
     totals = code.loop(0, _ROUNDS, 1, body, [typed(type_, 0)] * accumulators)
-    for place, total in enumerate(totals):
-        code.store(total, code.at(memory, 4 * machine.width * place))
+    for index, total in enumerate(totals):
+        code.store(total, code.at(memory, 4 * machine.width * index))
     code.finish()
     return str(module)

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cvm.audit.costs import macs
 from cvm.cli.models import open_program
 from cvm.executors.base import returned
-from cvm.executors.native.ir import Code, Module, V
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.plan import plan
-from cvm.executors.native.select import choice, named
-from cvm.executors.native.steps import Call, Plan
+from cvm.executors.native.emit.ir import Code, Module, V
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.kernels.registry import emit, plan
+from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.select import choice, named
 from cvm.program.verifier import VerifiedProgram, verify
 from tools.bench.networks import NETWORKS
 from tools.bench.peak import multiply_add_peak
@@ -56,7 +56,7 @@ class Row:
 def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> tuple[list[Row], float]:
     """The calls of a program on one thread, and the nanoseconds of the fastest run without looks at the counter."""
     made = plan(verified, machine, returned(verified.program, frozenset()))
-    loaded = Loaded(compiled(_text(made), machine), machine)
+    loaded = Loaded(compiled(_text(made, machine), machine), machine)
     types = [ctypes.c_void_p] * 4
     plain, looking = (ctypes.CFUNCTYPE(None, *types)(loaded.address(name)) for name in ("plain", "looking"))
     ticks = np.zeros(len(made.calls) + 2, np.int64)
@@ -93,16 +93,16 @@ def _kind(function: str) -> str:
     return function.split("_")[0]
 
 
-def _share(call: Call, work: Mapping[str, int], sums: Mapping[str, int]) -> int:
+def _share(call: KernelCall, work: Mapping[str, int], sums: Mapping[str, int]) -> int:
     """The multiply-adds of one call: the groups of a convolution have one each."""
     return work.get(call.what, 0) // sums[call.what] if _kind(call.function) in _SUMS else 0
 
 
-def _text(made: Plan) -> str:
+def _text(made: Plan, machine: Machine) -> str:
     """``plain``, and ``looking``, which puts the counter before every call, and twice at the end, into ``ticks``."""
     module = Module()
-    for name, emit in made.functions.items():
-        emit(module, name)
+    for name, kernel in made.functions.items():
+        emit(module, name, kernel, machine)
     names = ("arena", "constants", "arrays", "ticks")
     for function in ("plain", "looking"):
         arena, constants, arrays, ticks = parameters = [V("ptr", f"%{name}") for name in names]
@@ -113,7 +113,7 @@ def _text(made: Plan) -> str:
             places = [
                 code.at(bases[buffer.kind], offset + made.offsets.get(buffer, 0))
                 if buffer.kind != "array"
-                else code.at(given[buffer.place], offset)
+                else code.at(given[buffer.index], offset)
                 for buffer, offset in call.arguments
             ]
             if function == "looking":
@@ -126,8 +126,8 @@ def _text(made: Plan) -> str:
     return str(module)
 
 
-def _look(code: Code, ticks: V, place: int) -> None:
-    code.store(code.call("i64", "llvm.readcyclecounter"), code.at(ticks, 8 * place))
+def _look(code: Code, ticks: V, index: int) -> None:
+    code.store(code.call("i64", "llvm.readcyclecounter"), code.at(ticks, 8 * index))
 
 
 def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:

@@ -63,10 +63,10 @@ def _value(random_: random.Random, type_: Type, generic: str) -> str:
 
 def _target(random_: random.Random, declaration: syntax.Fragment) -> str:
     names = [
-        f"[{', '.join(f'r{place}{item}' for item in range(random_.choice((1, 2, 2, 3))))}]"
+        f"[{', '.join(f'r{index}{item}' for item in range(random_.choice((1, 2, 2, 3))))}]"
         if isinstance(result.type, ArrayType)
-        else f"r{place}"
-        for place, result in enumerate(declaration.results)
+        else f"r{index}"
+        for index, result in enumerate(declaration.results)
     ]
     return ", ".join(names)
 

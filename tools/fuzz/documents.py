@@ -4,7 +4,7 @@
 
 Besides the verdict, a valid document must have these properties: printed from its tree it is the same document; printed
 flat it is a document of the same operations, and its flat text is a fixed point; and what a provisional document is
-upgraded to has the same operations with the same shapes. Every error of one that is not valid has a place in its text.
+upgraded to has the same operations with the same shapes. Every error of an invalid one has a location in its text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tools.fuzz.grammar import document
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_text
 
-__all__ = ["FUZZER", "check_places", "check_round_trips", "check_upgrade", "same"]
+__all__ = ["FUZZER", "check_locations", "check_round_trips", "check_upgrade", "same"]
 
 
 def make(random_: random.Random) -> bytes:
@@ -54,26 +54,26 @@ def examine(case: bytes) -> str:
         tree = parse_document(text)
         flat = propagate(tree, findings)
     except CvmError as error:
-        check_places(text, error.errors)
+        check_locations(text, error.errors)
         raise
     if findings:
-        check_places(text, findings)
+        check_locations(text, findings)
         return ".".join(findings[0].code.split(".")[:2])
     check_round_trips(text, tree, flat)
     return "valid"
 
 
-def check_places(text: str, errors: Iterable[CvmError]) -> None:
+def check_locations(text: str, errors: Iterable[CvmError]) -> None:
     """Every error can be shown with its line."""
     lines = text.split("\n")
     for error in errors:
-        place = error.location
-        if isinstance(error, LimitExceeded) and place.line is None:
+        location = error.location
+        if isinstance(error, LimitExceeded) and location.line is None:
             continue  # of the text as a whole
-        assert place.line is not None, f"an error without a line: {error}"
-        assert place.column is not None, f"an error without a column: {error}"
-        assert 1 <= place.line <= len(lines), f"a line that is not there: {error}"
-        assert 1 <= place.column <= len(lines[place.line - 1]) + 1, f"a column that is not there: {error}"
+        assert location.line is not None, f"an error without a line: {error}"
+        assert location.column is not None, f"an error without a column: {error}"
+        assert 1 <= location.line <= len(lines), f"a line that is not there: {error}"
+        assert 1 <= location.column <= len(lines[location.line - 1]) + 1, f"a column that is not there: {error}"
         assert diagnose(error, text).excerpt is not None
 
 
@@ -102,7 +102,7 @@ def check_upgrade(text: str) -> None:
 
 
 def operations(graph: FlatGraph) -> list[tuple[Any, ...]]:
-    """All that a flat graph says, without places in the text and names that nobody gave."""
+    """All that a flat graph says, without locations in the text and names that nobody gave."""
     return [
         (o.name, {key: _plain(value) for key, value in o.arguments.items()}, _plain(o.results))
         for o in graph.operations
@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two trees are one, but for places in the text."""
+    """Whether two trees are one, but for locations in the text."""
     if type(first) is not type(second):
         return False
     if isinstance(first, tuple):

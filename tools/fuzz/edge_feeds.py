@@ -96,13 +96,13 @@ class _Aims:
         return self.numbers.integers(min(lo + 1, hi), hi, shape, endpoint=True).astype(object)
 
     def _near_sums(self, value: Value, anything: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """The same operand at all places, such that the sum of a channel is one at which a code begins."""
+        """The same operand at all indices, such that the sum of a channel is one at which a code begins."""
         sums, node = self.random.choice(self.summed[value.name])
         weights = self.constants[sums.inputs[1]].array()
         channel = self.random.randrange(weights.shape[0])
         taps = weights[channel].reshape(weights.shape[1], -1).sum(axis=1)
-        place = tuple(channel if axis == 1 else 0 for axis in range(len(node.outputs[0].shape)))
-        m, c, s = (_at(self._array(name), place) for name in node.inputs[1:])
+        index = tuple(channel if axis == 1 else 0 for axis in range(len(node.outputs[0].shape)))
+        m, c, s = (_at(self._array(name), index) for name in node.inputs[1:])
         lo, hi = node.outputs[0].lo, node.outputs[0].hi
         goal = int(_first(np.array([self.random.randint(min(lo + 1, hi), hi)], object), m, c, s)[0])
         goal -= self.random.choice((0, 0, 1))
@@ -121,10 +121,10 @@ class _Aims:
         return found.reshape(value.shape).astype(np.int32)
 
 
-def _at(array: Exact, place: tuple[int, ...]) -> Exact:
-    """The element of a parameter at a place of what it broadcasts to, as an array of one."""
-    spread = array.reshape((1,) * (len(place) - array.ndim) + array.shape)
-    index = tuple(min(k, n - 1) for k, n in zip(place, spread.shape, strict=True))
+def _at(array: Exact, where: tuple[int, ...]) -> Exact:
+    """The element of a parameter at an index of what it broadcasts to, as an array of one."""
+    spread = array.reshape((1,) * (len(where) - array.ndim) + array.shape)
+    index = tuple(min(k, n - 1) for k, n in zip(where, spread.shape, strict=True))
     return np.array([spread[index]], object)
 
 
@@ -139,9 +139,9 @@ def _solved(goal: int, taps: list[int], lo: int, hi: int) -> list[int]:
     """Operands in [lo, hi] whose weighted sum is the goal, or near it: those of large weights first."""
     found = [min(max(0, lo), hi)] * len(taps)
     rest = goal - sum(tap * x for tap, x in zip(taps, found, strict=True))
-    for place in sorted(range(len(taps)), key=lambda k: -abs(taps[k])):
-        if taps[place]:
-            x = min(max(found[place] + int(rest / taps[place]), lo), hi)
-            rest -= (x - found[place]) * taps[place]
-            found[place] = x
+    for index in sorted(range(len(taps)), key=lambda k: -abs(taps[k])):
+        if taps[index]:
+            x = min(max(found[index] + int(rest / taps[index]), lo), hi)
+            rest -= (x - found[index]) * taps[index]
+            found[index] = x
     return found

@@ -75,7 +75,7 @@ def drawn_aim(random: Random) -> Aim:
 def family(random: Random, aim: Aim, members: int, wild: float, small: bool = False) -> Family:
     """A family of at most so many members; ``wild`` is the share of them that have parameters at the ends of what fits.
 
-    ``small`` ones have few channels and places, so that their kernels are compiled quickly.
+    ``small`` ones have few channels and pixels, so that their kernels are compiled quickly.
 
     Raises `CvmError` where what all members share is refused.
     """
@@ -249,24 +249,24 @@ class _Maker:
 
     def _requantized(self, value: str) -> str:
         shape = self.builder.shape(value)
-        place = self._parameter_shape(shape)
+        extents = self._parameter_shape(shape)
         if self.random.random() < self.wild / 4:  # numbers of whole tensors are written into the code
-            place = (1,) * len(shape)
+            extents = (1,) * len(shape)
         values = [value, *self.others]
-        bounds = [self._bounds(name, shape, place) for name in values]
+        bounds = [self._bounds(name, shape, extents) for name in values]
         shift = self._shared_shift(bounds)
-        found = np.empty((len(values) + 2, prod(place)), np.int64)
-        wild, style = self._wild_places(prod(place)), self.random.randrange(10**6)
+        found = np.empty((len(values) + 2, prod(extents)), np.int64)
+        wild, style = self._wild_indices(prod(extents)), self.random.randrange(10**6)
         kind = self.random.choice(WILD)
-        for number in range(prod(place)):
+        for number in range(prod(extents)):
             terms = [Term(int(lo[number]), int(hi[number])) for lo, hi in bounds]
             one = self._parameters(terms, number, kind if number in wild else "steps", style, shift)
             found[:, number] = (*one.multipliers, one.offset, one.shift)
-        names = [self.builder.parameter(row.reshape(place)) for row in found]
+        names = [self.builder.parameter(row.reshape(extents)) for row in found]
         return self._add("requantize", [*values, *names], rounding=self.rounding, lo=self.lo, hi=self.hi)
 
-    def _wild_places(self, count: int) -> frozenset[int]:
-        """Where the parameters of a member are at the ends of what fits: nowhere, at a place or two, or everywhere."""
+    def _wild_indices(self, count: int) -> frozenset[int]:
+        """Where the parameters of a member are at the ends of what fits: nowhere, at an index or two, or everywhere."""
         if self.random.random() >= self.wild:
             return frozenset()
         if self.random.random() < 0.5:
@@ -299,17 +299,17 @@ class _Maker:
         s = 0 if number == 0 else s
         return Parameters((m,), self.random.randrange(2**29) - m * terms[0].lo - ((1 << s) >> 1), s)
 
-    def _bounds(self, name: str, shape: Sequence[int], place: Sequence[int]) -> tuple[Integers, Integers]:
-        """The proven interval of a value for each element of a parameter of shape ``place``."""
+    def _bounds(self, name: str, shape: Sequence[int], extents: Sequence[int]) -> tuple[Integers, Integers]:
+        """The proven interval of a value for each element of a parameter of shape ``extents``."""
         proven = self.builder.range(name).per_channel()
         rank = len(shape)
         found = []
         for bounds, reduce in ((proven.lo, np.min), (proven.hi, np.max)):
             spread = bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape).astype(np.int64)
-            varies = [axis for axis in range(rank) if place[axis] == 1 and spread.shape[axis] > 1]
+            varies = [axis for axis in range(rank) if extents[axis] == 1 and spread.shape[axis] > 1]
             for axis in varies:
                 spread = reduce(spread, axis=axis, keepdims=True)
-            found.append(np.broadcast_to(spread, place).reshape(-1))
+            found.append(np.broadcast_to(spread, extents).reshape(-1))
         return found[0], found[1]
 
     def _parameter_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -370,19 +370,19 @@ class _Maker:
         """The sum with a constant for each channel."""
         lo, hi = self.builder.range(x).hull()
         room = min(INT32_MAX + lo, INT32_MAX - hi, 2**20)
-        place = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
-        return self._add("broadcast_add", [x, self.builder.constant(self._elements(place, -room, room))])
+        extents = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
+        return self._add("broadcast_add", [x, self.builder.constant(self._elements(extents, -room, room))])
 
     def again(self, x: str) -> str:
         """A further requantize, with numbers for each channel."""
-        place = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
+        extents = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
         term = Term(*self.builder.range(x).hull())
         bounds = self._once("again", lambda: self.random.choice(RESULTS))
         arithmetic = self._once("arithmetic", lambda: self.random.choice(ARITHMETICS))
         style = self.random.randrange(10**6)
-        found = [parameters(self.random, [term], *bounds, arithmetic, "steps", style) for _ in range(prod(place))]
+        found = [parameters(self.random, [term], *bounds, arithmetic, "steps", style) for _ in range(prod(extents))]
         rows = zip(*((*one.multipliers, one.offset, one.shift) for one in found), strict=True)
-        names = [self.builder.parameter(np.array(row).reshape(place)) for row in rows]
+        names = [self.builder.parameter(np.array(row).reshape(extents)) for row in rows]
         return self._add("requantize", [x, *names], rounding="half_up", lo=bounds[0], hi=bounds[1])
 
     def _once(self, what: str, drawn: Callable[[], T]) -> T:
@@ -437,7 +437,7 @@ def _convolution(random: Random, aim: Aim, small: bool) -> _Geometry:
         OC = groups = random.choice((2, 3, 9))
     per_group = 1 if aim.kernel == "depthwise" else random.choice([k for k in CHANNELS if k * groups <= 130])
     windows = [_window(random, rows), _window(random, columns)]
-    if aim.store == "residual":  # with a single place, vectors are not interleaved
+    if aim.store == "residual":  # with a single pixel, vectors are not interleaved
         windows[1] = (windows[1][0], windows[1][1], 1, 1)
         columns += 2
     sizes, padding, stride, dilation = (tuple(pair) for pair in zip(*windows, strict=True))

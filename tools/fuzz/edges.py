@@ -2,7 +2,7 @@
 
 Wrong bytes come from sums that wrap, tables that are one too short and shifts that are one too large. So constants lie
 at powers of two at which something changes in machine code, and one beside; and where a result depends on them, the
-others are chosen such that the results are neither all cut nor refused by the verifier.
+others are chosen such that the results are neither all clipped nor refused by the verifier.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def edge(random: Random, largest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The proven interval of one operand of a requantize at a place."""
+    """The proven interval of one operand of a requantize at an index."""
 
     lo: int
     hi: int
@@ -68,7 +68,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a requantize at a place: a multiplier of each term, the offset and the shift."""
+    """The parameters of a requantize at an index: a multiplier of each term, the offset and the shift."""
 
     multipliers: tuple[int, ...]
     offset: int
@@ -91,7 +91,7 @@ def parameters(
     """Parameters that fit: ``steps`` of results all over [lo, hi], or one of the `WILD` kinds.
 
     ``arithmetic`` is the one that the multipliers aim at. ``style`` stands for a number of bits and of results, which
-    the places of a tensor share, or else the largest of all would decide. With a ``shift`` the multipliers follow it.
+    the elements of a tensor share, or else the largest of all would decide. With a ``shift`` the multipliers follow it.
     """
     sizes = _bits(arithmetic, max(term.hi - term.lo for term in terms))
     bits = sizes[style % len(sizes)]
@@ -113,9 +113,9 @@ def parameters(
         shift = max(0, min(SHIFT_MAX, (span // max(1, steps)).bit_length() + random.choice((-1, 0, 0, 0, 1))))
     elif kind in ("steps", "far"):
         multipliers = [_scaled(random, term, steps, shift, m < 0) for m, term in zip(multipliers, terms, strict=True)]
-    # A sum at a drawn place has a drawn result.
-    place = sum(m * random.randint(term.lo, term.hi) for m, term in zip(multipliers, terms, strict=True))
-    offset = (_code(random, lo, hi, steps, shift) << shift) - place + random.randrange(1 << shift)
+    # A drawn sum has a drawn result.
+    total = sum(m * random.randint(term.lo, term.hi) for m, term in zip(multipliers, terms, strict=True))
+    offset = (_code(random, lo, hi, steps, shift) << shift) - total + random.randrange(1 << shift)
     if kind == "zero":
         offset = edge(random, INT64_MAX)
     elif kind == "far":
@@ -159,7 +159,7 @@ def _scaled(random: Random, term: Term, steps: int, shift: int, negative: bool) 
 
 
 def _at_limit(random: Random, terms: Sequence[Term], multipliers: Sequence[int], style: int) -> Parameters:
-    """Multipliers or an offset as large as the verifier takes, or a little less: which, all places share."""
+    """Multipliers or an offset as large as the verifier takes, or a little less: which, all elements share."""
     shift = (1, 2, 20, 31, 32, 33, 54, 55, 0, 56, 31, 62, 1)[style % 13]
     less = (0, 0, 0, 1, 1000, random.randrange(2**40), random.randrange(2**55), random.randrange(2**58))[
         style // 13 % 8

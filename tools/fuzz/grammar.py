@@ -285,7 +285,7 @@ class _Document:
 
     def concat(self, name: str, x: str, shape: Shape) -> Shape:
         axis = self.random.randrange(len(shape))
-        joined = tuple(2 * extent if place == axis else extent for place, extent in enumerate(shape))
+        joined = tuple(2 * extent if index == axis else extent for index, extent in enumerate(shape))
         return self.say(name, f"concat([{x}, {x}], axis = {axis})", joined)
 
     def split(self, name: str, x: str, shape: Shape) -> Shape | None:
@@ -293,7 +293,7 @@ class _Document:
         if not even:
             return None
         axis = self.random.choice(even)
-        half = tuple(extent // 2 if place == axis else extent for place, extent in enumerate(shape))
+        half = tuple(extent // 2 if index == axis else extent for index, extent in enumerate(shape))
         self.lines.append(f"[{name}, {name}b] = split({x}, axis = {axis}, ratios = [1,1])")
         return half
 

@@ -193,12 +193,12 @@ def take(g: Growth, op: str) -> None:
         g.add(op, [x, indices(g, prod(shape))])
         return
     axis = g.number(-len(shape), len(shape) - 1)
-    places = indices(g, shape[axis])
-    if len(shape) + len(g.shape_of(places)) > 9 or prod(shape) * prod(g.shape_of(places)) > 20 * LARGEST:
-        places = g.adapted(places, (2,))
+    chosen = indices(g, shape[axis])
+    if len(shape) + len(g.shape_of(chosen)) > 9 or prod(shape) * prod(g.shape_of(chosen)) > 20 * LARGEST:
+        chosen = g.adapted(chosen, (2,))
     if len(shape) == 8:
-        places = g.adapted(places, (prod(g.shape_of(places)),))
-    g.add(op, [x, places], axis=axis)
+        chosen = g.adapted(chosen, (prod(g.shape_of(chosen)),))
+    g.add(op, [x, chosen], axis=axis)
 
 
 def cvm_lut(g: Growth, op: str) -> None:
@@ -276,8 +276,8 @@ def requantize(g: Growth, op: str) -> None:
     bits = g.number(0, 59 - widest)  # eight products below 2^62 in all
 
     def parameter(largest: int, least: int | None = None) -> str:
-        place = tuple(extent if g.chance() else 1 for extent in shape)[g.number(0, len(shape) - 1) :]
-        return g.builder.parameter(g.elements(place, -largest if least is None else least, largest))
+        extents = tuple(extent if g.chance() else 1 for extent in shape)[g.number(0, len(shape) - 1) :]
+        return g.builder.parameter(g.elements(extents, -largest if least is None else least, largest))
 
     multipliers = [parameter(2**bits) for _ in terms]
     shift_bits = g.number(0, 62)
@@ -304,10 +304,10 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
 def _state(g: Growth) -> list[str]:
     """Up to two states, any value of whose shape may be their update."""
     names = []
-    for place in range(g.choice((0, 0, 0, 1, 2))):
+    for index in range(g.choice((0, 0, 0, 1, 2))):
         shape = g.shape(g.number(1, 3))
         initial = g.constant(g.elements(shape, -INT32_MAX, INT32_MAX))
-        names.append(g.kept(g.builder.state(f"state{place}", initial, -INT32_MAX, INT32_MAX), 0))
+        names.append(g.kept(g.builder.state(f"state{index}", initial, -INT32_MAX, INT32_MAX), 0))
     return names
 
 
@@ -327,7 +327,7 @@ def sample(draw: Draw, chosen: Callable[[], Sequence[str]]) -> Sample:
         same = [name for name in g.values if g.shape_of(name) == g.shape_of(state)]
         g.builder.update(state, g.choice(same))
     outputs = list(dict.fromkeys([g.latest, g.choice(g.values)]))
-    program = g.builder.build([Output(f"y{place}", name) for place, name in enumerate(outputs)])
+    program = g.builder.build([Output(f"y{index}", name) for index, name in enumerate(outputs)])
     runs = tuple(
         {
             item.value.name: g.elements(item.value.shape, item.value.lo, item.value.hi).astype(np.int32)

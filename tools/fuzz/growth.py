@@ -90,7 +90,7 @@ class Growth:
         """Small extents; few of them above 1 in a high rank."""
         rank = rank or self.choice((1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8))
         wide = min(rank, 3)
-        extents = [self.number(1, 4) if place < wide else self.number(1, 2 if rank < 6 else 1) for place in range(rank)]
+        extents = [self.number(1, 4) if index < wide else self.number(1, 2 if rank < 6 else 1) for index in range(rank)]
         self.random.shuffle(extents)
         return tuple(extents)
 
@@ -160,7 +160,7 @@ class Growth:
         return name
 
     def operand(self) -> str:
-        """Mostly the latest value, so that programs are deep; cut down where it is large."""
+        """Mostly the latest value, so that programs are deep; made smaller where it is large."""
         name = self.latest if self.number(0, 3) else self.choice(self.values)
         return self.small(name)
 
@@ -175,14 +175,14 @@ class Growth:
         return self.one("slice", name, begin=(), end=tuple(end), strides=())
 
     def adapted(self, name: str, shape: Shape) -> str:
-        """A value of that shape: the same elements where their number fits, else elements at drawn places."""
+        """A value of that shape: the same elements where their number fits, else elements at drawn indices."""
         if self.shape_of(name) == shape:
             return name
         count = prod(self.shape_of(name))
         if count == prod(shape):
             return self.one("reshape", name, target_shape=shape)
-        places = np.array([self.random.randint(-1, count) for _ in range(prod(shape))]).reshape(shape)
-        return self.one("take", name, self.constant(places))
+        chosen = np.array([self.random.randint(-1, count) for _ in range(prod(shape))]).reshape(shape)
+        return self.one("take", name, self.constant(chosen))
 
     def ranked(self, rank: int) -> str:
         """An operand of that rank."""
@@ -208,7 +208,7 @@ class Growth:
         return grown if prod(np.broadcast_shapes(shape, grown)) <= 4 * LARGEST else kept
 
     def limited(self, name: str, bits: int) -> str:
-        """A value of magnitude below 2^bits: itself, or cut or scaled by one of the ops that can."""
+        """A value of magnitude below 2^bits: itself, or clipped or scaled by one of the ops that can."""
         bound = 2**bits - 1
         if self.magnitude(name) <= bound:
             return name

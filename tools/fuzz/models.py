@@ -73,14 +73,14 @@ def _with_another_attribute(random_: random.Random, document: Any) -> Any:
     """The document with one attribute of one op replaced, added or left out."""
     made = json.loads(json.dumps(document))
     texts = made["attrs"]["op_attrs"][1]
-    place = random_.randrange(len(texts))
-    attributes = json.loads(texts[place])
+    index = random_.randrange(len(texts))
+    attributes = json.loads(texts[index])
     name = random_.choice([*attributes, "axis"])
     if random_.random() < 0.2:
         attributes.pop(name, None)
     else:
         attributes[name] = random_.choice(_TEXTS)
-    texts[place] = json.dumps(attributes)
+    texts[index] = json.dumps(attributes)
     return made
 
 

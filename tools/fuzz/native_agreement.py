@@ -13,8 +13,9 @@ from llvmlite.binding import Target
 
 from cvm.errors import CvmError
 from cvm.executors import Executor, RunResult, create, initial_state
-from cvm.executors.native import NativeExecutor, executor, proven, rehearsal, runtime
-from cvm.executors.native.machine import Machine
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import calls, networks, proven, rehearsal
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_feeds import Feed
@@ -64,15 +65,15 @@ def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
 
     usual, folder = Target.create_target_machine, os.environ.get("CVM_CACHE")
     checker, rehearse = proven.unproven, rehearsal.rehearse
-    worth, grain = executor.WORTH, runtime.GRAIN
+    worth, grain = networks.WORTH, calls.GRAIN
     os.environ["CVM_CACHE"] = ""
-    executor.WORTH, runtime.GRAIN, Target.create_target_machine = 0, 1, target
+    networks.WORTH, calls.GRAIN, Target.create_target_machine = 0, 1, target
     if not guarded:
         proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = lambda *_: {}, lambda *_: None
     try:
         yield
     finally:
-        executor.WORTH, runtime.GRAIN, Target.create_target_machine = worth, grain, usual
+        networks.WORTH, calls.GRAIN, Target.create_target_machine = worth, grain, usual
         proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = checker, rehearse
         os.environ.pop("CVM_CACHE")
         os.environ.update({} if folder is None else {"CVM_CACHE": folder})

@@ -1,7 +1,7 @@
-"""Which ways through the native executor a program goes, read from its plan, and which ways there are.
+"""The ways through the native executor: those that a program takes, read from its plan, and those that are possible.
 
 A `Cell` is one way of a `requantize`: the machine, the kernel that computes it, how its operand is stored, its
-arithmetic, who adds what the sums begin with, and how the result is stored. `IMPOSSIBLE` says which there cannot be.
+arithmetic, what adds the start of the sums, and how the result is stored. `IMPOSSIBLE` says which cells cannot occur.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from random import Random
 from typing import Any
 
 from cvm.executors.base import returned
-from cvm.executors.native.contraction import Contraction
-from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Nest
-from cvm.executors.native.plan import Planner
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import residual
-from cvm.executors.native.tiles import Tiled
+from cvm.executors.native.descriptions.expressions import Formula, Requantization
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.residual import residual
+from cvm.executors.native.emit.tiles import Tiled
+from cvm.executors.native.kernels.registry import PLANS
+from cvm.executors.native.plan.planner import Planner
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_programs import ARITHMETICS, KERNELS, STARTS, STORES, Aim, family
@@ -44,7 +43,7 @@ class Cell:
 
     @property
     def aim(self) -> Aim:
-        """What to draw programs for."""
+        """The aim with which programs for this cell are drawn."""
         return Aim(self.kernel, self.operand, self.arithmetic, self.start, self.store)
 
 
@@ -66,7 +65,7 @@ IMPOSSIBLE: tuple[Rule, ...] = (
         lambda cell, machine: cell.arithmetic == "fused" and not machine.fuses,
     ),
     Rule(
-        "without a contraction there are no sums: none to fuse with, no start to take over, no store that cuts",
+        "without a contraction there are no sums: none to fuse with, no start to take over, no store that clips",
         lambda cell, machine: (
             cell.kernel == "pointwise"
             and (cell.arithmetic == "fused" or cell.start == "folded" or cell.store != "plain")
@@ -77,7 +76,7 @@ IMPOSSIBLE: tuple[Rule, ...] = (
         lambda cell, machine: cell.arithmetic == "fused" and cell.start == "own",
     ),
     Rule(
-        "in 64-bit lanes the result is cut before it is narrowed, so that no store can do it",
+        "in 64-bit lanes the result is clipped before it is narrowed, so that no store can do it",
         lambda cell, machine: cell.arithmetic == "wide" and cell.store != "plain",
     ),
     Rule(
@@ -120,12 +119,12 @@ class _Noting(Planner):
 
     def __init__(self, verified: VerifiedProgram, machine: Machine, names: frozenset[str]) -> None:
         self.kernels: dict[str, Any] = {}
-        super().__init__(verified, machine, names)
+        super().__init__(verified, machine, names, PLANS)
 
-    def kernel(self, key: Any, prefix: str, emit: Callable[..., None]) -> str:
+    def kernel(self, kernel: object, prefix: str) -> str:
         """See `Planner.kernel`."""
-        name = super().kernel(key, prefix, emit)
-        self.kernels[name] = key[1].kernel if isinstance(key[1], Tiled) else key[1]
+        name = super().kernel(kernel, prefix)
+        self.kernels[name] = kernel.kernel if isinstance(kernel, Tiled) else kernel
         return name
 
     def cells(self) -> Iterator[Cell]:
@@ -201,12 +200,12 @@ def covering(machines: Sequence[Machine], seed: int, rounds: int, wild: float = 
     left = {machine.name: set(possible(machine)) for machine in machines}
     programs: dict[str, list[Program]] = {machine.name: [] for machine in machines}
     filled: set[Cell] = set()
-    for turn in range(rounds):
+    for number in range(rounds):
         for aim in sorted({cell.aim for wanted in left.values() for cell in wanted}, key=str):
             wanting = [machine for machine in machines if any(cell.aim == aim for cell in left[machine.name])]
             if not wanting:
                 continue
-            verified = verify(family(Random(f"{seed}:{turn}:{aim}"), aim, 1, wild, small=True).program)
+            verified = verify(family(Random(f"{seed}:{number}:{aim}"), aim, 1, wild, small=True).program)
             for machine in wanting:
                 found = cells(verified, machine)
                 filled |= found

@@ -5,7 +5,7 @@
 
 Small programs are packed into one, since compiling costs more than all the rest, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine, on one thread with nothing captured and on two with
-everything, or the other way round, by turns; ``--thorough`` does all four. With ``--documents`` the programs are those
+everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs are those
 of documents of wide inputs and narrow results. LLVM tries its hardest for one pack of eight. With ``--guarded N`` one
 pack of N runs as users' programs do; in the others, whatever the planner and the emitter give runs without being
 checked and rehearsed before, which takes half the time. Packs run in workers: one that dies is a failure of its pack,
@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import CvmError
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.select import available, named
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
 from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family
@@ -136,9 +136,9 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
 def ways(machines: Sequence[Machine], number: int, thorough: bool) -> list[Way]:
     """How a pack is run."""
     found = []
-    for place, machine in enumerate(machines):
-        turned = (number + place) % 2 == 1
-        pairs = [(1, turned), (2, not turned)] + ([(1, not turned), (2, turned)] if thorough else [])
+    for index, machine in enumerate(machines):
+        swapped = (number + index) % 2 == 1
+        pairs = [(1, swapped), (2, not swapped)] + ([(1, not swapped), (2, swapped)] if thorough else [])
         found += [Way(machine, threads, captured) for threads, captured in pairs]
     return found
 

@@ -61,8 +61,8 @@ def _truths() -> frozenset[bytes]:
 def make(random_: random.Random) -> bytes:
     """Four files as a msgpack list."""
     files = list(random_.choice(_sources()))
-    for place in random_.sample(range(4), random_.choice((0, 1, 1, 1, 2))):
-        files[place] = _damaged_archive(random_, files[2]) if place == 2 else _damaged_tree(random_, files[place])
+    for index in random_.sample(range(4), random_.choice((0, 1, 1, 1, 2))):
+        files[index] = _damaged_archive(random_, files[2]) if index == 2 else _damaged_tree(random_, files[index])
     packed: bytes = msgpack.packb(files)
     return packed
 

@@ -113,18 +113,18 @@ def _fewer_runs(case: Case) -> Iterator[Case]:
 def _shorter_ends(case: Case) -> Iterator[Case]:
     """Outputs taken before their last node."""
     producer = {value.name: node for node in case.program.nodes for value in node.outputs}
-    for place, output in enumerate(case.program.outputs):
+    for index, output in enumerate(case.program.outputs):
         node = producer.get(output.value)
         for name in node.inputs if node is not None else ():
             if name in producer:
                 outputs = list(case.program.outputs)
-                outputs[place] = Output(output.name, name)
+                outputs[index] = Output(output.name, name)
                 program = replace(case.program, outputs=tuple(outputs))
                 yield _pruned(Case(program, case.runs), [one.name for one in outputs])
 
 
 def _bypassed(case: Case) -> Iterator[Case]:
-    """Nodes left out: their first operand of the same shape takes the place of their result."""
+    """Nodes left out: their first operand of the same shape replaces their result."""
     shapes = {value.name: value.shape for node in case.program.nodes for value in node.outputs}
     shapes |= {one.value.name: one.value.shape for one in case.program.inputs}
     shapes |= {one.value.name: one.value.shape for one in case.program.state}
@@ -146,7 +146,7 @@ def _fewer_terms(case: Case) -> Iterator[Case]:
 
 
 def _smaller_extents(case: Case) -> Iterator[Case]:
-    """All axes of one extent cut to fewer places, wherever it occurs."""
+    """All axes of one extent shortened, wherever that extent occurs."""
     shapes = [one.value.shape for one in case.program.inputs] + [one.shape for one in case.program.constants]
     for extent in sorted({n for shape in shapes for n in shape if n > 1}, reverse=True):
         for kept in _parts(extent):
@@ -154,7 +154,7 @@ def _smaller_extents(case: Case) -> Iterator[Case]:
 
 
 def _parts(extent: int) -> Iterator[slice]:
-    """Parts of an axis: single places of short ones, halves, all but an end."""
+    """Parts of an axis: single indices of short ones, halves, all but an end."""
     if extent <= 8:
         yield from (slice(k, k + 1) for k in range(extent))
     half = extent // 2
@@ -182,12 +182,12 @@ def _simpler(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
         yield np.full_like(array, value)
     if array.size > 32:
         return
-    for place in range(array.size):
-        x = int(array.flat[place])
+    for index in range(array.size):
+        x = int(array.flat[index])
         near = 2 ** (abs(x).bit_length() - 1) * (1 if x > 0 else -1) if x else 0
         for value in (0, 1, near, x // 2):
             changed = array.copy()
-            changed.flat[place] = value
+            changed.flat[index] = value
             yield changed
 
 
@@ -259,7 +259,7 @@ class _Rebuilding:
         return _pruned(Case(built, runs), [output.name for output in outputs])
 
     def cut(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The array with all axes of the extent cut."""
+        """The array with all axes of the extent shortened."""
         if self.cut_to is None:
             return array
         extent, kept = self.cut_to

@@ -247,11 +247,11 @@ def _root_of(leaves: Mapping[int, bytes], count: int, path: Sequence[bytes]) -> 
     return root_of_several(leaves, count, path) if leaves else None
 
 
-def _put(roots: tuple[bytes, ...], place: int, root: bytes) -> tuple[bytes, ...]:
-    return (*roots[:place], root, *roots[place + 1 :]) if 0 <= place < len(roots) else roots
+def _put(roots: tuple[bytes, ...], index: int, root: bytes) -> tuple[bytes, ...]:
+    return (*roots[:index], root, *roots[index + 1 :]) if 0 <= index < len(roots) else roots
 
 
-def _placed(proof: StepProof, operand: OperandOpening, inputs: Sequence[int]) -> StepProof:
+def _with_opening(proof: StepProof, operand: OperandOpening, inputs: Sequence[int]) -> StepProof:
     """The proof with the root of an operand where its source says that it stands."""
     claim, witness = proof.claim, proof.witness
     if operand.dtype not in (1, 2):
@@ -290,10 +290,10 @@ def _made(proof: StepProof, operand: OperandOpening, source: ResultSource, numbe
     return replace(proof, witness=replace(proof.witness, operands=operands, log=log or proof.witness.log))
 
 
-def _listed(witness: Witness, which: int, record: bytes, place: int, path: tuple[bytes, ...]) -> Witness:
-    """The witness with the root of a list in which the record stands at its place."""
+def _listed(witness: Witness, which: int, record: bytes, index: int, path: tuple[bytes, ...]) -> Witness:
+    """The witness with the root of a list in which the record stands at its index."""
     lists = list(witness.lists)
-    root = root_of_proof(record, Proof(place, lists[which].count, path))
+    root = root_of_proof(record, Proof(index, lists[which].count, path))
     lists[which] = ListOpening(lists[which].count, root or lists[which].root)
     return replace(witness, lists=tuple(lists))
 
@@ -335,8 +335,8 @@ def whole(proof: StepProof) -> StepProof:
         inputs: Sequence[int] = read_op_record(proof.witness.record).inputs
     except CvmError:
         inputs = range(len(operands))
-    for place in range(len(operands)):
-        proof = _placed(proof, proof.witness.operands[place], inputs)
+    for index in range(len(operands)):
+        proof = _with_opening(proof, proof.witness.operands[index], inputs)
     witness = _listed(proof.witness, 0, proof.witness.record, proof.claim.op, proof.witness.record_path)
     return _with_partials(_with_head(replace(proof, witness=witness)))
 

@@ -41,12 +41,12 @@ def _true() -> dict[bytes, StepProof]:
 
 @lru_cache(maxsize=1)
 def _partials() -> frozenset[bytes]:
-    """The commitments to the partials of the true proofs, each of which is one to a place in a run as well."""
+    """The commitments to the partials of the true proofs, each of which commits to a location in a run as well."""
     return frozenset(proof.claim.partials for proof in _true().values())
 
 
 def make(random_: random.Random) -> bytes:
-    """A proof: as it is, with damaged bytes, with a piece of another one at the same place, or of another op."""
+    """A proof: as it is, with damaged bytes, with a piece of another one at the same position, or of another op."""
     data = random_.choice(_files())
     kind = random_.random()
     if kind < 0.05:

@@ -60,7 +60,7 @@ def parameters(command: Command) -> Iterator[tuple[str, str, str]]:
         (info,) = (item for item in hints[name].__metadata__ if isinstance(item, ArgumentInfo | OptionInfo))
         words = [info.metavar or name.upper()]
         if isinstance(info, OptionInfo):
-            # In an Annotated the first name of an option stands in the place of its default.
+            # In an Annotated the first name of an option stands where its default would.
             names = [item for item in (info.default, *(info.param_decls or ())) if isinstance(item, str)]
             words = [", ".join(sorted(names, key=len)), *([info.metavar] if info.metavar else [])]
         default = parameter.default

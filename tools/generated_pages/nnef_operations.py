@@ -25,9 +25,9 @@ Of the {count} operations {exact} are exact, {bounded} bounded{names}, {refused}
 _REFUSALS = """
 ## What is refused
 
-What cannot be lowered is refused when compiling, with the tensor, the place in the document and the reason; nothing is
-approximated instead. The conditions of one operation, error code `lowering.operation`, stand in the table above. These
-are the other codes, which any operation may lead to:
+What cannot be lowered is refused when compiling, with the tensor, the location in the document and the reason; nothing
+is approximated instead. The conditions of one operation, error code `lowering.operation`, stand in the table
+above. These are the other codes, which any operation may lead to:
 
 | code | when |
 |---|---|

@@ -54,8 +54,8 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
   2^31 - 1, the integers of the machine: `--input-range NAME=LO,HI` promises a range of an input, which every run
   checks.
 * x / 0 is 0, x mod 0 is x. Of equal items ArgMax, ArgMin and TopK take the first (or the last, where
-  `select_last_index` says so). An index that is read is cut to those that exist; of equal places a scatter keeps the
-  last.
+  `select_last_index` says so). An index that is read is clipped to those that exist; of equal indices a scatter keeps
+  the last.
 * An extent that the model leaves open is 1 if it is the first of an input; `cvm run` takes batches of such inputs.
   Others need `--input-shape`. Shapes that are computed from shapes are constants. Nodes that no output needs are not
   looked at.

@@ -125,7 +125,7 @@ def markdown() -> str:
 
 
 def _row(item: KernelDeclaration) -> str:
-    parameters = ", ".join(f"{place} {_parameter(parameter)}" for place, parameter in enumerate(item.parameters))
+    parameters = ", ".join(f"{index} {_parameter(parameter)}" for index, parameter in enumerate(item.parameters))
     cells = (f"`{item.function}`", f"{item.kernel:#x}", parameters, item.meaning, item.compat or "-")
     return f"| {' | '.join(cells)} |\n"
 

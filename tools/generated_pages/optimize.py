@@ -92,8 +92,8 @@ def best(*programs: Program) -> list[float]:
     least = [float("inf")] * len(runners)
     end = time.perf_counter() + SECONDS
     while time.perf_counter() < end:
-        for place, run in enumerate(runners):
-            least[place] = min(least[place], timed(run, time.perf_counter)[1] * 1e3)
+        for index, run in enumerate(runners):
+            least[index] = min(least[index], timed(run, time.perf_counter)[1] * 1e3)
     return least
 
 

@@ -56,7 +56,7 @@ instead.
   promises a range, which every run checks. It may go beyond where the calls that read the input give the same for the
   nearest integer of the machine (`sign`, `relu`, `clamp`). Unsigned results that are outputs wrap below zero.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. An index that is out of range is clamped, a constant one of a scatter refused; of equal places a scatter
+  first index. An index that is out of range is clamped, a constant one of a scatter refused; of equal indices a scatter
   keeps the last in row-major order. Linear resampling of integers is rounded once, half to even.
 * `softmax` without an axis takes the last one. NaN as a bound of `clamp` is none, and so is Infinity; -Infinity as its
   `minValue` is a TypeError.

@@ -1,5 +1,5 @@
 """Mutants: how they are made, tried and judged, those of FORMAL by vectors, those of other code by tests.
 
-`operators` says what may stand in the place of a node. FORMAL (`tools/mutate_formal.py`): `mutants`, `equivalent`,
+`operators` says what may replace a node. FORMAL (`tools/mutate_formal.py`): `mutants`, `equivalent`,
 `trial`. Any package (`tools/mutate.py`): `changes`, `recorder`, `recordings`, `planner`, `runner`, `verdicts`.
 """

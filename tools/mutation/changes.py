@@ -1,4 +1,4 @@
-"""The mutants of a module as changes of its text, one place at a time.
+"""The mutants of a module as changes of its text, one location at a time.
 
 A change has a key that survives edits elsewhere: the module, the function, the old text of the changed lines and the
 new one (and a number, where a function has the same change more than once).
@@ -59,7 +59,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Change:
-    """One mutant of a module. ``start`` and ``end`` delimit, in bytes, what ``text`` takes the place of."""
+    """One mutant of a module. ``start`` and ``end`` delimit, in bytes, what ``text`` replaces."""
 
     key: Key
     line: int
@@ -73,7 +73,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Scope:
     """Where the walk is: the function's name, and whether its statements run on import and it returns integers."""
 
     function: str = "<module>"
@@ -95,7 +95,7 @@ def mutated(source: bytes, change: Change) -> bytes:
 def changes(module: str, source: bytes) -> list[Change]:
     """All changes of a module, in the order of its text. Some may give no program: the parser says so."""
     walk = _Walk(module, source)
-    walk.statements(ast.parse(source).body, _Place())
+    walk.statements(ast.parse(source).body, _Scope())
     return walk.found
 
 
@@ -111,74 +111,74 @@ class _Walk:
             self._starts.append(self._starts[-1] + len(line))
         self._seen: Counter[tuple[str, str, str]] = Counter()
 
-    def statements(self, body: Sequence[ast.stmt], place: _Place) -> None:
+    def statements(self, body: Sequence[ast.stmt], scope: _Scope) -> None:
         for statement in body:
-            self._statement(statement, replace(place, lines=_header(statement)))
+            self._statement(statement, replace(scope, lines=_header(statement)))
 
-    def _statement(self, statement: ast.stmt, place: _Place) -> None:
+    def _statement(self, statement: ast.stmt, scope: _Scope) -> None:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if statement.name in EXPLAINING:
                     return
                 for default in (*statement.args.defaults, *statement.args.kw_defaults):
                     if default is not None:
-                        self._expression(default, place)
+                        self._expression(default, scope)
                 integer = isinstance(statement.returns, ast.Name) and statement.returns.id == "int"
-                self.statements(statement.body, _Place(_below(place, statement.name), False, integer))
+                self.statements(statement.body, _Scope(_below(scope, statement.name), False, integer))
             case ast.ClassDef():
-                self.statements(statement.body, replace(place, function=_below(place, statement.name)))
+                self.statements(statement.body, replace(scope, function=_below(scope, statement.name)))
             case ast.AnnAssign(annotation=annotation, value=value):
                 if value is not None and not ast.unparse(annotation).endswith("TypeAlias"):
-                    self._expression(value, place)
+                    self._expression(value, scope)
             case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
-                self.statements(statement.orelse, place)
+                self.statements(statement.orelse, scope)
             case ast.Assert(test=test):
-                self._expression(test, place)
+                self._expression(test, scope)
             case ast.Raise() | ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
                 return
-            case ast.Return(value=ast.expr() as value) if place.integer:
+            case ast.Return(value=ast.expr() as value) if scope.integer:
                 for other in results(value):
-                    self._add(value, other, place)
-                self._expression(value, place)
+                    self._add(value, other, scope)
+                self._expression(value, scope)
             case _:
-                self._children(statement, place)
+                self._children(statement, scope)
 
-    def _children(self, node: ast.AST, place: _Place) -> None:
+    def _children(self, node: ast.AST, scope: _Scope) -> None:
         if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
             node.test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant
         ):
-            self._add(node.test, ast.UnaryOp(ast.Not(), node.test), place)
+            self._add(node.test, ast.UnaryOp(ast.Not(), node.test), scope)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt):
-                self._statement(child, replace(place, lines=_header(child)))
+                self._statement(child, replace(scope, lines=_header(child)))
             elif isinstance(child, ast.expr):
-                self._expression(child, place)
+                self._expression(child, scope)
             else:
-                self._children(child, place)
+                self._children(child, scope)
 
-    def _expression(self, node: ast.expr, place: _Place) -> None:
+    def _expression(self, node: ast.expr, scope: _Scope) -> None:
         if isinstance(node, ast.JoinedStr) or _is_error(node):
             return
         for other in replacements(node):
-            self._add(node, other, place)
+            self._add(node, other, scope)
         if isinstance(node, ast.Call):
             for child in (node.func, *node.args, *(item.value for item in node.keywords if item.arg not in TEXTS)):
-                self._expression(child, place)
+                self._expression(child, scope)
         else:
-            self._children(node, place)
+            self._children(node, scope)
 
-    def _add(self, node: ast.expr, other: ast.expr, place: _Place) -> None:
+    def _add(self, node: ast.expr, other: ast.expr, scope: _Scope) -> None:
         start, end, text = self._respelled(node, other)
         if self._source[start:end] == text:
             return
         old, new = self._lines(start, end, self._source[start:end]), self._lines(start, end, text)
-        self._seen[place.function, old, new] += 1
-        key = Key(self._module, place.function, old, new, self._seen[place.function, old, new])
+        self._seen[scope.function, old, new] += 1
+        key = Key(self._module, scope.function, old, new, self._seen[scope.function, old, new])
         line = self._source.count(b"\n", 0, start) + 1
-        self.found.append(Change(key, line, place.lines, place.imported, start, end, text))
+        self.found.append(Change(key, line, scope.lines, scope.imported, start, end, text))
 
     def _lines(self, start: int, end: int, text: bytes) -> str:
-        """The whole lines that a span belongs to, with ``text`` in the place of the span, without indentation."""
+        """The whole lines that a span belongs to, with ``text`` instead of the span, without indentation."""
         first = self._source.rfind(b"\n", 0, start) + 1
         last = self._source.find(b"\n", end)
         found = self._source[first:start] + text + self._source[end : last if last >= 0 else None]
@@ -189,9 +189,9 @@ class _Walk:
         found: tuple[int, int, bytes] | None = None
         match node, other:
             case ast.Compare(), ast.Compare(comparators=comparators) if comparators == node.comparators:
-                place = next(i for i, op in enumerate(node.ops) if op is not other.ops[i])
-                left = node.left if place == 0 else node.comparators[place - 1]
-                found = self._operator(left, node.comparators[place], node.ops[place], other.ops[place])
+                index = next(i for i, op in enumerate(node.ops) if op is not other.ops[i])
+                left = node.left if index == 0 else node.comparators[index - 1]
+                found = self._operator(left, node.comparators[index], node.ops[index], other.ops[index])
             case ast.BinOp(), ast.BinOp(left=left, right=right) if (left, right) == (node.left, node.right):
                 found = self._operator(left, right, node.op, other.op)
             case ast.BoolOp(values=[left, right]), ast.BoolOp():
@@ -218,8 +218,8 @@ class _Walk:
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
 
 
-def _below(place: _Place, name: str) -> str:
-    return name if place.function == "<module>" else f"{place.function}.{name}"
+def _below(scope: _Scope, name: str) -> str:
+    return name if scope.function == "<module>" else f"{scope.function}.{name}"
 
 
 def _header(statement: ast.stmt) -> tuple[int, ...]:

@@ -55,12 +55,14 @@ def _meaning(module: str, name: str, modules: dict[str, ast.Module]) -> list[tup
     found: list[tuple[str, str]] = []
     waiting = [(module, name)]
     while waiting:
-        place = waiting.pop(0)
-        if place in found or place[1] in INFRASTRUCTURE:
+        function = waiting.pop(0)
+        if function in found or function[1] in INFRASTRUCTURE:
             continue
-        found.append(place)
-        homes = _homes(place[0], modules)
-        names = [node.id for node in ast.walk(_function(modules[place[0]], place[1])) if isinstance(node, ast.Name)]
+        found.append(function)
+        homes = _homes(function[0], modules)
+        names = [
+            node.id for node in ast.walk(_function(modules[function[0]], function[1])) if isinstance(node, ast.Name)
+        ]
         waiting += [(homes[other], other) for other in dict.fromkeys(names) if other in homes]
     return found
 
@@ -109,9 +111,9 @@ def _elements(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 def replaced(tree: ast.Module, node: ast.AST, other: ast.expr) -> ast.Module:
     """A copy of the module with one node replaced."""
-    number = next(place for place, found in enumerate(ast.walk(tree)) if found is node)
+    number = next(index for index, found in enumerate(ast.walk(tree)) if found is node)
     changed = copy.deepcopy(tree)
-    target = next(found for place, found in enumerate(ast.walk(changed)) if place == number)
+    target = next(found for index, found in enumerate(ast.walk(changed)) if index == number)
     mutated = _Replace(target, copy.deepcopy(other)).visit(changed)
     assert isinstance(mutated, ast.Module)
     return ast.fix_missing_locations(mutated)

@@ -1,6 +1,6 @@
 """Mutations: what can be changed at one node of a syntax tree so that the result is still a program.
 
-Every operator takes a node and gives other nodes in its place: another comparison, another arithmetic operation, a
+Every operator takes a node and gives others that may replace it: another comparison, another arithmetic operation, a
 number one off, swapped branches, min for max, a bound or an axis one further, another result.
 """
 
@@ -42,12 +42,12 @@ _CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", 
 
 
 def replacements(node: ast.AST) -> Iterator[ast.expr]:
-    """The nodes that may stand in the place of ``node``."""
+    """The nodes that may replace ``node``."""
     match node:
         case ast.Compare(left=left, ops=ops, comparators=comparators):
-            for place, op in enumerate(ops):
+            for number, op in enumerate(ops):
                 for other in _COMPARISONS[type(op)]:
-                    yield ast.Compare(left, [*ops[:place], other(), *ops[place + 1 :]], comparators)
+                    yield ast.Compare(left, [*ops[:number], other(), *ops[number + 1 :]], comparators)
         case ast.BinOp(left=left, op=op, right=right):
             for changed in _ARITHMETIC[type(op)]:
                 yield ast.BinOp(left, changed(), right)
@@ -86,7 +86,7 @@ def _further(bound: ast.expr | None) -> ast.expr | None:
 
 
 def results(result: ast.expr) -> Iterator[ast.expr]:
-    """Other results in place of an element: one more, one less, the negative. (Numbers are changed as such.)"""
+    """Other results instead of an element: one more, one less, the negative. (Numbers are changed as such.)"""
     if isinstance(result, ast.Constant):
         return
     yield ast.BinOp(result, ast.Add(), ast.Constant(1))

@@ -54,11 +54,11 @@ def _digest(path: Path) -> str:
     return digest(path.read_bytes()) if path.is_file() else ""
 
 
-def test_files(root: Path, places: Sequence[str]) -> list[str]:
-    """The test files below places, which are files or folders below the root."""
+def test_files(root: Path, names: Sequence[str]) -> list[str]:
+    """The test files in these files and folders, which are named from the root."""
     found: set[Path] = set()
-    for place in places:
-        path = root / place
+    for name in names:
+        path = root / name
         found |= {path} if path.is_file() else set(path.rglob("test_*.py"))
     return sorted(path.relative_to(root).as_posix() for path in found)
 
@@ -84,7 +84,7 @@ def recordings(
 
     def make(file: str) -> Recording:
         made = _made(root, packages, file, timeout)
-        _place(packages, file, store).write_text(json.dumps(asdict(made)), "utf-8")
+        _path(packages, file, store).write_text(json.dumps(asdict(made)), "utf-8")
         lines = sum(map(len, made.lines.values()))
         end = "" if made.complete else "; the time was over, so that it is left out"
         say(f"recorded {file}: {len(made.seconds)} tests, {lines} lines{end}")
@@ -95,17 +95,17 @@ def recordings(
     return [kept[file] or fresh[file] for file in files]
 
 
-def _place(packages: Sequence[str], file: str, store: Path) -> Path:
+def _path(packages: Sequence[str], file: str, store: Path) -> Path:
     name = hashlib.sha256("\n".join([file, *packages]).encode()).hexdigest()[:24]
     return store / f"{name}.json"
 
 
 def _kept(root: Path, packages: Sequence[str], file: str, store: Path) -> Recording | None:
     """The recording in the store, if neither the test file nor a module that it ran has changed."""
-    place = _place(packages, file, store)
-    if not place.is_file():
+    path = _path(packages, file, store)
+    if not path.is_file():
         return None
-    found = Recording(**json.loads(place.read_text("utf-8")))
+    found = Recording(**json.loads(path.read_text("utf-8")))
     current = {module: _digest(root / module) for module in found.sources}
     return found if found.source == _digest(root / file) and current == found.sources else None
 

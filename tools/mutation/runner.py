@@ -112,8 +112,8 @@ class Copy:
         self._root = root
 
     def __enter__(self) -> Copy:
-        self._place = tempfile.TemporaryDirectory(prefix="mutation-tree-")
-        above = Path(self._place.name)
+        self._directory = tempfile.TemporaryDirectory(prefix="mutation-tree-")
+        above = Path(self._directory.name)
         self.folder = above / "tree"
         hidden = [path.name for path in self._root.iterdir() if path.name.startswith(".")]
         shutil.copytree(self._root, self.folder, ignore=shutil.ignore_patterns(*_SKIPPED, *hidden))
@@ -124,7 +124,7 @@ class Copy:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._place.cleanup()
+        self._directory.cleanup()
 
     def run(
         self, tests: Sequence[str], timeout: float, memory: int | None, changed: tuple[str, bytes] | None = None

@@ -125,7 +125,7 @@ def _row(name: str, cells: Sequence[object]) -> str:
 
 
 def difference(change: Change, source: bytes) -> str:
-    """The change as a diff, with its place."""
+    """The change as a diff, with its location."""
     before, after = (text.decode("utf-8").splitlines() for text in (source, mutated(source, change)))
     name = f"{change.key.module}:{change.line} ({change.key.function})"
     return "\n".join(difflib.unified_diff(before, after, name, "mutant", n=1, lineterm=""))

@@ -117,10 +117,10 @@ def attention() -> onnx.ModelProto:
         name = model.add(
             "Add", [name, model.constant(f"{what}.bias", random.normal(0, 0.1, 8).astype(np.float32))], what
         )
-        cut = model.add(
+        split = model.add(
             "Reshape", [name, model.constant(f"{what}.cut", np.array([-1, 8, 2, 4], np.int64))], f"{what}.heads"
         )
-        return model.add("Transpose", [cut], f"{what}.by_head", perm=[0, 2, 3, 1] if what == "key" else [0, 2, 1, 3])
+        return model.add("Transpose", [split], f"{what}.by_head", perm=[0, 2, 3, 1] if what == "key" else [0, 2, 1, 3])
 
     scores = model.add("MatMul", [projected("query"), projected("key")], "scores")
     scores = model.add("Mul", [scores, model.constant("half", np.array(0.5, np.float32))], "scaled")

@@ -5,21 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FOLDER", "MODULES", "PACKAGE", "Defect", "source"]
+__all__ = ["MODULES", "Defect", "dotted", "source"]
 
 PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
-    "arena", "contraction", "contractions", "cover", "depthwise", "epilogue", "exact", "exchange", "formats", "formula",
-    "fused", "groups", "ir", "layout", "machine", "movement", "nest", "packing", "packs", "plan", "pointwise",
-    "reductions", "requantize", "residual", "runtime", "steps", "tiles", "view", "vision", "windows",
+    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "elements", "epilogue", "exact", "exchange",
+    "expressions", "formats", "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "loops", "machine",
+    "movement", "nest", "operands", "packing", "packs", "planner", "pointwise", "reductions", "requantize", "residual",
+    "sharing", "steps", "sums", "tiles", "view", "vision", "windows",
 )  # fmt: skip
 """The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
 
 
+_FILES = {file.stem: file for file in FOLDER.rglob("*.py") if file.stem != "__init__"}
+
+
+def dotted(module: str) -> str:
+    """The full name of a module, which defects name without its package."""
+    return ".".join([PACKAGE, *_FILES[module].relative_to(FOLDER).with_suffix("").parts])
+
+
 def source(module: str) -> str:
     """The text of a module."""
-    return (FOLDER / f"{module}.py").read_text("utf-8")
+    return _FILES[module].read_text("utf-8")
 
 
 @dataclass(frozen=True)
@@ -33,10 +42,10 @@ class Defect:
 
     @staticmethod
     def scripted(kind: str, module: str, old: str, new: str) -> Defect:
-        """The one place of a snippet changed. Raises `ValueError` where there is none, or more than one."""
+        """The one occurrence of a snippet changed. Raises `ValueError` where there is none, or more than one."""
         text = source(module)
         if text.count(old) != 1 or old == new:
-            raise ValueError(f"{module}: {text.count(old)} places instead of one: {old!r}")
+            raise ValueError(f"{module}: {text.count(old)} occurrences instead of one: {old!r}")
         return Defect(f"{module}: {_line(old)} -> {_line(new)}", kind, module, text.replace(old, new))
 
 

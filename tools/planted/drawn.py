@@ -30,13 +30,13 @@ def drawn(count: int, seed: int, machine: str) -> list[Defect]:
         name, number, other = random_.choice(every[module])
         if name not in found:
             tree = ast.parse(source(module))
-            node = next(node for place, node in enumerate(ast.walk(tree)) if place == number)
+            node = next(node for index, node in enumerate(ast.walk(tree)) if index == number)
             found[name] = Defect(name, "drawn", module, ast.unparse(replaced(tree, node, other)))
     return list(found.values())
 
 
 def mutants(module: str) -> Iterator[tuple[str, int, ast.expr]]:
-    """The mutants of a module: name, number of the node in the order of `ast.walk`, and what takes its place."""
+    """The mutants of a module: name, number of the node in the order of `ast.walk`, and what replaces it."""
     tree = ast.parse(source(module))
     numbers = {node: number for number, node in enumerate(ast.walk(tree))}
     silent = {node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)}

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from cvm.executors.native.executor import NativeExecutor
-    from cvm.executors.native.machine import Machine
+    from cvm.executors.native.emit.machine import Machine
+    from cvm.executors.native.runtime.executor import NativeExecutor
     from tools.planted.samples import Sample
 
 __all__ = ["Guards", "judge", "plant"]
@@ -61,7 +61,7 @@ class Guards:
 def judge(samples: Sequence[Sample], machine: str, guards: Guards, seconds: float) -> None:
     """Try the machine, then all samples on it; of what was refused once, for so many seconds more at most."""
     try:
-        from cvm.executors.native.select import named
+        from cvm.executors.native.runtime.select import named
 
         chosen = named(machine)
         why = _tried(chosen) if guards.on and guards.trial else None
@@ -86,8 +86,8 @@ def _event(what: str, where: str, why: str) -> None:
 
 def _tried(machine: Machine) -> tuple[str, str] | None:
     """What the trial of a machine refuses, and which guard it is that noticed."""
-    from cvm.executors.native.executor import NativeExecutor
-    from cvm.executors.native.trial import failure, programs
+    from cvm.executors.native.runtime.executor import NativeExecutor
+    from cvm.executors.native.runtime.trial import failure, programs
 
     what = failure(machine)
     if what is None:
@@ -98,25 +98,25 @@ def _tried(machine: Machine) -> tuple[str, str] | None:
 
 
 def _unguarded() -> None:
-    from cvm.executors.native import proven, rehearsal
+    from cvm.executors.native.runtime import proven, rehearsal
 
     proven.__dict__["unproven"] = lambda *arguments: {}
     rehearsal.__dict__["rehearse"] = lambda *arguments: None
 
 
 def _long() -> None:
-    from cvm.executors.native import rehearsal
+    from cvm.executors.native.runtime import rehearsal
 
     rehearsal.QUICK = -1
 
 
 def _all(samples: Sequence[Sample], machine: Machine, guarded: bool, seconds: float) -> None:
-    from cvm.executors.native import executor, runtime
+    from cvm.executors.native.runtime import calls, networks
 
-    end, worth, grain = None, executor.WORTH, runtime.GRAIN
+    end, worth, grain = None, networks.WORTH, calls.GRAIN
     for threads, everything in VARIANTS if guarded else VARIANTS[:1]:
         shared = threads > 1
-        executor.WORTH, runtime.GRAIN = (0, 1) if shared else (worth, grain)
+        networks.WORTH, calls.GRAIN = (0, 1) if shared else (worth, grain)
         for sample in samples:
             where = f"{sample.name}, {threads} threads" + (", captured" if everything else "")
             for event in _one(sample, machine, threads, everything):
@@ -135,7 +135,7 @@ def _one(sample: Sample, machine: Machine, threads: int, everything: bool) -> It
     """What is noticed of one sample."""
     from cvm.errors import Invalid
     from cvm.executors.base import initial_state
-    from cvm.executors.native.executor import NativeExecutor
+    from cvm.executors.native.runtime.executor import NativeExecutor
 
     try:
         verified = sample.verified()
@@ -163,11 +163,11 @@ def _differences(found: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator
         yield "wrong", f"there is no {sorted(right.keys() - found.keys())}"
     for name in right.keys() & found.keys():
         if not np.array_equal(found[name], right[name]):
-            places = np.argwhere(found[name] != right[name])
-            place = tuple(map(int, places[0]))
+            indices = np.argwhere(found[name] != right[name])
+            first = tuple(map(int, indices[0]))
             yield (
                 "wrong",
-                f"{name}: {len(places)} elements, first {place}: {found[name][place]} != {right[name][place]}",
+                f"{name}: {len(indices)} elements, first {first}: {found[name][first]} != {right[name][first]}",
             )
 
 

@@ -268,8 +268,8 @@ def _other(make: Maker, x: str) -> str:
     same = [name for name in make.maps if make.shape(name) == shape]
     if same and make.random.random() < 0.5:
         return make.within(make.random.choice(same), 29)
-    place = make.parameter_shape(shape)
-    return make.builder.constant(make.elements(place, *make.random.choice(CODES)))
+    extents = make.parameter_shape(shape)
+    return make.builder.constant(make.elements(extents, *make.random.choice(CODES)))
 
 
 def _sum(make: Maker, x: str) -> str:
@@ -389,4 +389,4 @@ def network(aim: str, seed: int) -> Program:
     ends = [*make.maps[-2:], *make.results]
     if make.random.random() < 0.3:
         ends.append(make.random.choice(make.maps))
-    return make.builder.build([Output(f"y{place}", name) for place, name in enumerate(ends)])
+    return make.builder.build([Output(f"y{index}", name) for index, name in enumerate(ends)])

@@ -131,11 +131,11 @@ def _odd() -> VerifiedProgram:
     (sums,) = builder.add("conv2d", [x, weights, bias], attributes)
     (back,) = builder.add("slice", [x], {"begin": (1, 5), "end": (-4, -8), "strides": (-1, -1)})
     (part,) = builder.add("slice", [back], {"begin": (0, 1, 1, 2), "end": (2, 6, 4, 7), "strides": (1, 2, 1, 3)})
-    (turned,) = builder.add("transpose", [part], {"axes": (2, 0, 3, 1)})
+    (transposed,) = builder.add("transpose", [part], {"axes": (2, 0, 3, 1)})
     square = builder.input("square", (1, 20, 4, 4), -128, 127)
     (mirrored,) = builder.add("transpose", [square], {"axes": (0, 1, 3, 2)})
     (twice,) = builder.add("broadcast_sub", [square, mirrored])
-    outputs = [Output("sums", sums), Output("turned", turned), Output("twice", twice)]
+    outputs = [Output("sums", sums), Output("transposed", transposed), Output("twice", twice)]
     for lo, hi in ((0, 255), (-3000, 3000), (-128, 127)):  # one geometry, other formats
         y = builder.input(f"y{-lo}", (1, 20, 4, 5), lo, hi)
         (most,) = builder.add("max_pool2d", [y], {"pool_size": (2, 2), "strides": (2, 1), "padding": (1, 0)})

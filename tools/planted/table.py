@@ -1,4 +1,4 @@
-"""The scripted defects: class, module, what stands there, what takes its place."""
+"""The scripted defects: class, module, what stands there, what replaces it."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "bias",
-        "formats",
-        'code.binary("sub", wide, self.bias) if',
-        'code.binary("sub", wide, self.bias - 1) if',
+        "elements",
+        'code.binary("sub", wide, format_.bias) if',
+        'code.binary("sub", wide, format_.bias - 1) if',
     ),
     (
         "bias",
@@ -102,8 +102,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "bias",
         "residual",
-        'code.binary("add", total, self.offset)',
-        'code.binary("add", total, self.offset + 1)',
+        'code.binary("add", total, joint.offset)',
+        'code.binary("add", total, joint.offset + 1)',
     ),
     (
         "shift",
@@ -132,8 +132,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "shift",
         "packing",
-        "shift = 8 if place else 0",
-        "shift = 7 if place else 0",
+        "shift = 8 if number else 0",
+        "shift = 7 if number else 0",
     ),
     (
         "shift",
@@ -162,14 +162,14 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "channels",
         "contractions",
-        "packed_weights([digit[part] for digit, _ in digits], kernel)",
-        "packed_weights([digit[:channels] for digit, _ in digits], kernel)",
+        "packed_weights([digit[part] for digit, _ in digits], made.kernel)",
+        "packed_weights([digit[:channels] for digit, _ in digits], made.kernel)",
     ),
     (
         "channels",
         "contractions",
-        "arguments: list[tuple[Buffer, int]] = [home.at(number * geometry.group), weights]",
-        "arguments: list[tuple[Buffer, int]] = [home.at(0), weights]",
+        "given = [home.at(first // channels * geometry.group), weights,",
+        "given = [home.at(0), weights,",
     ),
     (
         "channels",
@@ -204,18 +204,18 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "channels",
         "tiles",
-        "row, pixel = walk.places[tile]",
-        "row, pixel = walk.places[-1 - tile]",
+        "row, pixel = walk.starts[tile]",
+        "row, pixel = walk.starts[-1 - tile]",
     ),
     (
         "border",
-        "plan",
+        "planner",
         'self.fill(Home(home.buffer, view, home.format), 0, "border")',
         'self.fill(Home(home.buffer, view, home.format), 1, "border")',
     ),
     (
         "border",
-        "plan",
+        "planner",
         "(2, outer[2] - rows, rows)",
         "(2, outer[2] - rows, rows - 1)",
     ),
@@ -239,7 +239,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "border",
-        "steps",
+        "homes",
         "return (n, c, h, w) if self.border == (0, 0) else (n, c, *self.pitch)",
         "return (n, c, h, w)",
     ),
@@ -251,7 +251,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "border",
-        "runtime",
+        "calls",
         "single = code.loop(whole, count, 1,",
         "single = code.loop(min(whole + 1, count), count, 1,",
     ),
@@ -263,27 +263,27 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "clip",
-        "pointwise",
+        "formulas",
         "return value if lo <= least and largest <= hi else",
         "return value if lo <= least or largest <= hi else",
     ),
     (
         "clip",
-        "pointwise",
+        "formulas",
         "(max(chosen.rule.lo + format_.bias, 0), min",
         "(0, min",
     ),
     (
         "clip",
         "requantize",
-        'code.intrinsic("smin", code.intrinsic("smax", value, self.lo), self.hi) if',
-        'code.intrinsic("smin", value, self.hi) if',
+        'code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if',
+        'code.intrinsic("smin", value, rule.hi) if',
     ),
     (
         "clip",
         "epilogue",
-        'cut = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)',
-        'cut = self.code.intrinsic("smin", value, hi)',
+        'clipped = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)',
+        'clipped = self.code.intrinsic("smin", value, hi)',
     ),
     (
         "clip",
@@ -300,8 +300,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "residual",
-        'words = code.intrinsic("smin", code.intrinsic("smax", words, self.cut[0]), self.cut[1])',
-        'words = code.intrinsic("smin", words, self.cut[1])',
+        'words = code.intrinsic("smin", code.intrinsic("smax", words, joint.clip[0]), joint.clip[1])',
+        'words = code.intrinsic("smin", words, joint.clip[1])',
     ),
     (
         "clip",
@@ -312,8 +312,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "lanes",
         "requantize",
-        "for place in (lane + half, count + lane + half)]",
-        "for place in (count + lane + half, lane + half)]",
+        "for index in (lane + half, count + lane + half)]",
+        "for index in (count + lane + half, lane + half)]",
     ),
     (
         "lanes",
@@ -336,12 +336,12 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "lanes",
         "packs",
-        "indices += [place, place + count]",
-        "indices += [place + count, place]",
+        "indices += [first, first + count]",
+        "indices += [first + count, first]",
     ),
     (
         "lanes",
-        "epilogue",
+        "sums",
         "reshape(lane // 4, vectors, 4).transpose(1, 0, 2)",
         "reshape(vectors, lane // 4, 4)",
     ),
@@ -359,39 +359,39 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "steps",
+        "homes",
         "sha256(data).digest())",
         "sha256(data[:8]).digest())",
     ),
     (
         "stale",
-        "steps",
+        "homes",
         "self.first, self.last = min(self.first, step), max(self.last, step)",
         "self.first, self.last = min(self.first, step), step if self.last < 0 else self.last",
     ),
     (
         "stale",
-        "plan",
-        '("nest", nest, width)',
-        '("nest", nest.loops, nest.formats, width)',
+        "loops",
+        "    formula: Formula\n\n    @property\n    def units",
+        '    formula: Formula = __import__("dataclasses").field(compare=False)\n\n    @property\n    def units',
     ),
     (
         "stale",
-        "plan",
+        "planner",
         "key = (name, format_, tuple(order), border)",
         "key = (name, format_)",
     ),
     (
         "stale",
         "windows",
-        '("pool", pool)',
-        '("pool", pool.rows, pool.columns)',
+        "    channels: Loop\n    rows: Window",
+        '    channels: Loop = __import__("dataclasses").field(compare=False)\n    rows: Window',
     ),
     (
         "stale",
-        "contractions",
-        '("contraction", kernel)',
-        '("contraction", replace(kernel, formula=kernel.formula.reads))',
+        "sums",
+        "    shifts: tuple[int, ...]\n    input: Format",
+        '    shifts: tuple[int, ...] = __import__("dataclasses").field(compare=False)\n    input: Format',
     ),
     (
         "stale",
@@ -401,13 +401,13 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "runtime",
+        "calls",
         "code.at(claims, number * CLAIM_BYTES)",
         "code.at(claims, 0)",
     ),
     (
         "stale",
-        "runtime",
+        "sharing",
         "%taken = select i1 %same, i64 %low, i64 0",
         "%taken = select i1 %same, i64 %low, i64 %low",
     ),
@@ -419,15 +419,15 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "pointwise",
+        "formulas",
         "if read.home is not None and known.home == read.home:",
         "if read.home is not None and known.home is not None and known.home.buffer is read.home.buffer:",
     ),
     (
         "stale",
         "reductions",
-        '("reduction", reduction), kind',
-        '("reduction", reduction.kept, reduction.taken), kind',
+        "    target: Format\n\n    @property\n    def units",
+        '    target: Format = __import__("dataclasses").field(compare=False)\n\n    @property\n    def units',
     ),
 )
 

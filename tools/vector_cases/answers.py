@@ -60,11 +60,11 @@ def vector_tensor(tensor: Tensor) -> VectorTensor:
 
 def _op_case(op: str, item: Case) -> OpCase:
     """The vector of a case: FORMAL's outputs, or the refusal that it must meet."""
-    place = f"{op}, case {item.name}"
+    location = f"{op}, case {item.name}"
     found = _refusal(op, item)
     code = found.code if found is not None else None
     if code != item.code:
-        raise SystemExit(f"{place}: expected {item.code or 'a value'}, found {code or 'a value'}: {found}")
+        raise SystemExit(f"{location}: expected {item.code or 'a value'}, found {code or 'a value'}: {found}")
     inputs = tuple(vector_tensor(tensor) for tensor in item.inputs)
     if found is not None:
         attributes = dict(item.attributes)

@@ -53,8 +53,8 @@ OVERFLOW = {
 def broadcast(op: str) -> Cases:
     """A broadcast op: all ways to broadcast, the pairs of the table, divisors around zero, magnitudes."""
     c = Cases(op)
-    for place, (m, n) in enumerate(SHAPES):
-        s = Stream(f"{op}/shapes_{place}")
+    for index, (m, n) in enumerate(SHAPES):
+        s = Stream(f"{op}/shapes_{index}")
         if op == "broadcast_greater":  # close elements, so that both answers occur
             a, b = s.tensor(m, -2, 2), s.tensor(n, -2, 2)
         elif op == "broadcast_div":
@@ -62,10 +62,10 @@ def broadcast(op: str) -> Cases:
         else:
             largest = MAGNITUDE.get(op, MAX)
             a, b = s.tensor(m, -largest, largest), s.tensor(n, -largest, largest)
-        c.value(f"shapes_{place:02}", f"{list(m)} with {list(n)}", a, b)
+        c.value(f"shapes_{index:02}", f"{list(m)} with {list(n)}", a, b)
     pairs = PAIRS[op]
-    for place, (x, y) in enumerate(pairs):
-        c.value(f"pair_{place:02}", f"{x} and {y}", tensor((1,), [x]), tensor((1,), [y]))
+    for index, (x, y) in enumerate(pairs):
+        c.value(f"pair_{index:02}", f"{x} and {y}", tensor((1,), [x]), tensor((1,), [y]))
     a, b = ([pair[side] for pair in pairs] for side in (0, 1))
     c.value("pairs", "all pairs of the table in one tensor", tensor((len(a), 1), a), tensor((len(b), 1), b))
     c.value("grid", "every pair of [-6, 6] x [-6, 6]", arange((13, 1), -6), arange((13,), -6))

@@ -67,9 +67,9 @@ class Cases:
 
     def refused(self, rule: str, aim: str, *inputs: Tensor, **attributes: Any) -> None:
         """Add a case that breaks a rule: a code, or (without a dot before it) the last part of ``ops.<op>.<rule>``."""
-        place = sum(case.code is not None for case in self.items)
+        number = sum(case.code is not None for case in self.items)
         code = rule if rule.startswith(("program.", "limit.")) else f"ops.{self.op}.{rule}"
-        self._add(Case(f"refused_{place:02}_{code.rsplit('.', 1)[1]}", aim, inputs, attributes, code))
+        self._add(Case(f"refused_{number:02}_{code.rsplit('.', 1)[1]}", aim, inputs, attributes, code))
 
     def _add(self, case: Case) -> None:
         if any(other.name == case.name for other in self.items):

@@ -79,10 +79,10 @@ def clip(op: str) -> Cases:
         (-MAX, MAX), (0, MAX), (-MAX, 0), (MAX, MAX), (-MAX, -MAX), (MAX - 1, MAX), (-MAX, 1 - MAX), (-2**30, 2**30),
         (100, 200), (-200, -100), (-32768, 32767), (-65536, 65535), (7, 8),
     ]  # fmt: skip
-    for place, (a_min, a_max) in enumerate(bounds):
+    for index, (a_min, a_max) in enumerate(bounds):
         near = [x for bound in (a_min, a_max) for x in (bound - 1, bound, bound + 1) if abs(x) <= MAX]
         x = tensor((len(near) + 5,), [*near, 0, 1, -1, MAX, -MAX])
-        c.value(f"bounds_{place:02}", "the neighbours of both bounds, and the extremes", x, a_min=a_min, a_max=a_max)
+        c.value(f"bounds_{index:02}", "the neighbours of both bounds, and the extremes", x, a_min=a_min, a_max=a_max)
     for rank, shape in RANKS.items():
         x = Stream(f"{op}/rank_{rank}").tensor(shape, -300, 300)
         c.value(f"rank_{rank}", f"rank {rank}", x, a_min=-100, a_max=90)
@@ -163,7 +163,7 @@ def cvm_right_shift(op: str) -> Cases:
 
 
 def cvm_left_shift(op: str) -> Cases:
-    """Every shift at full precision and at a narrow one: what just fits, what is just cut, the extremes."""
+    """Every shift at full precision and at a narrow one: what just fits, what is just clipped, the extremes."""
     c = Cases(op)
     for shift in range(1, 33):
         for label, precision in (("full", 32), ("cut", (11 * shift) % 31 + 1)):

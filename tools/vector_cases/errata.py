@@ -71,7 +71,7 @@ def _reduce(*axes: int, keepdims: bool = False, exclude: bool = False) -> dict[s
     return {"axes": axes, "keepdims": keepdims, "exclude": exclude}
 
 
-def _cut(begin: Sequence[int] = (), end: Sequence[int] = (), strides: Sequence[int] = ()) -> dict[str, Any]:
+def _part(begin: Sequence[int] = (), end: Sequence[int] = (), strides: Sequence[int] = ()) -> dict[str, Any]:
     return {"begin": tuple(begin), "end": tuple(end), "strides": tuple(strides)}
 
 
@@ -157,15 +157,15 @@ ERRATA: tuple[Erratum, ...] = (
             ([[[12 * i + 4 * j + k for j in range(3)] for i in range(2)] for k in range(4)],)),
     Erratum("errata_E26_not_a_permutation", "transpose", ([[1, 2, 3], [4, 5, 6]],), {"axes": (1, -1)},
             code="ops.transpose.C3"),
-    Erratum("errata_E27_negative_bounds_per_axis", "slice", ([[1, 2, 3], [4, 5, 6]],), _cut((-2, -2), (2, -1)),
+    Erratum("errata_E27_negative_bounds_per_axis", "slice", ([[1, 2, 3], [4, 5, 6]],), _part((-2, -2), (2, -1)),
             ([[2], [5]],)),
-    Erratum("errata_E28_last_element", "slice", ([1, 2, 3],), _cut((0,), (3,), (1,)), ([1, 2, 3],)),
-    Erratum("errata_E28_first_element_backwards", "slice", ([1, 2, 3],), _cut((9,), (-9,), (-1,)), ([3, 2, 1],)),
+    Erratum("errata_E28_last_element", "slice", ([1, 2, 3],), _part((0,), (3,), (1,)), ([1, 2, 3],)),
+    Erratum("errata_E28_first_element_backwards", "slice", ([1, 2, 3],), _part((9,), (-9,), (-1,)), ([3, 2, 1],)),
     Erratum("errata_E29_backwards_by_two", "slice", ([[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]],),
-            _cut((1, 4), (-3, -6), (-1, -2)), ([[10, 8, 6], [5, 3, 1]],)),
-    Erratum("errata_E29_backwards_without_bounds", "slice", ([1, 2, 3, 4],), _cut((), (), (-1,)), code="ops.slice.C3"),
-    Erratum("errata_E30_more_entries_than_dimensions", "slice", ([1, 2, 3, 4],), _cut((0, 0)), code="ops.slice.C1"),
-    Erratum("errata_E30_empty_selection", "slice", ([1, 2, 3, 4],), _cut((2,), (2,)), code="ops.slice.C3"),
+            _part((1, 4), (-3, -6), (-1, -2)), ([[10, 8, 6], [5, 3, 1]],)),
+    Erratum("errata_E29_backwards_without_bounds", "slice", ([1, 2, 3, 4],), _part((), (), (-1,)), code="ops.slice.C3"),
+    Erratum("errata_E30_more_entries_than_dimensions", "slice", ([1, 2, 3, 4],), _part((0, 0)), code="ops.slice.C1"),
+    Erratum("errata_E30_empty_selection", "slice", ([1, 2, 3, 4],), _part((2,), (2,)), code="ops.slice.C3"),
     Erratum("errata_E31_other_rank_with_axes", "slice_like", ([[1, 2], [3, 4], [5, 6]], [0, 0]), {"axes": (0,)},
             ([[1, 2], [3, 4]],)),
     Erratum("errata_E31_other_rank_without_axes", "slice_like", ([[1, 2], [3, 4], [5, 6]], [0, 0]), {"axes": ()},

@@ -77,7 +77,7 @@ def _roundings(c: Cases) -> None:
 
 def _shapes(c: Cases) -> None:
     """Parameters per tensor, per channel, per position, of lower rank; every rank; one to eight terms."""
-    for place, (x, m, b, s) in enumerate((
+    for index, (x, m, b, s) in enumerate((
         ((2, 3), (1,), (1,), (1,)), ((2, 3), (3,), (3,), (3,)), ((2, 3), (2, 1), (1, 3), (2, 3)),
         ((2, 3), (1, 1), (2, 3), (1,)),
         ((1, 3, 2, 2), (1, 3, 1, 1), (3, 1, 1), (1, 1, 1, 1)), ((1, 3, 2, 2), (1, 3, 1, 1), (1, 3, 2, 2), (3, 1, 1)),
@@ -85,7 +85,7 @@ def _shapes(c: Cases) -> None:
         (RANKS[5], (3,), (2, 1, 1), (1, 1, 2, 1, 1)), (RANKS[8], (2, 1, 1, 2, 1, 2, 1), (1,), RANKS[8]),
     )):  # fmt: skip
         for rounding in ROUNDINGS:
-            name = f"shapes_{place:02}_{rounding}"
+            name = f"shapes_{index:02}_{rounding}"
             stream = Stream(f"requantize/{name}")
             multipliers = stream.tensor(m, -(2**31), 2**31 + 5)
             offsets = stream.tensor(b, -(2**60), 2**60)
@@ -96,17 +96,17 @@ def _shapes(c: Cases) -> None:
             )  # fmt: skip
             aim = f"x {list(x)}, m {list(m)}, c {list(b)}, s {list(s)}"
             c.value(name, aim, *inputs, rounding=rounding, lo=-(2**20), hi=2**20)
-    for place, shapes in enumerate((
+    for index, shapes in enumerate((
         ((2, 3), (3,)), ((2, 3), (1,)), ((2, 3), (2, 1)), ((2, 3), (1, 3), (2, 1)), ((1, 3, 2, 2), (3, 1, 1)),
         ((2, 3, 2, 2), (1, 1, 2, 2), (3, 1, 1), (1,)), ((3,), (1,)), (RANKS[8], (2, 1), (2, 1, 2, 1)),
     )):  # fmt: skip
-        stream = Stream(f"requantize/terms_broadcast_{place}")
+        stream = Stream(f"requantize/terms_broadcast_{index}")
         xs = [stream.tensor(shape, -(2**24), 2**24) for shape in shapes]
         ms = [parameter(shape[-1:], stream.tensor(shape[-1:], -(2**30), 2**30).elements) for shape in shapes]
         aim = "terms " + ", ".join(str(list(shape)) for shape in shapes)
         bounds = {"lo": -MAX, "hi": MAX}
         c.value(
-            f"terms_broadcast_{place}", aim, *xs, *ms, scalar(5), scalar(26), rounding=ROUNDINGS[place % 3], **bounds
+            f"terms_broadcast_{index}", aim, *xs, *ms, scalar(5), scalar(26), rounding=ROUNDINGS[index % 3], **bounds
         )
     for n in range(1, 9):
         rounding = ROUNDINGS[n % 3]

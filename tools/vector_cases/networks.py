@@ -87,14 +87,14 @@ class _Builder(ProgramBuilder):
 
 
 def accumulator(b: _Builder) -> Network:
-    """A state that sums its input and is cut to its interval."""
+    """A state that sums its input and is clipped to its interval."""
     x = b.given("x", (2, 3), -1000, 1000)
     initial = b.fixed(tensor((2, 3), [0, 1, -1, 2500, -2500, 7]))
     total = b.state("total", initial, -3000, 3000)
     summed = b.one("elemwise_add", total, x, name="summed")
-    cut = b.one("clip", summed, a_min=-3000, a_max=3000, name="cut")
-    b.update(total, cut)
-    return b.network("a state over six runs", {"before": total, "after": cut}, runs=6)
+    clipped = b.one("clip", summed, a_min=-3000, a_max=3000, name="cut")
+    b.update(total, clipped)
+    return b.network("a state over six runs", {"before": total, "after": clipped}, runs=6)
 
 
 def delay_line(b: _Builder) -> Network:
@@ -218,25 +218,25 @@ def two_results(b: _Builder) -> Network:
 
 
 def skip_connection(b: _Builder) -> Network:
-    """Down by pooling in ceil mode, up by copying, cut to size and joined with what was kept."""
+    """Down by pooling in ceil mode, up by copying, sliced to size and concatenated with what was kept."""
     x = b.given("x", (1, 2, 5, 7), -MAX, MAX)
     down = b.one("max_pool2d", x, pool_size=(3, 3), padding=(1, 1), strides=(2, 2), ceil_mode=True)
     up = b.one("upsampling", down, scale=2)
-    cut = b.one("slice_like", up, x, axes=(2, 3))
-    return b.network("down, up and joined", {"y": b.one("concatenate", x, cut, axis=1)})
+    sliced = b.one("slice_like", up, x, axes=(2, 3))
+    return b.network("down, up and joined", {"y": b.one("concatenate", x, sliced, axis=1)})
 
 
 def argmax(b: _Builder) -> Network:
     """The first index of the largest element, from document ops."""
     x = b.given("x", (3, 5), -3, 3)
     best = b.one("max", x, axes=(-1,), keepdims=True, exclude=False)
-    place = b.fixed(tensor((5,), [4, 3, 2, 1, 0]))
+    index = b.fixed(tensor((5,), [4, 3, 2, 1, 0]))
     lower = b.one("broadcast_greater", best, x)
     shown = b.one(
         "where",
         lower,
         b.one("broadcast_mul", lower, b.fixed(tensor((1,), [-1]))),
-        b.one("broadcast_add", place, b.one("broadcast_mul", lower, b.fixed(tensor((1,), [0])))),
+        b.one("broadcast_add", index, b.one("broadcast_mul", lower, b.fixed(tensor((1,), [0])))),
     )
     last = b.one("max", shown, axes=(1,), keepdims=False, exclude=False)
     return b.network("argmax", {"index": b.one("broadcast_sub", b.fixed(tensor((1,), [4])), last)}, runs=3)
@@ -299,8 +299,8 @@ def powers(b: _Builder) -> Network:
     source, result = LogarithmicQuantizer(0, 3), LogarithmicQuantizer(4, 2)
     x = b.given("x", (2, 3), source.lo, source.hi, quantizer=source)
     numbers = [int(128 * source.value(code)) for code in range(source.lo, source.hi + 1)]
-    place = b.one("broadcast_add", x, b.fixed(tensor((1,), [source.hi])))
-    number = b.one("cvm_lut", b.fixed(tensor((len(numbers),), numbers)), place)
+    index = b.one("broadcast_add", x, b.fixed(tensor((1,), [source.hi])))
+    number = b.one("cvm_lut", b.fixed(tensor((len(numbers),), numbers)), index)
     total = b.one("sum", number, axes=(1,), keepdims=True, exclude=False)
     y = b.one("clip", b.one("broadcast_div", total, b.fixed(tensor((1,), [64]))), a_min=result.lo, a_max=result.hi)
     return b.network("logarithmic quantisers", [Output("y", y, result)])

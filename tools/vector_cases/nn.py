@@ -54,16 +54,16 @@ PLAIN: dict[str, Any] = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1)
 def conv2d(op: str) -> Cases:
     """Convolutions: the table with int8 data, drawn geometries, wide operands, the extremes."""
     c = Cases(op)
-    for place, (x, w, bias, padding, stride, dilation, groups) in enumerate(CONVOLUTIONS):
-        name = f"table_{place:02}"
+    for index, (x, w, bias, padding, stride, dilation, groups) in enumerate(CONVOLUTIONS):
+        name = f"table_{index:02}"
         s = Stream(f"{op}/{name}")
         inputs = [s.spread(x, -127, 127), s.spread(w, -127, 127)]
         if bias:
             inputs.append(s.tensor(w[:1], -(2**20), 2**20))
         aim = f"{list(x)} by {list(w)}, {groups} groups"
         c.value(name, aim, *inputs, padding=padding, stride=stride, dilation=dilation, groups=groups)
-    for place in range(20):
-        name = f"drawn_{place:02}"
+    for index in range(20):
+        name = f"drawn_{index:02}"
         s = Stream(f"{op}/{name}")
         groups, ic, opg = s.between(1, 3), s.between(1, 3), s.between(1, 2)
         kernel = (s.between(1, 3), s.between(1, 3))
@@ -74,7 +74,7 @@ def conv2d(op: str) -> Cases:
         )
         x, w = (s.between(1, 2), groups * ic, *plane), (groups * opg, ic, *kernel)
         inputs = [s.tensor(x, -128, 255), s.tensor(w, -127, 127)]
-        if place % 2:
+        if index % 2:
             inputs.append(s.tensor(w[:1], -(2**24), 2**24))
         stride = (s.between(1, 3), s.between(1, 3))
         aim = f"{list(x)} by {list(w)}, {groups} groups"
@@ -217,12 +217,12 @@ POOLS = (
 def max_pool2d(op: str) -> Cases:
     """Poolings: the table on data of both signs and on negative data, where a padding of 0 would win."""
     c = Cases(op)
-    for place, (shape, pool_size, padding, strides, ceil_mode) in enumerate(POOLS):
+    for index, (shape, pool_size, padding, strides, ceil_mode) in enumerate(POOLS):
         attributes = {"pool_size": pool_size, "padding": padding, "strides": strides, "ceil_mode": ceil_mode}
-        s = Stream(f"{op}/table_{place}")
+        s = Stream(f"{op}/table_{index}")
         aim = f"{list(shape)} by {list(pool_size)}"
-        c.value(f"table_{place:02}", aim, s.spread(shape), **attributes)
-        c.value(f"negative_{place:02}", f"{aim}, no element above -1", s.spread(shape, -1000, -1), **attributes)
+        c.value(f"table_{index:02}", aim, s.spread(shape), **attributes)
+        c.value(f"negative_{index:02}", f"{aim}, no element above -1", s.spread(shape, -1000, -1), **attributes)
     plain: dict[str, Any] = {"pool_size": (2, 2), "padding": (0, 0), "strides": (1, 1), "ceil_mode": False}
     c.value("least", "the least elements", filled((1, 1, 2, 2), -MAX), **{**plain, "padding": (1, 1)})
     c.value("padding_as_integer", "an integer stands for both", arange((1, 1, 3, 3), -9), **{**plain, "padding": 1})

@@ -32,16 +32,16 @@ def reduce(op: str) -> Cases:
     def data(name: str, shape: tuple[int, ...]) -> Tensor:
         return Stream(f"{op}/{name}").spread(shape, -(2**26), 2**26)
 
-    for place, (shape, axes) in enumerate(AXES):
+    for index, (shape, axes) in enumerate(AXES):
         for keepdims, exclude in product((False, True), (False, True)):
-            name = f"axes_{place:02}{'_keepdims' if keepdims else ''}{'_exclude' if exclude else ''}"
+            name = f"axes_{index:02}{'_keepdims' if keepdims else ''}{'_exclude' if exclude else ''}"
             aim = f"axes {list(axes)} of {list(shape)}"
             c.value(name, aim, data(name, shape), axes=axes, keepdims=keepdims, exclude=exclude)
-    for place, (shape, axes) in enumerate(HIGH):
+    for index, (shape, axes) in enumerate(HIGH):
         for exclude in (False, True):
-            name = f"rank_{len(shape)}_{place}{'_exclude' if exclude else ''}"
+            name = f"rank_{len(shape)}_{index}{'_exclude' if exclude else ''}"
             aim = f"axes {list(axes)} of {list(shape)}"
-            c.value(name, aim, data(name, shape), axes=axes, keepdims=bool(place % 2), exclude=exclude)
+            c.value(name, aim, data(name, shape), axes=axes, keepdims=bool(index % 2), exclude=exclude)
     plain = {"axes": (), "keepdims": False, "exclude": False}
     rows = {"axes": (1,), "keepdims": False, "exclude": False}
     c.value("equal_elements", "equal elements all count", filled((3, 4), 7), **rows)

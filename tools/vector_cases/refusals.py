@@ -61,7 +61,7 @@ def _sorted(tree: Tree) -> Tree:
 
 def _header(*parts: Tree) -> bytes:
     tree = msgpack.unpackb(BASE)
-    return _packed([part if part is not None else tree[place] for place, part in enumerate(parts)])
+    return _packed([part if part is not None else tree[index] for index, part in enumerate(parts)])
 
 
 def _put(*path: Tree) -> Change:
@@ -173,9 +173,9 @@ def malformed() -> Iterator[Refusal]:
         yield name, "program.key", aim, _changed(_put("inputs", 0, "quantizer", quantizer))
     logarithmic = _put("inputs", 0, "quantizer", {"bits": "3", "top": 1})
     yield "logarithm_bits_are_text", "program.type", "bits that are text", _changed(logarithmic)
-    for place, text in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
+    for index, text in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
         yield (
-            f"rational_{place}",
+            f"rational_{index}",
             "program.rational",
             f"the rational {text!r}",
             _changed(_put("inputs", 0, "quantizer", "scale", [text])),

@@ -28,14 +28,14 @@ TAKES = (
 def take(op: str) -> Cases:
     """Every axis; indices inside, at both ends, and far outside."""
     c = Cases(op)
-    for place, (shape, at, axis) in enumerate(TAKES):
+    for index, (shape, at, axis) in enumerate(TAKES):
         attributes = {} if axis is None else {"axis": axis}
         extent = prod(shape) if axis is None else shape[axis]
-        s = Stream(f"{op}/table_{place}")
+        s = Stream(f"{op}/table_{index}")
         aim = f"{list(at)} positions of {list(shape)}, axis {axis}"
         x = s.spread(shape)
-        c.value(f"inside_{place:02}", aim, x, s.spread(at, 0, extent - 1), **attributes)
-        c.value(f"outside_{place:02}", f"{aim}, beyond both ends", x, s.spread(at, -2, extent + 1), **attributes)
+        c.value(f"inside_{index:02}", aim, x, s.spread(at, 0, extent - 1), **attributes)
+        c.value(f"outside_{index:02}", f"{aim}, beyond both ends", x, s.spread(at, -2, extent + 1), **attributes)
     ends = tensor((8,), [-MAX, -5, -1, 0, 4, 5, 6, MAX])
     c.value("clamped", "indices clamped to both ends, never counted from the end", arange((5,), 100), ends)
     c.value("clamped_axis", "the same along an axis", arange((5, 2), 100), ends, axis=0)
@@ -66,11 +66,11 @@ def cvm_lut(op: str) -> Cases:
         c.value(f"extent_{extent}", f"{extent} entries", s.spread((extent,)), s.spread((12,), -3, extent + 2))
         at = tensor((6,), [-MAX, -1, 0, extent - 1, extent, MAX])
         c.value(f"ends_{extent}", f"both ends of {extent} entries", s.spread((extent,)), at)
-    for place in range(6):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(6):
+        s = Stream(f"{op}/drawn_{index}")
         table = s.shape(s.between(2, 4))
         at = s.shape(s.between(1, 4))
-        c.value(f"drawn_{place}", f"{list(at)} of {list(table)}", s.spread(table), s.spread(at, -1, prod(table)))
+        c.value(f"drawn_{index}", f"{list(at)} of {list(table)}", s.spread(table), s.spread(at, -1, prod(table)))
     c.value("square", "the table comes first, the indices second", tensor((3,), [2, 0, 1]), tensor((3,), [1, 2, 0]))
     x = arange((4,))
     c.refused("attribute.in_dim", "an attribute that the op has not", x, x, in_dim=4)
@@ -81,7 +81,7 @@ def cvm_lut(op: str) -> Cases:
 
 
 def expand_dims(op: str) -> Cases:
-    """All places of several shapes, from both ends."""
+    """All indices of several shapes, from both ends."""
     c = Cases(op)
     for shape in ((3,), (2, 3), (2, 1, 3), (2, 3, 1, 2)):
         for axis in range(-len(shape) - 1, len(shape) + 1):
@@ -115,9 +115,9 @@ def reshape(op: str) -> Cases:
         ((6,), (2, 3), (3, 2), (1, 6, 1), (1, 2, 3), (2, 1, 3, 1, 1)),
     )
     for shapes in groups:
-        for place, shape in enumerate(shapes):
+        for index, shape in enumerate(shapes):
             for step in range(1, 4):
-                target = shapes[(place + step) % len(shapes)]
+                target = shapes[(index + step) % len(shapes)]
                 name = "_".join(map(str, shape)) + "_to_" + "_".join(map(str, target))
                 c.value(
                     name, f"{list(shape)} to {list(target)}", Stream(f"{op}/{name}").spread(shape), target_shape=target
@@ -151,9 +151,9 @@ def squeeze(op: str) -> Cases:
         ((1, 2, 1, 2, 1, 2, 1, 2), (-2, 2)), ((1, 1, 1, 1, 1, 1, 1, 1), ()), ((1, 1, 1, 1, 1, 1, 1, 2), (0, 1, 2, 3)),
         ((1, 1, 1, 1, 1, 1, 1, 1), (7, 0)), ((4, 1, 1), (2, 1)), ((4, 1, 1), (2,)),
     ]  # fmt: skip
-    for place, (shape, axes) in enumerate(table):
-        x = Stream(f"{op}/table_{place}").spread(shape)
-        c.value(f"table_{place:02}", f"{list(shape)}, axes {list(axes)}", x, axes=axes)
+    for index, (shape, axes) in enumerate(table):
+        x = Stream(f"{op}/table_{index}").spread(shape)
+        c.value(f"table_{index:02}", f"{list(shape)}, axes {list(axes)}", x, axes=axes)
     x = arange((1, 3))
     c.refused("C1", "axis 2 of rank 2", x, axes=(2,))
     c.refused("C1", "axis -3 of rank 2", x, axes=(0, -3))
@@ -182,20 +182,20 @@ def where(op: str) -> Cases:
                 s.spread(shape),
                 s.spread(shape),
             )
-    for place in range(16):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(16):
+        s = Stream(f"{op}/drawn_{index}")
         shape = tuple(s.between(1, 4) for _ in range(s.between(1, 4)))
         cond = s.choice((shape, shape[:1]))
         c.value(
-            f"drawn_{place:02}",
+            f"drawn_{index:02}",
             f"{list(cond)} for {list(shape)}",
             s.tensor(cond, -2, 2),
             s.spread(shape),
             s.spread(shape),
         )
     a, b = arange((2, 3), 1), arange((2, 3), -9)
-    for place, x in enumerate((0, 1, -1, 2, MAX, -MAX, 2**30, 256, 2**24)):
-        c.value(f"condition_{place}", f"{x} everywhere", filled((2, 3), x), a, b)
+    for index, x in enumerate((0, 1, -1, 2, MAX, -MAX, 2**30, 256, 2**24)):
+        c.value(f"condition_{index}", f"{x} everywhere", filled((2, 3), x), a, b)
     c.value("square_rows", "rows, not columns", tensor((2,), [0, 1]), arange((2, 2)), arange((2, 2), -9))
     c.value("extremes", "extremes on both sides", tensor((2,), [1, 0]), filled((2,), MAX), filled((2,), -MAX))
     c.refused("C1", "A and B differ", tensor((2,), [0, 1]), a, arange((2, 2)))

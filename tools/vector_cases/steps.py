@@ -84,15 +84,15 @@ def _telling(files: dict[str, VectorFile]) -> Iterator[OpCase]:
 def op_evidence(case: OpCase) -> Evidence:
     """A program of one node, the op of a vector on its tensors; every third of these is a constant."""
     builder, values, names = ProgramBuilder(), {}, []
-    for place, tensor in enumerate(case.inputs):
+    for index, tensor in enumerate(case.inputs):
         array = _array(tensor)
         if tensor.dtype == "int64":
             names.append(builder.parameter(array))
-        elif place % 3 == 1:
+        elif index % 3 == 1:
             names.append(builder.constant(array))
         else:
-            values[f"x{place}"] = array
-            names.append(builder.input(f"x{place}", array.shape, int(array.min()), int(array.max())))
+            values[f"x{index}"] = array
+            names.append(builder.input(f"x{index}", array.shape, int(array.min()), int(array.max())))
     given = builder.add(case.op, names, case.attributes)
     values |= {name: _array(tensor) for name, tensor in zip(given, case.outputs, strict=True)}
     return Evidence(OpenProgram(builder.build([Output(name, name) for name in given])), values)

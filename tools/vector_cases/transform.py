@@ -59,12 +59,12 @@ def tile(op: str) -> Cases:
         (RANKS[4], (2, 1)), (RANKS[4], (1, 2, 3, 1)), (RANKS[5], (3,)), (RANKS[5], (2, 1, 1, 2, 1)),
         (RANKS[6], (1, 2)), (RANKS[7], (2, 1, 1)), (RANKS[8], (3, 1)), (RANKS[8], (1, 1, 2, 1, 1, 3, 1, 1)),
     ]  # fmt: skip
-    for place in range(14):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(14):
+        s = Stream(f"{op}/drawn_{index}")
         table.append((s.shape(s.between(1, 4)), tuple(s.between(1, 3) for _ in range(s.between(1, 4)))))
-    for place, (shape, reps) in enumerate(table):
-        x = Stream(f"{op}/table_{place}").spread(shape)
-        c.value(f"table_{place:02}", f"{list(shape)} by {list(reps)}", x, reps=reps)
+    for index, (shape, reps) in enumerate(table):
+        x = Stream(f"{op}/table_{index}").spread(shape)
+        c.value(f"table_{index:02}", f"{list(shape)} by {list(reps)}", x, reps=reps)
     x = arange((2, 3))
     for bad in ((), (0,), (2, 0), (-1,), (4097,), (1,) * 9, 2):
         c.refused("attribute.reps", f"reps = {bad}", x, reps=bad)
@@ -140,11 +140,11 @@ def transpose(op: str) -> Cases:
         c.value(f"axes_{_text(axes)}", f"axes {list(axes)}", arange((2, 3, 4)), axes=axes)
     for axes in list(permutations(range(4)))[1::2]:
         c.value(f"axes_{_text(axes)}", f"axes {list(axes)}", arange((2, 3, 1, 4)), axes=axes)
-    for place in range(16):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(16):
+        s = Stream(f"{op}/drawn_{index}")
         rank = s.between(2, 8)
         axes = tuple(axis - rank * s.between(0, 1) for axis in s.shuffled(range(rank)))
-        c.value(f"drawn_{place:02}", f"axes {list(axes)}", s.spread(s.shape(rank)), axes=axes)
+        c.value(f"drawn_{index:02}", f"axes {list(axes)}", s.spread(s.shape(rank)), axes=axes)
     x = arange((2, 3, 4))
     c.refused("C1", "two axes of rank 3", x, axes=(0, 1))
     c.refused("C1", "four axes of rank 3", x, axes=(0, 1, 2, 0))
@@ -162,7 +162,7 @@ def transpose(op: str) -> Cases:
 def _selected(n: int, begin: int, end: int, stride: int) -> int:
     """How many of n elements a slice with explicit entries selects, counted one by one."""
     low, high = (0, n) if stride > 0 else (-1, n - 1)
-    first, last = (max(low, min(place + n if place < 0 else place, high)) for place in (begin, end))
+    first, last = (max(low, min(bound + n if bound < 0 else bound, high)) for bound in (begin, end))
     return len(range(first, last, stride))
 
 
@@ -187,8 +187,8 @@ def slice_(op: str) -> Cases:
     ):  # fmt: skip
         name = f"{_text((begin, end, stride))}"
         add(name, f"{begin} up to {end} by {stride} of 5", x, (begin,), (end,), (stride,))
-    for place in range(24):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(24):
+        s = Stream(f"{op}/drawn_{index}")
         shape = tuple(s.between(1, 5) for _ in range(s.between(1, 4)))
         entries = []
         for n in shape:
@@ -201,7 +201,7 @@ def slice_(op: str) -> Cases:
             ]
             entries.append(s.choice(options))
         begin, end, strides = zip(*entries, strict=True)
-        add(f"drawn_{place:02}", f"{list(shape)}", s.spread(shape), begin, end, strides)
+        add(f"drawn_{index:02}", f"{list(shape)}", s.spread(shape), begin, end, strides)
     add("backwards_without_begin", "a missing begin is 0, backwards too", x, (), (-6,), (-1,))
     y = arange((2, 3, 4))
     add("fewer_entries", "entries for the first axis only", y, (1,), (2,), (1,))
@@ -240,16 +240,16 @@ def slice_like(op: str) -> Cases:
         (RANKS[4], (1, 2, 1, 1), ()), (RANKS[4], (9, 2), (1,)), (RANKS[5], (1, 1, 2, 1, 2), (-1, 1)),
         (RANKS[6], RANKS[8], (0,)), (RANKS[7], (1, 1, 1, 1, 2, 1, 1), ()), (RANKS[8], (1, 1), (1,)),
     ]  # fmt: skip
-    for place in range(14):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(14):
+        s = Stream(f"{op}/drawn_{index}")
         shape = s.shape(s.between(1, 4), 4)
         like = tuple(s.between(1, n) for n in shape)
-        cut = [axis - len(shape) * s.between(0, 1) for axis in range(len(shape)) if s.between(0, 1)]
-        table.append((shape, like, tuple(s.shuffled(cut))))
-    for place, (shape, like, axes) in enumerate(table):
-        s = Stream(f"{op}/table_{place}")
+        sliced = [axis - len(shape) * s.between(0, 1) for axis in range(len(shape)) if s.between(0, 1)]
+        table.append((shape, like, tuple(s.shuffled(sliced))))
+    for index, (shape, like, axes) in enumerate(table):
+        s = Stream(f"{op}/table_{index}")
         aim = f"{list(shape)} like {list(like)}, axes {list(axes)}"
-        c.value(f"table_{place:02}", aim, s.spread(shape), s.tensor(like, -MAX, MAX), axes=axes)
+        c.value(f"table_{index:02}", aim, s.spread(shape), s.tensor(like, -MAX, MAX), axes=axes)
     x = arange((3, 4))
     c.refused("C1", "fewer dimensions without axes", x, arange((2,)), axes=())
     c.refused("C1", "more dimensions without axes", x, arange((2, 3, 1)), axes=())

@@ -22,12 +22,12 @@ def rows(*batches: Sequence[Row]) -> Tensor:
 def get_valid_count(op: str) -> Cases:
     """All, none and some rows valid; scores at the threshold; several batches; every K at its ends."""
     c = Cases(op)
-    for place in range(28):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(28):
+        s = Stream(f"{op}/drawn_{index}")
         shape = (s.between(1, 3), s.between(1, 6), s.choice((2, 3, 5, 6, 7)))
         threshold = s.between(-2, 2)
         aim = f"{list(shape)}, scores around the threshold {threshold}"
-        c.value(f"drawn_{place:02}", aim, s.spread(shape, threshold - 2, threshold + 2), score_threshold=threshold)
+        c.value(f"drawn_{index:02}", aim, s.spread(shape, threshold - 2, threshold + 2), score_threshold=threshold)
     for k in (2, 3, 6, 31, 32):
         s = Stream(f"{op}/k_{k}")
         c.value(f"k_{k}", f"rows of {k}", s.spread((2, 3, k), -5, 5), score_threshold=0)
@@ -148,8 +148,8 @@ def non_max_suppression(op: str) -> Cases:
     c = Cases(op)
     for name, aim, batch, changed in CRAFTED:
         c.value(name, aim, rows(batch), tensor((1,), [len(batch)]), **{**PLAIN, **changed})
-    for place in range(24):
-        s = Stream(f"{op}/drawn_{place}")
+    for index in range(24):
+        s = Stream(f"{op}/drawn_{index}")
         batches, count = s.between(1, 3), s.between(1, 9)
         attributes = {
             "iou_threshold": s.choice((1, 10, 25, 33, 50, 67, 100, 101)),
@@ -159,7 +159,7 @@ def non_max_suppression(op: str) -> Cases:
         }
         valid = tensor((batches,), [s.between(-1, count + 2) for _ in range(batches)])
         aim = f"{batches} batches of {count} boxes"
-        c.value(f"drawn_{place:02}", aim, _boxes(s, batches, count, 6), valid, **attributes)
+        c.value(f"drawn_{index:02}", aim, _boxes(s, batches, count, 6), valid, **attributes)
     three = [(0, 7, 0, 0, 1, 1), (1, 9, 3, 3, 4, 4), (2, 8, 6, 6, 7, 7)]
     for count in (0, -1, -MAX, 1, 2, 3, 4, MAX):
         name = f"count_{count}".replace("-", "m")

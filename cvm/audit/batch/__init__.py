@@ -29,9 +29,9 @@ def receipts_in(folder: Path) -> list[str]:
     (``audit.folder``) for a folder that cannot be read.
     """
     found = []
-    for place, folders, files in os.walk(folder, onerror=_unreadable):
+    for directory, folders, files in os.walk(folder, onerror=_unreadable):
         names = (name for name in (*folders, *files) if name.endswith(".receipt"))
-        found += [Path(place, name).relative_to(folder).as_posix() for name in names]
+        found += [Path(directory, name).relative_to(folder).as_posix() for name in names]
     return sorted(found)
 
 

@@ -114,7 +114,7 @@ def _processors(ray: Any) -> int:
 
 
 def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
-    """At least one answer; it is no longer among those that are waited for."""
+    """Wait for at least one answer and remove it from those that are waited for."""
     patience = time.monotonic() + PATIENCE
     ready, _ = ray.wait(list(given), timeout=1.0)
     while not ready:
@@ -139,11 +139,11 @@ def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
 # On the nodes
 
 _workers: dict[str, Worker] = {}
-"""The worker of this process, by what it was asked."""
+"""The worker of this process, by the identity of its order."""
 
 
 def _identity(order: Order) -> str:
-    """What a worker is known by: all that is asked, and the salt."""
+    """The key of a worker: the identity of its order, and the salt."""
     return f"{order.identity()} {order.judging.salt}"
 
 

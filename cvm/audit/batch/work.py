@@ -1,4 +1,4 @@
-"""The work on one receipt of a folder, wherever it is done: what is asked, what is read, what is answered."""
+"""The work on one receipt of a folder: the order, the files that are read, and the answer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Finished:
 
 
 class Scheduler(Protocol):
-    """Who has the work done."""
+    """Distributes the work on receipts."""
 
     def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
         """The answer for each receipt at ``paths``, as they are found.
@@ -85,7 +85,7 @@ class Task:
     receipt: bytes | None
     inputs: bytes | None
     problem: str = ""
-    """Why something could not be read."""
+    """Why a file could not be read; empty if all were read."""
 
     @property
     def digests(self) -> tuple[str, str]:
@@ -151,7 +151,7 @@ class Worker:
         )
 
     def _executor(self, verified: VerifiedProgram) -> Executor:
-        """Made when the first receipt of a program comes."""
+        """The executor of a program, which is created when its first receipt comes."""
         from cvm.session import choose_executor
 
         digest = verified.program.digest

@@ -9,16 +9,16 @@ from cvm.audit.dispute.bounds import largest_proof, most_rounds
 from cvm.audit.dispute.evidence import Evidence, OpenProgram
 from cvm.audit.dispute.game import Outcome, Statement, settle
 from cvm.audit.dispute.judge import StepVerdict, verify_step
-from cvm.audit.dispute.locate import Place, locate
+from cvm.audit.dispute.locate import Difference, locate
 from cvm.audit.dispute.party import Witnessed
 from cvm.audit.dispute.proof import StepClaim, StepProof, Witness, decode_proof, encode_proof
 from cvm.audit.dispute.sides import Recounting, computed, evidence_from, side_of, statement_of
 
 __all__ = [
+    "Difference",
     "Evidence",
     "OpenProgram",
     "Outcome",
-    "Place",
     "Recounting",
     "Statement",
     "StepClaim",

@@ -1,4 +1,4 @@
-"""A reduction cut into chunks: boxes of its index space, so small that one step opens few leaves of any operand.
+"""A reduction split into chunks: boxes of its index space, so small that one step opens few leaves of any operand.
 
 How far an operand's elements lie apart decides how many leaves a box touches. The size of the boxes follows from
 shapes alone, so everyone who knows the shapes knows the number of steps.
@@ -35,7 +35,7 @@ def most_leaves(strides: Sequence[int], extents: Sequence[int]) -> int:
 
 
 class Chunks:
-    """The index space of a reduction, cut into boxes of one size; those at the ends may be smaller.
+    """The index space of a reduction, split into boxes of one size; those at the ends may be smaller.
 
     ``operands`` are the strides of each operand along the axes of the space. The boxes grow from the innermost axis as
     long as they keep within `TERMS`, `LEAVES` and ``leaves`` for all operands together. Boxes are numbered row-major,
@@ -59,8 +59,8 @@ class Chunks:
         """The indices in box ``number``."""
         ranges = []
         for grid, box, extent in zip(reversed(self._grid), reversed(self._box), reversed(self._space), strict=True):
-            number, place = divmod(number, grid)
-            ranges.append(range(place * box, min((place + 1) * box, extent)))
+            number, index = divmod(number, grid)
+            ranges.append(range(index * box, min((index + 1) * box, extent)))
         return product(*reversed(ranges))
 
 

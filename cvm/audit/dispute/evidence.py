@@ -1,4 +1,4 @@
-"""A program and all tensors of one run: what it takes to open any part of the run, and to prove any step of it."""
+"""A program and all tensors of one run. They suffice to open any part of the run and to prove any of its steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.dispute import vision
-from cvm.audit.dispute.folds import Call, Fold
+from cvm.audit.dispute.folds import Fold, FoldCall
 from cvm.audit.dispute.proof import (
     ConstantSource,
     GivenSource,
@@ -132,7 +132,7 @@ class Evidence:
         self._trees: dict[str, Tree] = {}
         self._auxiliaries: dict[int, tuple[Array, ...]] = {}
 
-    # What the run gave
+    # The tensors of the run
 
     @cached_property
     def trace(self) -> Trace:
@@ -150,8 +150,8 @@ class Evidence:
     def tensor(self, op: int, target: int) -> Array:
         """A target of an op."""
         node = self.program.program.nodes[op]
-        place = target - auxiliary_count(node.op)
-        return self.auxiliaries(op)[target] if place < 0 else self.values[node.outputs[place].name]
+        index = target - auxiliary_count(node.op)
+        return self.auxiliaries(op)[target] if index < 0 else self.values[node.outputs[index].name]
 
     def auxiliaries(self, op: int) -> tuple[Array, ...]:
         """The auxiliary tensors of an op."""
@@ -163,7 +163,7 @@ class Evidence:
         return self._auxiliaries[op]
 
     def auxiliary_roots(self, op: int) -> Roots:
-        """Their roots."""
+        """The roots of the auxiliary tensors."""
         return tuple(self.claim(op, target).root() for target in range(len(self.auxiliaries(op))))
 
     def tree(self, op: int, target: int) -> Tree:
@@ -181,16 +181,16 @@ class Evidence:
 
     # Steps
 
-    def _call(self, op: int, record: OpRecord) -> Call:
-        return Call(record, 0, self._operands(op, record), ())
+    def _call(self, op: int, record: OpRecord) -> FoldCall:
+        return FoldCall(record, 0, self._operands(op, record), ())
 
     def _operands(self, op: int, record: OpRecord) -> Operands:
         count = len(record.inputs) + auxiliary_count(record.op)
         return Operands(count, lambda position: _noted(self._operand(op, record, position)))
 
     def _operand(self, op: int, record: OpRecord, position: int) -> Array:
-        place = position - len(record.inputs)
-        return self.auxiliaries(op)[place] if place >= 0 else self._value(record.inputs[position])
+        index = position - len(record.inputs)
+        return self.auxiliaries(op)[index] if index >= 0 else self._value(record.inputs[position])
 
     def _value(self, number: int) -> Array:
         name = self.program.names[number]
@@ -198,7 +198,7 @@ class Evidence:
         return self.values[name] if found is None else found
 
     def fold(self, op: int, target: int, element: int) -> tuple[Fold, Operands]:
-        """How an element comes about, and the operands, which note what is read of them."""
+        """The fold of an element, and the operands, which record which of their elements are read."""
         record = self.program.op(op)
         operands = self._operands(op, record)
         return fold(record, target, element, operands), operands
@@ -265,13 +265,13 @@ class Evidence:
 
     def _opening(self, op: int, record: OpRecord, log: Tree, position: int, tensor: NotedTensor) -> OperandOpening:
         array = self._operand(op, record, position)
-        place = position - len(record.inputs)
-        tree = self.tree(op, place) if place >= 0 else self._tree(self.program.names[record.inputs[position]], array)
+        index = position - len(record.inputs)
+        tree = self.tree(op, index) if index >= 0 else self._tree(self.program.names[record.inputs[position]], array)
         size = LEAF_BYTES // array.itemsize
         numbers = sorted({number // size for number in tensor.numbers})
         return OperandOpening(
             position=position,
-            source=GivenSource() if place >= 0 else self._source(record.inputs[position], log),
+            source=GivenSource() if index >= 0 else self._source(record.inputs[position], log),
             dtype=1 if array.itemsize == 4 else 2,
             shape=array.shape,
             data_root=tree.root,
@@ -282,8 +282,8 @@ class Evidence:
     def _source(self, number: int, log: Tree) -> Source:
         name, program = self.program.names[number], self.program
         if name in program.constant_arrays:
-            place = number - program.lists[2].count
-            return ConstantSource(name, program.constants.prove(place).path)
+            index = number - program.lists[2].count
+            return ConstantSource(name, program.constants.prove(index).path)
         if name not in program.makers:
             return GivenSource()
         op = program.makers[name]

@@ -1,4 +1,4 @@
-"""Every element in small steps: what one step computes, op by op, in the style of FORMAL.
+"""The computation of every element in small steps, op by op, in the style of FORMAL.
 
 An element of an op's output is a fold. There is a number of steps and a number to start with; step j takes what the
 steps before it gave, a single integer called the partial, and gives the next one; the last partial is the element.
@@ -26,10 +26,10 @@ from formal.extension import rounded
 from formal.registry import OPS
 from formal.tensor import Index
 
-__all__ = ["SEARCHING", "Call", "Fold", "strides_of"]
+__all__ = ["SEARCHING", "Fold", "FoldCall", "strides_of"]
 
 SEARCHING = 2**32
-"""Partials from here on are no elements: nothing has been found yet."""
+"""Partials from this number on are not elements: a search has found nothing yet."""
 INT32_MIN = -(2**31)
 """Less than every element."""
 PARTS = 8
@@ -39,12 +39,12 @@ LARGEST_SHIFT = 62
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FoldCall:
     """One element of one target of an op: what a fold is made from."""
 
     record: OpRecord
     output: int
-    """Which output of the op."""
+    """The index of the output among those of the op."""
     operands: Operands
     d: Index
 
@@ -68,7 +68,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """How one element comes about."""
+    """The computation of one element as a sequence of steps on a partial result."""
 
     count: int
     """The number of steps."""
@@ -91,7 +91,7 @@ def strides_of(shape: Shape) -> list[int]:
     return strides[::-1]
 
 
-def at_once(call: Call) -> Fold:
+def at_once(call: FoldCall) -> Fold:
     """One step, which is FORMAL's function of the op."""
     record = call.record
 
@@ -106,11 +106,11 @@ def at_once(call: Call) -> Fold:
     return Fold(1, 0, step, dict.fromkeys(range(len(call.operands)), 1))
 
 
-def _with_bias(call: Call, chunks: Chunks) -> Mapping[int, int]:
+def _with_bias(call: FoldCall, chunks: Chunks) -> Mapping[int, int]:
     return dict(enumerate((*chunks.leaves, 1)[: len(call.operands)]))
 
 
-def conv2d(call: Call) -> Fold:
+def conv2d(call: FoldCall) -> Fold:
     """Partials are sums over some (ic, k_i, k_j), in chunks; the last step adds B[oc]."""
     X, W = call.operands[0], call.operands[1]
     n, oc, p, q = call.d
@@ -134,7 +134,7 @@ def conv2d(call: Call) -> Fold:
     return Fold(chunks.count, 0, step, _with_bias(call, chunks))
 
 
-def dense(call: Call) -> Fold:
+def dense(call: FoldCall) -> Fold:
     """Partials are sums over some k, in chunks; the last step adds B[n]."""
     X, W = call.operands[0], call.operands[1]
     m, n = call.d
@@ -149,7 +149,7 @@ def dense(call: Call) -> Fold:
     return Fold(chunks.count, 0, step, _with_bias(call, chunks))
 
 
-def max_pool2d(call: Call) -> Fold:
+def max_pool2d(call: FoldCall) -> Fold:
     """Partials are maxima over some (k_i, k_j) of the window; the padding never wins."""
     X = call.operands[0]
     n, i, p, q = call.d
@@ -166,7 +166,7 @@ def max_pool2d(call: Call) -> Fold:
     return Fold(chunks.count, INT32_MIN, step, {0: chunks.leaves[0]})
 
 
-def reduced(call: Call, start: int, combine: Callable[[int, int], int]) -> Fold:
+def reduced(call: FoldCall, start: int, combine: Callable[[int, int], int]) -> Fold:
     """Partials are what some indices of the reduced axes R give, in chunks; the other axes I have those of d."""
     X = call.operands[0]
     n = X.shape
@@ -189,18 +189,18 @@ def reduced(call: Call, start: int, combine: Callable[[int, int], int]) -> Fold:
     return Fold(chunks.count, start, step, {0: chunks.leaves[0]})
 
 
-def sum_(call: Call) -> Fold:
+def sum_(call: FoldCall) -> Fold:
     """Partials are sums of some of Z."""
     return reduced(call, 0, lambda a, b: a + b)
 
 
-def max_(call: Call) -> Fold:
+def max_(call: FoldCall) -> Fold:
     """Partials are maxima of some of Z."""
     return reduced(call, INT32_MIN, max)
 
 
-def requantize(call: Call) -> Fold:
-    """Step i adds m_i[d] x_i[d]; the last one adds c[d] as well, rounds and cuts."""
+def requantize(call: FoldCall) -> Fold:
+    """Step i adds m_i[d] x_i[d]; the last one adds c[d] as well, rounds and clips."""
     d, n = call.d, (len(call.operands) - 2) // 2
     rounding = call.record.attributes["rounding"]
 
@@ -221,7 +221,7 @@ def requantize(call: Call) -> Fold:
     return Fold(n, 0, step, dict.fromkeys(range(2 * n + 2), 1), groups)
 
 
-def concatenate(call: Call) -> Fold:
+def concatenate(call: FoldCall) -> Fold:
     """Step j looks at `PARTS` operands. Until the element is found, partials count the indices of axis left to skip."""
     real_axis = call.attribute("axis") % len(call.d)
     M = len(call.operands)
@@ -230,8 +230,8 @@ def concatenate(call: Call) -> Fold:
         if before < SEARCHING:
             return before
         rest = before - SEARCHING
-        for place in range(PARTS * j, min(PARTS * (j + 1), M)):
-            part = call.operands[place]
+        for index in range(PARTS * j, min(PARTS * (j + 1), M)):
+            part = call.operands[index]
             extent = part.shape[real_axis]
             if rest < extent:
                 return part[(*call.d[:real_axis], rest, *call.d[real_axis + 1 :])]
@@ -242,7 +242,7 @@ def concatenate(call: Call) -> Fold:
     return Fold(len(groups), SEARCHING + call.d[real_axis], step, dict.fromkeys(range(M), 1), groups, 1)
 
 
-FOLDS: Mapping[str, Callable[[Call], Fold]] = {
+FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {
     "sum": sum_,
     "max": max_,
     "conv2d": conv2d,

@@ -59,7 +59,7 @@ class Outcome:
     reason: str
     rounds: int
     op: int | None = None
-    """The place that the game was led to, as far as it came."""
+    """Where the game was led to: op, target, element and step, as far as it came."""
     target: int | None = None
     element: int | None = None
     step: int | None = None
@@ -77,7 +77,7 @@ class _Ended(Exception):
 
 
 _Pair: TypeAlias = tuple[Any, Any]
-"""Something of A and the same of B."""
+"""The same item of A and of B."""
 
 
 def _require(holds: bool, what: str) -> None:
@@ -98,22 +98,22 @@ def settle(
     try:
         table.play(roots)
     except _Ended as end:
-        return replace(table.place, winner=end.winner, reason=end.reason, rounds=table.rounds)
+        return replace(table.reached, winner=end.winner, reason=end.reason, rounds=table.rounds)
     raise AssertionError("a game ends with a verdict")
 
 
 @dataclass
 class _Table:
-    """One game: the parties, the rounds so far, and the place that it was led to."""
+    """One game: the parties, the rounds so far, and the step that it was led to."""
 
     statement: Statement
     parties: tuple[q.Party, q.Party]
     watch: Callable[[q.Question], None]
     rounds: int = 0
-    place: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
+    reached: Outcome = field(default_factory=lambda: Outcome(None, "", 0))
 
     def ask(self, question: q.Question, check: Callable[[int, Any], Any]) -> _Pair:
-        """One round: what ``check`` makes of the answers. Who gives one that does not stand has lost."""
+        """One round: the results of ``check`` on both answers. A party whose answer fails its check has lost."""
         self.rounds += 1
         self.watch(question)
         found: list[Any] = []
@@ -134,9 +134,9 @@ class _Table:
             raise _Ended(winner, f"{type(question).__name__}: {said}")
         return found[0], found[1]
 
-    def at(self, **place: Any) -> None:
+    def at(self, **reached: Any) -> None:
         """Note where the game is."""
-        self.place = replace(self.place, **place)
+        self.reached = replace(self.reached, **reached)
 
     # From the trace roots to a step
 
@@ -184,7 +184,7 @@ class _Table:
     def _descend(
         self, count: int, nodes: _Pair, question: Callable[[int, int], q.Question]
     ) -> tuple[int, list[bytes], _Pair]:
-        """The first leaf on which two trees of one form differ, the agreed nodes to the left of it, and the leaves."""
+        """The first leaf on which two trees of one form differ, the agreed nodes to its left, and that leaf of both."""
         start, end, prefix = 0, count, []
         while end - start > 1:
             children = self.ask(question(start, end), lambda side, answer: _children(answer, nodes[side]))  # noqa: B023

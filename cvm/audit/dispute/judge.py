@@ -41,14 +41,14 @@ _ITEM_BYTES = {1: 4, 2: 8}
 
 @dataclass(frozen=True, slots=True)
 class StepVerdict:
-    """Whether the step is the one that follows, and if not, what speaks against it."""
+    """Whether the step is right, and if not, the reason."""
 
     accepted: bool
     reason: str
 
 
 def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
-    """Judge one step. Whatever claim and witness hold, the answer is a verdict.
+    """Judge one step. Every claim and every witness get a verdict; nothing is raised.
 
     The program is taken to be a valid one (`cvm.program.verify`), and the head to be what the parties agree on.
     """
@@ -57,7 +57,7 @@ def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
     except CvmError as error:
         return StepVerdict(False, f"{error.message} [{error.code}]")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # FORMAL takes a valid program for granted; from another one nothing follows.
+        # FORMAL assumes a valid program; nothing follows from an invalid one.
         return StepVerdict(False, f"the op cannot be what the program says of it: {error} [step.op]")
     return StepVerdict(True, "the step follows")
 
@@ -130,10 +130,10 @@ def _open(
     opening = openings[position]
     _require(opening.dtype in _DTYPES, "dtype", f"there is no type {opening.dtype} of elements")
     root = TensorClaim(_DTYPES[opening.dtype], opening.shape, opening.data_root).root()
-    place = position - len(record.inputs)
-    if place >= 0:
+    index = position - len(record.inputs)
+    if index >= 0:
         _require(isinstance(opening.source, GivenSource), "source", "an auxiliary tensor is in the claim")
-        expected: tuple[bytes | None, Shape | None] = claim.auxiliaries[place], target_shape(record, place)
+        expected: tuple[bytes | None, Shape | None] = claim.auxiliaries[index], target_shape(record, index)
     else:
         expected = _root_of_value(witness, claim.op, record.inputs[position], opening.source, root)
     _require(root == expected[0], "root", f"operand {position} has not the root that the run gives it")
@@ -160,11 +160,11 @@ def _root_of_value(
     if not isinstance(source, ResultSource):
         raise Invalid("step.source", f"value {number} is what an op gave")
     maker = _open_op(witness, source.op, source.record, source.record_path)
-    place = number - maker.first
-    _require(0 <= place < len(maker.outputs) == len(source.roots), "source", f"op {source.op} is not its maker")
+    index = number - maker.first
+    _require(0 <= index < len(maker.outputs) == len(source.roots), "source", f"op {source.op} is not its maker")
     log = root_of_proof(step_record(source.op, source.roots), Proof(source.op, before, source.step_path))
     _require(log == witness.log, "log", f"op {source.op} has not given these roots in the run")
-    return source.roots[place], maker.outputs[place].shape
+    return source.roots[index], maker.outputs[index].shape
 
 
 def _elements(opening: OperandOpening) -> Callable[[int], int]:

@@ -1,4 +1,4 @@
-"""Where two runs of one program on one input part: the op, its output, 1 KiB of it, and one element."""
+"""Where two runs of one program on one input differ first: the op, its output, 1 KiB of it, and one element."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from cvm.audit.trace import Trace
 from cvm.errors import Invalid
 from cvm.program.merkle import LEAF_BYTES
 
-__all__ = ["Place", "locate"]
+__all__ = ["Difference", "locate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where two runs part, as far as what is known of them goes."""
+class Difference:
+    """The first difference of two runs, as precisely as the given evidence shows it."""
 
     op: int
     output: int
-    """Which output of the op."""
+    """The index of the output among those of the op."""
     roots: tuple[bytes | None, bytes | None]
     """The roots of that tensor; None where a trace has none."""
     leaf: int | None = None
     element: int | None = None
-    """Its number, row-major."""
+    """The number of the element, row-major."""
     values: tuple[int, int] | None = None
     steps: int | None = None
     """The steps that the element takes."""
     follows: int | None = None
-    """What the element is, computed from the operands on which both agree."""
+    """The right value of the element, computed from the operands on which both agree."""
 
 
-def locate(one: Evidence | Trace, other: Evidence | Trace) -> Place | None:
-    """The first place where two runs part; None if they do not.
+def locate(one: Evidence | Trace, other: Evidence | Trace) -> Difference | None:
+    """The first difference of two runs; None if there is none.
 
     Both traces tell the op, the tensors of both sides the element as well. Raises `Invalid` (``dispute.run``) for runs
     of different programs, inputs or states.
@@ -51,28 +51,28 @@ def locate(one: Evidence | Trace, other: Evidence | Trace) -> Place | None:
     return _element(found, one, other)
 
 
-def _first(one: Trace, other: Trace) -> Place | None:
-    """The first output on which two logs differ; one that only one of them has differs."""
+def _first(one: Trace, other: Trace) -> Difference | None:
+    """The first output on which two logs differ. An output that only one of them has counts as a difference."""
     for op in range(max(len(one.steps), len(other.steps))):
         first, second = (trace.steps[op] if op < len(trace.steps) else () for trace in (one, other))
         for output in range(max(len(first), len(second))):
             roots = tuple(roots[output] if output < len(roots) else None for roots in (first, second))
             if roots[0] != roots[1]:
-                return Place(op, output, (roots[0], roots[1]))
+                return Difference(op, output, (roots[0], roots[1]))
     return None
 
 
-def _element(place: Place, one: Evidence, other: Evidence) -> Place:
+def _element(found: Difference, one: Evidence, other: Evidence) -> Difference:
     """The first element on which two tensors differ, and what it should be."""
-    target = place.output + auxiliary_count(one.program.program.nodes[place.op].op)
-    first, second = (item.tensor(place.op, target) for item in (one, other))
+    target = found.output + auxiliary_count(one.program.program.nodes[found.op].op)
+    first, second = (item.tensor(found.op, target) for item in (one, other))
     element = int(np.argmax(first.reshape(-1) != second.reshape(-1)))
-    course, _ = one.fold(place.op, target, element)
+    course, _ = one.fold(found.op, target, element)
     follows = course.start
     for step in range(course.count):
         follows = course.step(step, follows)
     return replace(
-        place,
+        found,
         leaf=4 * element // LEAF_BYTES,
         element=element,
         values=(int(first.flat[element]), int(second.flat[element])),

@@ -12,18 +12,18 @@ __all__ = ["Witnessed", "children_of", "open_trace"]
 
 
 class Witnessed:
-    """Says what its evidence says; honest if that is what follows from the program and its inputs."""
+    """A party that answers from its evidence. It is honest if the evidence follows from the program and its inputs."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
 
     @property
     def root(self) -> bytes:
-        """The trace root that it stands for."""
+        """The trace root that the party claims."""
         return self.evidence.trace.root
 
     def answer(self, question: q.Question) -> q.Answer:
-        """The answer to a question. What it has not got, or cannot prove, it does not answer."""
+        """The answer to a question, or None for what the party does not have or cannot prove."""
         try:
             return self._answer(question)
         except (ArithmeticError, LookupError, ValueError):  # CvmError is a ValueError
@@ -58,7 +58,7 @@ class Witnessed:
                 return encode_proof(evidence.prove(op, target, element, step, partials))
 
     def partials(self, op: int, target: int, element: int) -> list[int]:
-        """What it says the partials of an element are."""
+        """The partials of an element, as the party claims them."""
         return self.evidence.partials(op, target, element)
 
     def _partials(self, op: int, target: int, element: int) -> Tree:

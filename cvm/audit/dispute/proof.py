@@ -59,19 +59,19 @@ class StepClaim:
     partials: bytes
     """The commitment to all partials of the element."""
 
-    def _place(self) -> bytes:
+    def _location(self) -> bytes:
         return self.head + u32(self.op) + u32(self.target) + listed(self.auxiliaries) + u64(self.element)
 
     def preimage(self) -> bytes:
         """The bytes of the claim."""
-        return b"cvm1:step-claim\0" + self._place() + u32(self.step) + self.partials
+        return b"cvm1:step-claim\0" + self._location() + u32(self.step) + self.partials
 
     def commitment(self, count: int, root: bytes) -> bytes:
         """The commitment to ``count`` partials of the element, ``root`` being their Merkle root.
 
-        It is bound to the place of the element, so that a claim holds for one element alone.
+        It is bound to the location of the element, so that a claim holds for one element alone.
         """
-        return sha256(b"cvm1:partials\0" + self._place() + u64(count) + root).digest()
+        return sha256(b"cvm1:partials\0" + self._location() + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)

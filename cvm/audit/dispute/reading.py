@@ -1,4 +1,4 @@
-"""Operands that note what is read of them: so much a step reads, for whoever opens it and for whoever judges it."""
+"""Operands that record which of their elements a step reads; the prover and the judge use the same record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Operands:
 
     @property
     def taken(self) -> Mapping[int, NotedTensor]:
-        """By their positions, in order."""
+        """The operands that were made, by their positions, in order."""
         return dict(sorted(self._taken.items()))
 
     def __len__(self) -> int:

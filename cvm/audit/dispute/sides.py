@@ -1,4 +1,4 @@
-"""Who disputes: a side that has all tensors of its run, or one that has no more than a trace."""
+"""The two kinds of parties: one that has all tensors of its run, and one that has only a trace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def computed(
     state: Arrays | None = None,
     executor: str | None = None,
 ) -> Evidence:
-    """What follows from a program and its inputs: all tensors of one run.
+    """All tensors of one run, computed from a program and its inputs.
 
     ``run`` counts the runs of ``inputs`` sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is
     what a sample begins with (None: the initial state). Raises `Invalid` for arrays that no run can have and
@@ -44,16 +44,16 @@ def computed(
     from cvm.session import choose_executor
 
     _, samples = arrange(verified.program, inputs, cycles)
-    runs = [(feeds, place) for feeds in samples for place in range(len(feeds))]
+    runs = [(feeds, index) for feeds in samples for index in range(len(feeds))]
     if not 0 <= run < len(runs):
         raise Invalid("dispute.run", f"there are {len(runs)} runs of these inputs, counted from 0: there is no {run}")
-    feeds, place = runs[run]
+    feeds, index = runs[run]
     made = create(choose_executor(executor)[0], verified)
     before = initial_state(verified.program) if state is None else _state(verified, state)
-    for feed in feeds[:place]:
+    for feed in feeds[:index]:
         before = made.run(feed, before).state
-    result = made.run(feeds[place], before, "all")
-    return Evidence(OpenProgram(verified.program), {**before, **feeds[place], **result.values})
+    result = made.run(feeds[index], before, "all")
+    return Evidence(OpenProgram(verified.program), {**before, **feeds[index], **result.values})
 
 
 def _state(verified: VerifiedProgram, arrays: Arrays) -> dict[str, Int32Array]:
@@ -92,7 +92,7 @@ def _tensor(name: str, shape: tuple[int, ...], arrays: Arrays) -> Int32Array:
 
 
 class Recounting:
-    """Has a trace and the program, but no tensor: it can say on which op it differs, and nothing more."""
+    """A party with a trace and the program but without tensors: it can only say on which op it differs."""
 
     def __init__(self, program: OpenProgram, trace: Trace) -> None:
         self._program = program
@@ -101,7 +101,7 @@ class Recounting:
 
     @property
     def root(self) -> bytes:
-        """The trace root that it stands for."""
+        """The trace root that the party claims."""
         return self._trace.root
 
     def answer(self, question: q.Question) -> q.Answer:
@@ -119,12 +119,12 @@ class Recounting:
 
 
 def statement_of(true: Evidence) -> Statement:
-    """What is agreed on about a run."""
+    """The statement about a run on which both parties agree."""
     return Statement(true.trace.program, true.trace.inputs, true.trace.before)
 
 
 def side_of(true: Evidence, given: Evidence | Trace) -> Witnessed | Recounting:
-    """A party: a trace that is the true one is that of someone who can compute all tensors again."""
+    """The party that holds this evidence or trace. A true trace gets all tensors: its party can compute them."""
     if isinstance(given, Evidence):
         return Witnessed(given)
     return Witnessed(true) if given == true.trace else Recounting(true.program, given)

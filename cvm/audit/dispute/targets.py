@@ -1,11 +1,11 @@
-"""What can be disputed of an op: its targets, and the fold of every element of them."""
+"""The tensors of an op that can be disputed (its targets), and the fold of each of their elements."""
 
 from __future__ import annotations
 
 import math
 
 from cvm.audit.dispute import folds, vision
-from cvm.audit.dispute.folds import Call, Fold
+from cvm.audit.dispute.folds import Fold, FoldCall
 from cvm.audit.dispute.reading import Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
@@ -22,10 +22,10 @@ def auxiliary_count(op: str) -> int:
 
 def target_shape(record: OpRecord, target: int) -> Shape:
     """The shape of a target: the auxiliary tensors come first, then the outputs. Raises `Invalid` if there is none."""
-    place = target - auxiliary_count(record.op)
-    if not target >= 0 or place >= len(record.outputs):
+    index = target - auxiliary_count(record.op)
+    if not target >= 0 or index >= len(record.outputs):
         raise Invalid("step.target", f"{record.op} has no target {target}")
-    return record.outputs[0].shape[:2] if place < 0 else record.outputs[place].shape
+    return record.outputs[0].shape[:2] if index < 0 else record.outputs[index].shape
 
 
 def index_of(element: int, shape: Shape) -> Index:
@@ -34,18 +34,18 @@ def index_of(element: int, shape: Shape) -> Index:
         raise Invalid("step.element", f"a tensor of shape {list(shape)} has no element {element}")
     index = []
     for extent in reversed(shape):
-        element, place = divmod(element, extent)
-        index.append(place)
+        element, position = divmod(element, extent)
+        index.append(position)
     return tuple(reversed(index))
 
 
 def fold(record: OpRecord, target: int, element: int, operands: Operands) -> Fold:
-    """How an element of a target comes about. ``operands`` are those of the op, then its auxiliary tensors.
+    """The fold of an element of a target. ``operands`` are those of the op, then its auxiliary tensors.
 
     Raises `Invalid` if there is no such target or element.
     """
     count = auxiliary_count(record.op)
-    call = Call(record, max(target - count, 0), operands, index_of(element, target_shape(record, target)))
+    call = FoldCall(record, max(target - count, 0), operands, index_of(element, target_shape(record, target)))
     if target < count:
         return vision.AUXILIARIES[record.op][target](call)
     return {**folds.FOLDS, **vision.FOLDS}.get(record.op, folds.at_once)(call)

@@ -1,16 +1,16 @@
 """The ops of vision in small steps.
 
-`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, and keeps or drops rows in turn:
+`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, then keeps or drops each row:
 no single integer says how far it is. So whoever disputes it commits to three tensors that the op does not have, all of
 shape (B, N), and they are disputed like outputs, in this order:
 
-`rank`   rank[b, i] is the place of row i of X by falling score, -1 for the rows from T on;
+`rank`   rank[b, i] is the rank of row i of X by falling score, -1 for the rows from T on;
 `order`  order[b, p] is the row of rank p, -1 from T on: I(p) of the document;
 `kept`   kept[b, p] is 1 if p is in U, else 0.
 
 Each element of each follows by small steps from the operands, the tensors before it and - for `kept` - the elements
 before it. There is one right tensor of each kind, so two parties who differ in the output differ in one of these, or
-in a step of the output that reads them; at the first place where they differ they agree on all that the step reads.
+in a step of the output that reads them; at the first index where they differ they agree on all that the step reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cvm.audit.dispute.chunks import TERMS, Chunks
-from cvm.audit.dispute.folds import SEARCHING, Call, Fold
+from cvm.audit.dispute.folds import SEARCHING, Fold, FoldCall
 from formal.vision import overlaps
 
 __all__ = ["AUXILIARIES", "FOLDS", "auxiliaries"]
@@ -34,25 +34,25 @@ def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
     return -(-extent // most), lambda j: range(j * most, min((j + 1) * most, extent))
 
 
-def _search(places: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
-    """Go on with a search: the element at the first chosen place after ``before - SEARCHING`` others."""
+def _search(indices: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
+    """Continue a search: the element at the first chosen index after ``before - SEARCHING`` others."""
     to_skip = before - SEARCHING
-    for place in places:
-        if chosen(place):
+    for index in indices:
+        if chosen(index):
             if to_skip == 0:
-                return element(place)
+                return element(index)
             to_skip -= 1
     return SEARCHING + to_skip
 
 
-def valid_count(call: Call) -> Fold:
+def valid_count(call: FoldCall) -> Fold:
     """The number of {q | q in [0, N) and X[b, q, 1] > score_threshold}: partials count some q."""
     (b,), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
     return Fold(count, 0, lambda j, before: before + sum(X[b, q, 1] > score_threshold for q in part(j)), {0: ROWS})
 
 
-def valid_row(call: Call) -> Fold:
+def valid_row(call: FoldCall) -> Fold:
     """X[b, n, k] for the valid n with idx valid ones before it: partials count those left to skip."""
     (b, idx, k), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
@@ -66,12 +66,12 @@ def valid_row(call: Call) -> Fold:
     return Fold(count, SEARCHING + idx, step, {0: ROWS})
 
 
-def get_valid_count(call: Call) -> Fold:
+def get_valid_count(call: FoldCall) -> Fold:
     """The number of valid rows, and these rows."""
     return valid_count(call) if call.output == 0 else valid_row(call)
 
 
-def rank(call: Call) -> Fold:
+def rank(call: FoldCall) -> Fold:
     """The number of {j | row j is before row i}, for i < T: partials count some j."""
     (b, i), X, valid = call.d, call.operands[0], call.operands[1]
     _, N, K = X.shape
@@ -90,7 +90,7 @@ def rank(call: Call) -> Fold:
     return Fold(chunks.count, 0, step, {0: chunks.leaves[0] + 1, 1: 1})
 
 
-def order(call: Call) -> Fold:
+def order(call: FoldCall) -> Fold:
     """The i with rank[b, i] = p: a search."""
     (b, p), ranks = call.d, call.operands[2]
     count, part = _parts(ranks.shape[1])
@@ -104,7 +104,7 @@ def order(call: Call) -> Fold:
     return Fold(count, SEARCHING, step, {2: 2})
 
 
-def kept(call: Call) -> Fold:
+def kept(call: FoldCall) -> Fold:
     """Whether p is in U. Step q < p: whether q in U suppresses p; step p: whether p < min{TK, T} and it has an id.
 
     Partials are 1 as long as nothing speaks against it.
@@ -112,8 +112,8 @@ def kept(call: Call) -> Fold:
     (b, p), X, rows, members = call.d, call.operands[0], call.operands[3], call.operands[4]
     top_k, force_suppress = call.attribute("top_k"), call.attribute("force_suppress")
 
-    def row(place: int) -> Sequence[int]:
-        return [X[b, rows[b, place], k] for k in range(6)]
+    def row(index: int) -> Sequence[int]:
+        return [X[b, rows[b, index], k] for k in range(6)]
 
     def step(q: int, before: int) -> int:
         if before == 0 or rows[b, p] < 0:
@@ -129,7 +129,7 @@ def kept(call: Call) -> Fold:
     return Fold(p + 1, 1, step, {0: 2 * ROWS, 3: 2, 4: 1})
 
 
-def kept_row(call: Call) -> Fold:
+def kept_row(call: FoldCall) -> Fold:
     """R[b, IDX(n), k], if n < MOS: partials count the elements of U left to skip."""
     (b, n, k), X = call.d, call.operands[0]
     rows, members = call.operands[3], call.operands[4]
@@ -147,13 +147,13 @@ def kept_row(call: Call) -> Fold:
     return Fold(count, SEARCHING + n, step, {0: 1, 3: 1, 4: 2})
 
 
-AUXILIARIES: Mapping[str, tuple[Callable[[Call], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}
+AUXILIARIES: Mapping[str, tuple[Callable[[FoldCall], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}
 """The folds of the tensors that a party commits to when an op is disputed; they are operands after those of the op."""
 
-FOLDS: Mapping[str, Callable[[Call], Fold]] = {"get_valid_count": get_valid_count, "non_max_suppression": kept_row}
+FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {"get_valid_count": get_valid_count, "non_max_suppression": kept_row}
 
 
-def auxiliaries(call: Call) -> tuple[list[int], list[int], list[int]]:
+def auxiliaries(call: FoldCall) -> tuple[list[int], list[int], list[int]]:
     """The elements of `rank`, `order` and `kept` of a non_max_suppression, row-major, all at once."""
     X, valid = call.operands[0], call.operands[1]
     top_k, force_suppress = call.attribute("top_k"), call.attribute("force_suppress")
@@ -164,14 +164,14 @@ def auxiliaries(call: Call) -> tuple[list[int], list[int], list[int]]:
         rows = [[X[b, i, k] for k in range(K)] for i in range(N)]
         T = max(min(N, valid[b,]), 0)
         I = sorted(range(T), key=lambda i: (-rows[i][1], i))  # noqa: E741 - used at once; the document's name
-        places = {i: p for p, i in enumerate(I)}
+        rank = {i: p for p, i in enumerate(I)}
         U: list[int] = []
         for p in range(T if top_k < 0 else min(T, top_k)):
             r = rows[I[p]]
             rivals = (rows[I[q]] for q in U if force_suppress or rows[I[q]][0] == r[0])
             if r[0] >= 0 and not any(overlaps(r, s, iou_threshold) for s in rivals):
                 U.append(p)
-        ranks += [places.get(i, -1) for i in range(N)]
+        ranks += [rank.get(i, -1) for i in range(N)]
         orders += [*I, *[-1] * (N - T)]
         members += [int(p in U) for p in range(N)]
     return ranks, orders, members

@@ -1,5 +1,5 @@
 """The native executor: whole networks compiled to machine code."""
 
-from cvm.executors.native.executor import NativeExecutor
+from cvm.executors.native.runtime.executor import NativeExecutor
 
 __all__ = ["NativeExecutor"]

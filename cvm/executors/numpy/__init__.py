@@ -2,13 +2,13 @@
 
 from cvm.executors.numpy import broadcast, elemwise, extension, nn, reduce, transform, vision
 from cvm.executors.numpy.executor import NumpyExecutor
-from cvm.executors.numpy.step import KERNELS, Plan, Step
+from cvm.executors.numpy.step import KERNELS, Plan, PlannedNode
 
 __all__ = [
     "KERNELS",
     "NumpyExecutor",
     "Plan",
-    "Step",
+    "PlannedNode",
     "broadcast",
     "elemwise",
     "extension",

@@ -1,4 +1,4 @@
-"""Blocks: cutting work into boxes, so that temporary arrays stay small however large the tensors are."""
+"""Blocks: work is split into boxes, so that temporary arrays stay small however large the tensors are."""
 
 from __future__ import annotations
 

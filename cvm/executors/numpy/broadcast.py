@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.declaration import Call
 
 __all__: list[str] = []
 
 
 @plans("broadcast_add")
-def plan_broadcast_add(call: Call) -> Step:
+def plan_broadcast_add(call: Call) -> PlannedNode:
     """A + B, proven to be an int32."""
     return single(np.add, "int32")
 
 
 @plans("broadcast_sub")
-def plan_broadcast_sub(call: Call) -> Step:
+def plan_broadcast_sub(call: Call) -> PlannedNode:
     """A - B, proven to be an int32."""
     return single(np.subtract, "int32")
 
 
 @plans("broadcast_mul")
-def plan_broadcast_mul(call: Call) -> Step:
+def plan_broadcast_mul(call: Call) -> PlannedNode:
     """A * B, proven to be an int32."""
     return single(np.multiply, "int32")
 
 
 @plans("broadcast_max")
-def plan_broadcast_max(call: Call) -> Step:
+def plan_broadcast_max(call: Call) -> PlannedNode:
     """The larger of A and B."""
     return single(np.maximum, "int32")
 
 
 @plans("broadcast_div")
-def plan_broadcast_div(call: Call) -> Step:
+def plan_broadcast_div(call: Call) -> PlannedNode:
     """A / B truncated toward zero: the quotient of the magnitudes, negative where the signs differ; 0 where B is 0."""
     lo, hi = call.ranges[1].hull()
     may_be_zero = lo <= 0 <= hi

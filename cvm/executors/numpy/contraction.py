@@ -12,7 +12,7 @@ rounding. So are the operands: where |w[k]| or max|x[k]| exceeds L, the other is
 still 0. The result is the integer result. (It takes a BLAS that adds products and no scheme that adds operands first,
 like Strassen's; a self-test guards against a BLAS that computes in less than its type.)
 
-Where S > L the reduction is cut into the fewest runs of k that each satisfy the bound, and the runs are added as
+Where S > L the reduction is split into the fewest runs of k that each satisfy the bound, and the runs are added as
 integers. Where even a single product is too large, the product is taken in int64. Integer sums are formed in int32 if
 S < 2^31, else in int64 modulo 2^64; the verifier has proven that the result is an int32, so that a sum modulo 2^64 is
 the sum.

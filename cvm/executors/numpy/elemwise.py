@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, fits_int32, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, fits_int32, plans, single
 from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
 
@@ -12,13 +12,13 @@ __all__ = ["clipped"]
 
 
 @plans("abs")
-def plan_abs(call: Call) -> Step:
+def plan_abs(call: Call) -> PlannedNode:
     """|X|: in int32, since -2^31 is no element."""
     return single(np.abs, "int32")
 
 
 @plans("cvm_precision")
-def plan_cvm_precision(call: Call) -> Step:
+def plan_cvm_precision(call: Call) -> PlannedNode:
     """The number of powers of two that do not exceed |X|, at least 1."""
     powers = 2 ** np.arange(31, dtype=np.int32)
 
@@ -30,38 +30,38 @@ def plan_cvm_precision(call: Call) -> Step:
 
 
 @plans("elemwise_add")
-def plan_elemwise_add(call: Call) -> Step:
+def plan_elemwise_add(call: Call) -> PlannedNode:
     """A + B, proven to be an int32."""
     return single(np.add, "int32")
 
 
 @plans("elemwise_sub")
-def plan_elemwise_sub(call: Call) -> Step:
+def plan_elemwise_sub(call: Call) -> PlannedNode:
     """A - B, proven to be an int32."""
     return single(np.subtract, "int32")
 
 
 @plans("negative")
-def plan_negative(call: Call) -> Step:
+def plan_negative(call: Call) -> PlannedNode:
     """-X: in int32, since -2^31 is no element."""
     return single(np.negative, "int32")
 
 
 @plans("clip")
-def plan_clip(call: Call) -> Step:
-    """X cut into [a_min, a_max]."""
+def plan_clip(call: Call) -> PlannedNode:
+    """X clipped to [a_min, a_max]."""
     return clipped(call, call.attributes.a_min, call.attributes.a_max)
 
 
 @plans("cvm_clip")
-def plan_cvm_clip(call: Call) -> Step:
-    """X cut into [-alpha, alpha]."""
+def plan_cvm_clip(call: Call) -> PlannedNode:
+    """X clipped to [-alpha, alpha]."""
     alpha = _alpha(call)
     return clipped(call, -alpha, alpha)
 
 
-def clipped(call: Call, lo: int, hi: int) -> Step:
-    """The first input cut into [lo, hi]; itself where it is proven to lie there."""
+def clipped(call: Call, lo: int, hi: int) -> PlannedNode:
+    """The first input clipped to [lo, hi]; itself where it is proven to lie there."""
     least, largest = call.ranges[0].hull()
     if lo <= least and largest <= hi:
         return single(lambda X: X, f"identity: the input lies in [{least}, {largest}]")
@@ -69,7 +69,7 @@ def clipped(call: Call, lo: int, hi: int) -> Step:
 
 
 @plans("cvm_right_shift")
-def plan_cvm_right_shift(call: Call) -> Step:
+def plan_cvm_right_shift(call: Call) -> PlannedNode:
     """floor((t + 1) / 2) with t = floor(X / 2^(shift_bit - 1)).
 
     It equals floor(t / 2) + (t mod 2), which stays within int32 where t + 1 = 2^31 would not.
@@ -86,8 +86,8 @@ def plan_cvm_right_shift(call: Call) -> Step:
 
 
 @plans("cvm_left_shift")
-def plan_cvm_left_shift(call: Call) -> Step:
-    """X * 2^shift_bit, cut; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
+def plan_cvm_left_shift(call: Call) -> PlannedNode:
+    """X * 2^shift_bit, clipped; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
     shift, alpha = call.attributes.shift_bit, _alpha(call)
     largest = call.ranges[0].magnitude() << shift
     if fits_int32(largest):

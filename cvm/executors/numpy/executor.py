@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
-from cvm.executors.numpy.step import KERNELS, Array, Step
+from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
 from cvm.program.model import Node, Program
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ __all__ = ["NumpyExecutor"]
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A step with the names of what it reads and writes, and of what nothing needs after it."""
+    """A planned node with the names of the tensors that it reads and writes, and of those that are freed after it."""
 
-    step: Step
+    step: PlannedNode
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     frees: tuple[str, ...]
@@ -57,10 +57,10 @@ class NumpyExecutor:
         borrowed = _Issued([*self._constants.values(), *fed.values()])
         # Some BLAS libraries raise floating-point flags without a cause; no kernel computes anything that could.
         with np.errstate(all="ignore"):
-            for place, scheduled in enumerate(self._schedule):
+            for index, scheduled in enumerate(self._schedule):
                 _execute(scheduled, tensors)
                 if shows is not None:
-                    shows.after(place, scheduled, tensors)
+                    shows.after(index, scheduled, tensors)
                 for name in scheduled.frees:
                     if name not in needed:
                         del tensors[name]
@@ -74,17 +74,17 @@ class NumpyExecutor:
 
 
 class _Shows:
-    """Shows a watch what the steps give, a window at a time; what a window holds stays alive until then."""
+    """Shows the results to a watch, one window at a time. The tensors of a window stay alive until they are shown."""
 
     def __init__(self, watch: Watch, fed: Mapping[str, Array], spans: Sequence[tuple[int, int]]) -> None:
         self._watch, self._ends = watch, {end - 1 for _, end in spans}
         self._held: dict[str, Array] = {}
         watch(fed)
 
-    def after(self, place: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
+    def after(self, index: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
         """Take the results of a step."""
         self._held.update((name, tensors[name]) for name in scheduled.writes)
-        if place in self._ends:
+        if index in self._ends:
             held, self._held = self._held, {}
             self._watch(held)
 
@@ -95,22 +95,22 @@ def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:
     tensors.update(zip(scheduled.writes, map(np.ascontiguousarray, results), strict=True))
 
 
-def _scheduled(program: Program, steps: list[Step]) -> list[_Scheduled]:
+def _scheduled(program: Program, steps: list[PlannedNode]) -> list[_Scheduled]:
     """The steps in order, each with the tensors whose last reader it is; constants are never freed."""
     reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
     writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
     last: dict[str, int] = dict.fromkeys(_fed(program), -1)
-    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
-        last.update(dict.fromkeys((*read, *written), place))
+    for index, (read, written) in enumerate(zip(reads, writes, strict=True)):
+        last.update(dict.fromkeys((*read, *written), index))
     frees: list[list[str]] = [[] for _ in steps]
     kept = {constant.name for constant in program.constants}
-    for name, place in last.items():
+    for name, index in last.items():
         if name not in kept and steps:
-            frees[max(place, 0)].append(name)
+            frees[max(index, 0)].append(name)
     return [_Scheduled(*parts) for parts in zip(steps, reads, writes, map(tuple, frees), strict=True)]
 
 
-def _read(node: Node, step: Step) -> tuple[str, ...]:
+def _read(node: Node, step: PlannedNode) -> tuple[str, ...]:
     """The names of the inputs that a step reads when it runs."""
     positions = range(len(node.inputs)) if step.reads is None else step.reads
     return tuple(node.inputs[position] for position in positions)
@@ -121,7 +121,7 @@ def _fed(program: Program) -> list[str]:
 
 
 def _constants(program: Program, schedule: list[_Scheduled]) -> dict[str, Array]:
-    """The constants that running needs, expanded. What planning used up is not among them."""
+    """The constants that a run needs, expanded, without those that were used up in planning."""
     used = {name for scheduled in schedule for name in scheduled.reads}
     used |= {output.value for output in program.outputs} | {state.update for state in program.state}
     return {constant.name: constant.array() for constant in program.constants if constant.name in used}
@@ -134,7 +134,7 @@ class _Issued:
         self._taken = {id(array) for array in borrowed}
 
     def independent(self, array: Array) -> Int32Array:
-        """The array itself if it is nobody else's memory, else a copy."""
+        """The array itself if it shares its memory with no other, else a copy."""
         if array.base is not None or id(array) in self._taken:
             array = array.copy()
         self._taken.add(id(array))

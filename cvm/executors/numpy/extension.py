@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm.executors.numpy.blocks import blocks
-from cvm.executors.numpy.step import Array, Step, known, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
@@ -19,13 +19,13 @@ BLOCK_ELEMENTS = 2**16
 
 
 @plans("broadcast_greater")
-def plan_broadcast_greater(call: Call) -> Step:
+def plan_broadcast_greater(call: Call) -> PlannedNode:
     """1 where A > B, else 0."""
     return single(lambda A, B: np.greater(A, B).astype(np.int32), "int32")
 
 
 @plans("requantize")
-def plan_requantize(call: Call) -> Step:
+def plan_requantize(call: Call) -> PlannedNode:
     """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi).
 
     The verifier has proven that every m_i * x_i, c, their sums in any order, and these with 2^(s-1) fit in int64.
@@ -66,7 +66,7 @@ def _aligned(parameter: Array, shape: Shape) -> Array:
 
 
 def _part(parameter: Array, box: Sequence[slice]) -> Array:
-    """What of a parameter belongs to a box of the output."""
+    """The part of a parameter that belongs to a box of the output."""
     return parameter[tuple(slice(None) if n == 1 else part for n, part in zip(parameter.shape, box, strict=True))]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from cvm.bounds import require_fits
 from cvm.executors.numpy.blocks import blocks
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
-from cvm.executors.numpy.step import Array, Step, known, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
@@ -78,18 +78,18 @@ class Geometry:
                 self.X[2], p.start, p.stop, self.stride[0], ki * self.dilation[0] - self.padding[0]
             )
             for kj in range(KW):
-                places, read_places = window(
+                put, read_columns = window(
                     self.X[3], q.start, q.stop, self.stride[1], kj * self.dilation[1] - self.padding[1]
                 )
-                tap, read = taps[:, :, ki, kj], X[n, :, read_rows, read_places]
+                tap, read = taps[:, :, ki, kj], X[n, :, read_rows, read_columns]
                 if read.shape != tap.shape:
                     tap[...] = 0
-                tap[:, :, rows, places] = read
+                tap[:, :, rows, put] = read
         return taps.reshape(taps.shape[0], self.groups, self.reduction, -1)
 
 
 @plans("conv2d")
-def plan_conv2d(call: Call) -> Step:
+def plan_conv2d(call: Call) -> PlannedNode:
     """Per group the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks of positions."""
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
@@ -113,7 +113,7 @@ def plan_conv2d(call: Call) -> Step:
 
 
 @plans("dense")
-def plan_dense(call: Call) -> Step:
+def plan_dense(call: Call) -> PlannedNode:
     """The matrix product X W^T, in blocks of rows."""
     (M, K), (N, _) = call.shapes[:2]
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
@@ -158,7 +158,7 @@ def _store(Y: Array, sums: Array, bias: Array | None) -> None:
 
 
 @plans("relu")
-def plan_relu(call: Call) -> Step:
+def plan_relu(call: Call) -> PlannedNode:
     """max(0, X); X itself where it is proven not to be negative."""
     if call.ranges[0].hull()[0] >= 0:
         return single(lambda X: X, "identity: the input is never negative")
@@ -166,7 +166,7 @@ def plan_relu(call: Call) -> Step:
 
 
 @plans("max_pool2d")
-def plan_max_pool2d(call: Call) -> Step:
+def plan_max_pool2d(call: Call) -> PlannedNode:
     """Maxima along the rows, then along the columns: the maximum over a rectangle is that of its rows' maxima."""
     a = call.attributes
     (PH, PW), (SH, SW), (PSH, PSW) = a.padding, a.strides, a.pool_size
@@ -199,7 +199,7 @@ def _windows(extent: int, outputs: int, stride: int, padding: int, pool: int) ->
 
 
 @plans("upsampling")
-def plan_upsampling(call: Call) -> Step:
+def plan_upsampling(call: Call) -> PlannedNode:
     """Every element scale by scale times."""
     N, C, H, W = call.shapes[0]
     scale = call.attributes.scale

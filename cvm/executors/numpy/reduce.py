@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, fits_int32, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, fits_int32, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
@@ -29,7 +29,7 @@ def reduction(call: Call) -> tuple[tuple[int, ...], Shape]:
 
 
 @plans("sum")
-def plan_sum(call: Call) -> Step:
+def plan_sum(call: Call) -> PlannedNode:
     """Sums in int32 where no partial sum can leave it, else in int64; the result is proven to be an int32."""
     axes, shape = reduction(call)
     if not axes:
@@ -44,7 +44,7 @@ def plan_sum(call: Call) -> Step:
 
 
 @plans("max")
-def plan_max(call: Call) -> Step:
+def plan_max(call: Call) -> PlannedNode:
     """Maxima of true elements."""
     axes, shape = reduction(call)
     if not axes:

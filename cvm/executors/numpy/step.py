@@ -16,13 +16,13 @@ from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Exact, Range, Shape
 
-__all__ = ["KERNELS", "Array", "Plan", "Step", "fits_int32", "known", "plans", "single"]
+__all__ = ["KERNELS", "Array", "Plan", "PlannedNode", "fits_int32", "known", "plans", "single"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedNode:
     """One planned node.
 
     ``run`` takes the inputs at the positions ``reads`` (None: all), C-contiguous, and must not write to them; the
@@ -36,7 +36,7 @@ class Step:
     reads: tuple[int, ...] | None = None
 
 
-Plan: TypeAlias = Callable[[Call], Step]
+Plan: TypeAlias = Callable[[Call], PlannedNode]
 
 KERNELS: dict[str, Plan] = {}
 """The plan of every op, by name."""
@@ -54,9 +54,9 @@ def plans(name: str) -> Callable[[Plan], Plan]:
     return enter
 
 
-def single(function: Callable[..., Array], note: str, reads: tuple[int, ...] | None = None) -> Step:
+def single(function: Callable[..., Array], note: str, reads: tuple[int, ...] | None = None) -> PlannedNode:
     """A step with one result: ``function`` of the arrays."""
-    return Step(lambda arrays: (function(*arrays),), note, reads)
+    return PlannedNode(lambda arrays: (function(*arrays),), note, reads)
 
 
 def known(bounds: Range, shape: Shape) -> Array | None:

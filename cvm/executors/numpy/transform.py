@@ -6,67 +6,67 @@ import math
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
 __all__: list[str] = []
 
 
-def _reshaped(shape: Shape) -> Step:
+def _reshaped(shape: Shape) -> PlannedNode:
     return single(lambda X: X.reshape(shape), "view")
 
 
 @plans("repeat")
-def plan_repeat(call: Call) -> Step:
+def plan_repeat(call: Call) -> PlannedNode:
     """Each element ``repeats`` times, along an axis."""
     a = call.attributes
     return single(lambda X: np.repeat(X, a.repeats, a.axis), "copy")
 
 
 @plans("tile")
-def plan_tile(call: Call) -> Step:
+def plan_tile(call: Call) -> PlannedNode:
     """The whole tensor repeated; shape and reps are aligned at the last axis."""
     reps = call.attributes.reps
     return single(lambda X: np.tile(X, reps), "copy")
 
 
 @plans("flatten")
-def plan_flatten(call: Call) -> Step:
+def plan_flatten(call: Call) -> PlannedNode:
     """One axis, row-major."""
     return _reshaped((math.prod(call.shapes[0]),))
 
 
 @plans("concatenate")
-def plan_concatenate(call: Call) -> Step:
+def plan_concatenate(call: Call) -> PlannedNode:
     """The tensors one after the other along an axis."""
     axis = call.attributes.axis
     return single(lambda *tensors: np.concatenate(tensors, axis), "copy")
 
 
 @plans("transpose")
-def plan_transpose(call: Call) -> Step:
+def plan_transpose(call: Call) -> PlannedNode:
     """Axis i of Y is axis axes[i] of X; without axes, the reverse order."""
     axes = call.attributes.axes or None
     return single(lambda X: X.transpose(axes), "copy")
 
 
 @plans("slice")
-def plan_slice(call: Call) -> Step:
+def plan_slice(call: Call) -> PlannedNode:
     """Per axis the elements begin, begin + stride, .. before end."""
     a = call.attributes
-    cut = tuple(
-        _cut(extent, *(given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides)))
+    slices = tuple(
+        _slice_of(extent, *(given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides)))
         for axis, extent in enumerate(call.shapes[0])
     )
-    return single(lambda X: X[cut].copy(), "copy")
+    return single(lambda X: X[slices].copy(), "copy")
 
 
-def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) -> slice:
+def _slice_of(extent: int, begin: int | None, end: int | None, stride: int | None) -> slice:
     """The Python slice of one axis. Missing: begin 0, end ``extent``, stride 1.
 
     A negative begin or end counts from the back once; then both are clamped to [0, extent], or to [-1, extent - 1]
-    where the stride is negative, -1 being the place before the first element.
+    where the stride is negative, -1 being the index before the first element.
     """
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
@@ -75,34 +75,34 @@ def _cut(extent: int, begin: int | None, end: int | None, stride: int | None) ->
     return slice(start, None if stop == -1 else stop, stride)
 
 
-def _from_front(place: int, extent: int) -> int:
-    return place + extent if place < 0 else place
+def _from_front(bound: int, extent: int) -> int:
+    return bound + extent if bound < 0 else bound
 
 
 @plans("slice_like")
-def plan_slice_like(call: Call) -> Step:
+def plan_slice_like(call: Call) -> PlannedNode:
     """The first elements of X, as many as shape_like has, in the given axes (without axes: in all of shape_like's)."""
     X, like = call.shapes
     axes = {axis % len(X) for axis in call.attributes.axes} or set(range(len(like)))
-    cut = tuple(slice(like[axis] if axis in axes else n) for axis, n in enumerate(X))
-    return single(lambda X: X[cut].copy(), "copy", reads=(0,))
+    slices = tuple(slice(like[axis] if axis in axes else n) for axis, n in enumerate(X))
+    return single(lambda X: X[slices].copy(), "copy", reads=(0,))
 
 
 @plans("take")
-def plan_take(call: Call) -> Step:
+def plan_take(call: Call) -> PlannedNode:
     """The elements (or slices along an axis) at the indices, clamped to the existing ones."""
     axis = call.attributes.axis
     return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clamped")
 
 
 @plans("cvm_lut")
-def plan_cvm_lut(call: Call) -> Step:
+def plan_cvm_lut(call: Call) -> PlannedNode:
     """`take` from the flattened table."""
     return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clamped")
 
 
 @plans("expand_dims")
-def plan_expand_dims(call: Call) -> Step:
+def plan_expand_dims(call: Call) -> PlannedNode:
     """``num_newaxis`` axes of extent 1 before axis ``axis``; a negative one counts from rank + 1."""
     (X,), a = call.shapes, call.attributes
     axis = a.axis if a.axis >= 0 else a.axis + len(X) + 1
@@ -110,13 +110,13 @@ def plan_expand_dims(call: Call) -> Step:
 
 
 @plans("reshape")
-def plan_reshape(call: Call) -> Step:
+def plan_reshape(call: Call) -> PlannedNode:
     """The same elements in another shape."""
     return _reshaped(call.attributes.target_shape)
 
 
 @plans("squeeze")
-def plan_squeeze(call: Call) -> Step:
+def plan_squeeze(call: Call) -> PlannedNode:
     """The tensor without the given axes of extent 1 (without axes: without all of them); (1,) if none is left."""
     (X,) = call.shapes
     listed = {axis % len(X) for axis in call.attributes.axes}
@@ -125,7 +125,7 @@ def plan_squeeze(call: Call) -> Step:
 
 
 @plans("where")
-def plan_where(call: Call) -> Step:
+def plan_where(call: Call) -> PlannedNode:
     """A where the condition is not 0, else B; a condition of rank 1 decides about whole rows."""
     condition, A, _ = call.shapes
     aligned = condition if condition == A else (*condition, *(1,) * (len(A) - 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, Step, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.limits import INT64_MAX
 from cvm.ops.declaration import Call
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 @plans("get_valid_count")
-def plan_get_valid_count(call: Call) -> Step:
+def plan_get_valid_count(call: Call) -> PlannedNode:
     """The rows whose score exceeds the threshold, in their order, and their number."""
     threshold = call.attributes.score_threshold
 
@@ -26,11 +26,11 @@ def plan_get_valid_count(call: Call) -> Step:
             target[: len(kept)] = kept
         return np.count_nonzero(valid, axis=1).astype(np.int32), Y
 
-    return Step(lambda arrays: run(*arrays), "int32")
+    return PlannedNode(lambda arrays: run(*arrays), "int32")
 
 
 @plans("non_max_suppression")
-def plan_non_max_suppression(call: Call) -> Step:
+def plan_non_max_suppression(call: Call) -> PlannedNode:
     """Greedy selection by falling score."""
     a = call.attributes
     lo, hi = call.ranges[0].hull()
@@ -56,7 +56,7 @@ def _unlimited(count: int, total: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """When one box suppresses another, and in which integers that is decided.
+    """The rule by which one box suppresses another, and the integer type that decides it.
 
     Rows are (id, score, x1, y1, x2, y2). With signed areas (x2 - x1) * (y2 - y1), overlap o >= 0 of two boxes and
     union u = sum of the areas - o, one suppresses the other if sum and u are positive and 100 * o >= threshold * u. An
@@ -81,16 +81,16 @@ class Suppression:
         areas = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
         alive = np.ones(len(candidates), np.bool_)
         kept: list[int] = []
-        for place in range(len(candidates)):
+        for index in range(len(candidates)):
             if len(kept) == limit:
                 break
-            if not alive[place]:
+            if not alive[index]:
                 continue
-            kept.append(place)
-            later = slice(place + 1, None)
-            suppressed = self.overlapping(boxes[:, later], areas[later], boxes[:, place], areas[place])
+            kept.append(index)
+            later = slice(index + 1, None)
+            suppressed = self.overlapping(boxes[:, later], areas[later], boxes[:, index], areas[index])
             if not self.force:
-                suppressed &= candidates[later, 0] == candidates[place, 0]
+                suppressed &= candidates[later, 0] == candidates[index, 0]
             alive[later] &= ~suppressed
         return candidates[kept]
 

@@ -98,7 +98,7 @@ def _select(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> 
 
 
 def _suppress(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """The overlap of large boxes is a coarse quotient, that of very large ones wraps."""
+    """The overlap of large boxes is a coarse quotient; the overlap of very large ones wraps."""
     lo, hi = builder.range(inputs[0]).hull()
     if hi - lo > INT32_MAX or (hi - lo) ** 2 > _COARSE:
         message = f"coordinates in [{lo}, {hi}] may make boxes whose overlap cvm-1 rounds or wraps"

@@ -93,7 +93,7 @@ class Diagnosis:
 
 
 def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, str] = SECTIONS) -> Diagnosis:
-    """All about one error; ``text`` is that of the file that the error is in."""
+    """All about one error; ``text`` is the contents of the file that the error is in."""
     class_ = verdict_class(error)
     where = error.location
     kind: Kind = KINDS.get(class_, "other")
@@ -150,7 +150,7 @@ def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[Non
 
 
 def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
-    """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
+    """The section of the rule that an error cites: of the rule itself, of its operation, or of its class."""
     if error.code in RULE_SECTIONS and error.location.op not in RULES:
         return RULE_SECTIONS[error.code]
     if class_ in ("argument-validity", "shapes") and error.location.op in RULES:

@@ -23,7 +23,7 @@ __all__ = ["document_text"]
 
 
 def document_text(graph: QuantizedGraph) -> str:
-    """The document of a graph, its tensors in their order. Raises `Unsupported` for an operation that NNEF has not."""
+    """The document of a graph, tensors in order. Raises `Unsupported` for an operation that NNEF does not have."""
     return _Writer(graph).text()
 
 

@@ -89,7 +89,7 @@ RULE_SECTIONS = MappingProxyType(
     {f"nnef.{name}.{rule}": "3.3.3" for name, rules in _EXPRESSIONS.items() for rule in rules}
     | {"nnef.shapes.count": "3.3.2"}
 )
-"""Rules whose section is another than that of their class, by code."""
+"""The sections of the rules that are not in the section of their class, by code."""
 
 
 class Placed(Protocol):

@@ -23,7 +23,7 @@ _CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
 
 
 def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | None:
-    """The grid that a real tensor is exactly of: that of the DequantizeLinear that it was moved or chosen from.
+    """The grid of the DequantizeLinear that a real tensor was moved or chosen from; its numbers are exactly of it.
 
     ``calls`` are those that compute the tensors of the model.
     """

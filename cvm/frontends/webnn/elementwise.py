@@ -135,7 +135,7 @@ class Elementwise(Recorder):
         return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
 
     def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
-        """Cut to [min_value, max_value]; None is no bound, and of real numbers NaN is none either."""
+        """Clipped to [min_value, max_value]; None means no bound, and so does NaN for real numbers."""
         call = RecordedCall(self, "clamp", label, {"input": input})
         operand = call.operands["input"]
         limits = []

@@ -34,7 +34,7 @@ _LSTM = _Family(4, ("iofg", "ifgo"), ("sigmoid", "tanh", "tanh"))
 
 
 class Recurrent(Recorder):
-    """Recurrent networks and single steps of such; every method takes ``label``."""
+    """Recurrent networks and single steps of them; every method takes ``label``."""
 
     def gru(
         self,

@@ -36,7 +36,7 @@ class Grid(CommonGrid):
         return items
 
     def codes(self, values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-        """The integers of an array of floats, exactly. Raises `Invalid` for what is no number."""
+        """The integers of an array of floats, exactly. Raises `Invalid` for NaN and infinities."""
         if not np.isfinite(values).all():
             raise Invalid("webnn.input.nan", "an item is NaN or infinite: not a real number", Location(tensor=name))
         lo, hi = bounds(self.data_type)

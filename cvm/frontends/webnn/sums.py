@@ -114,7 +114,7 @@ class Sums(Recorder):
         return call.result(input.data_type, input.shape, axis=axis, **flags)
 
     def softmax(self, input: MLOperand, axis: int | None = None, *, label: str = "") -> MLOperand:
-        """E^x over the sum of such along an axis; without one, as in older graphs, along the last."""
+        """E^x divided by the sum of all e^x along an axis; by default the last one, as in older graphs."""
         call = RecordedCall(self, "softmax", label, {"input": input})
         axis = input.rank - 1 if axis is None else axis
         return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))

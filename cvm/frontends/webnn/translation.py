@@ -258,7 +258,7 @@ _AGNOSTIC = {"identity", "reshape", "transpose", "slice", "reverse", "expand", "
 
 
 def output_grid(operand: MLOperand) -> Grid | None:
-    """The grid that a real operand is exactly of: that of the dequantizeLinear that it was moved from."""
+    """The grid of the dequantizeLinear that a real operand was moved from; its numbers are exactly of it."""
     node = operand.node
     if node is None or not is_float(operand.data_type):
         return None
@@ -275,7 +275,7 @@ def output_grid(operand: MLOperand) -> Grid | None:
 
 
 def _clips(node: WebnnNode, side: int) -> bool:
-    """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
+    """Whether a call gives the same for all integers beyond the machine on one side as for its last integer."""
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]
         return bound is not None and abs(bound) <= INT32_MAX
@@ -283,7 +283,7 @@ def _clips(node: WebnnNode, side: int) -> bool:
 
 
 def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
-    """Raise `NotSupportedError` for an integer constant that the machine has not; quantised ones are real numbers."""
+    """Raise `NotSupportedError` for an integer constant beyond the machine; quantised constants are real numbers."""
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return

@@ -31,7 +31,7 @@ def external(call: ShapeCall) -> Results:
 
 @rule("4.1.2", "constant")
 def constant(call: ShapeCall) -> Results:
-    """The given shape; as many values as elements, or one."""
+    """The given shape; there is one value for each element, or one for all."""
     shape = call.new_shape()
     count = len(call.attributes["value"])
     if count != 1 and count != math.prod(shape):

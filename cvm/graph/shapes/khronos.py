@@ -46,7 +46,7 @@ def pad(call: ShapeCall) -> Results:
 
 @rule("4.5", "tile")
 def tile(call: ShapeCall) -> Results:
-    """Every extent as many times as it is repeated."""
+    """Every extent times the number of its repetitions."""
     shape = call.shape("input")
     repeats = call.positive("repeats", len(shape))
     return (tuple(extent * count for extent, count in zip(shape, repeats, strict=True)),)

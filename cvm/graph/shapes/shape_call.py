@@ -68,7 +68,7 @@ class ShapeCall:
         return value
 
     def accuracy(self) -> None:
-        """Check the attribute ``accuracy``, which NNEF has not."""
+        """Check the attribute ``accuracy``, which NNEF does not have."""
         if "accuracy" in self.attributes:
             self.one_of("accuracy", "default", "fine")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,44 +14,158 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX, Limits
+from cvm.ops import Range
 from cvm.program.build import ProgramBuilder
-from cvm.program.model import Exactness
+from cvm.program.model import Exactness, Shape
+from cvm.program.operators import Operators
 
-__all__ = ["Emission"]
+__all__ = ["Emission", "Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Operators):
+    """A tensor of the program that is being built; ops on it are emitted for the operation that is being lowered."""
+
+    name: str
+    emission: Emission = field(repr=False, compare=False)
+
+    @property
+    def shape(self) -> Shape:
+        """The extents."""
+        return self.emission.builder.shape(self.name)
+
+    @property
+    def range(self) -> Range:
+        """The proven range of the items."""
+        return self.emission.builder.range(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def apply(self, op: str, *others: Value, label: str | None = None, **attributes: Any) -> Value:
+        """Emit an op on this tensor and ``others``. Raises `Unsupported`, as `Emission.emit`."""
+        return self.emission.emit(op, self, *others, label=label, **attributes)
+
+    def broadcast(self, shape: Shape) -> Value:
+        """The tensor at the full extents ``shape``."""
+        if self.shape == shape:
+            return self
+        return self + self.emission.tensor_constant(np.zeros(shape, np.int64), "zeros")
+
+    def in_shape(self, shape: Shape) -> Value:
+        """The items in the same order, in ``shape``; without an op where that is their shape."""
+        return self if self.shape == shape else self.reshape(shape)
 
 
 class Emission:
-    """The program that is being built, and the report on its exactness."""
+    """The program that is being built, and the report on its exactness.
+
+    It stands at one operation of the graph at a time. Values are named after ``owner``, the tensor that they serve.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.builder = ProgramBuilder(limits)
         self.report: list[Exactness] = []
+        self.owner = ""
+        self._in_part = False
+        self._operation: GraphOperation | None = None
 
-    def emit(self, operation: GraphOperation, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node whose name tells the tensor it serves; returns its value.
+    @property
+    def operation(self) -> GraphOperation:
+        """The operation that is being lowered."""
+        assert self._operation is not None
+        return self._operation
+
+    @contextmanager
+    def at(self, operation: GraphOperation) -> Iterator[None]:
+        """While this lasts, ``operation`` is being lowered; what is emitted serves its first result."""
+        before, self._operation = self._operation, operation
+        try:
+            with self.serving(operation.outputs[0]):
+                yield
+        finally:
+            self._operation = before
+
+    @contextmanager
+    def serving(self, owner: str, part: bool = False) -> Iterator[None]:
+        """While this lasts, values are named after ``owner``: a tensor, or a ``part`` of what one needs."""
+        before = self.owner, self._in_part
+        self.owner, self._in_part = owner, part
+        try:
+            yield
+        finally:
+            self.owner, self._in_part = before
+
+    def part(self, label: str) -> AbstractContextManager[None]:
+        """While this lasts, values are named after a part of what the owner needs: ``owner.label``.
+
+        With the label "" the part is all of it.
+        """
+        return self.serving(self.named(label), part=True)
+
+    def emit(self, op: str, *inputs: Value, label: str | None = None, **attributes: Any) -> Value:
+        """Add a node; its value is named ``owner.label``, by default after the op, with the label "" ``owner`` itself.
 
         Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
         """
+        names = [value.name for value in inputs]
         try:
-            (value,) = self.builder.add(op, inputs, attributes, name=f"{operation.outputs[0]}.{op}")
+            (name,) = self.builder.add(op, names, attributes, name=self.named(op if label is None else label))
         except Invalid as error:
             if error.code != "program.range":
                 raise
-            message = f"{operation.name}: {error.message}: give the operands quantisers of fewer bits"
-            raise Unsupported("lowering.range", message, self.location(operation)) from None
-        return value
+            message = f"{self.operation.name}: {error.message}: give the operands quantisers of fewer bits"
+            raise Unsupported("lowering.range", message, self.location) from None
+        return Value(name, self)
 
-    def tensor_constant(self, operation: GraphOperation, values: npt.NDArray[Any], what: str) -> str:
+    def tensor_constant(self, items: npt.ArrayLike, label: str) -> Value:
         """Add an int32 constant. Raises `Unsupported` where an item does not fit."""
+        values = np.asarray(items)
         if values.size and max(abs(int(values.min())), abs(int(values.max()))) > INT32_MAX:
-            raise self.unsupported(operation, f"{what} does not fit 32 bits: it needs quantisation information")
-        return self.builder.constant(values.astype(np.int64), name=f"{operation.outputs[0]}.{what}")
+            raise self.unsupported(f"{label} does not fit 32 bits: it needs quantisation information")
+        return Value(self.builder.constant(values.astype(np.int64), name=self.named(label)), self)
 
-    def location(self, operation: GraphOperation) -> Location:
-        """Where the operation stands in the document."""
-        at = operation.location
-        return Location(at.file, at.line, at.column, operation.outputs[0], operation.name)
+    def parameter(self, values: npt.NDArray[Any], label: str, plain: bool = False) -> Value:
+        """Add an int64 parameter of a ``requantize``; a ``plain`` one is named by the label alone."""
+        name = label if plain else self.named(label)
+        return Value(self.builder.parameter(values.astype(np.int64), name=name), self)
 
-    def unsupported(self, operation: GraphOperation, message: str) -> Unsupported:
-        """The refusal of an operation, with the reason."""
-        return Unsupported("lowering.operation", f"{operation.name}: {message}", self.location(operation))
+    def named(self, label: str) -> str:
+        """The name that a value of this label wishes for."""
+        return f"{self.owner}.{label}" if label else self.owner
+
+    def claim(
+        self,
+        value: Value | None,
+        note: str = "",
+        bound: Fraction = Fraction(0),
+        accumulator: tuple[int, int] | None = None,
+    ) -> None:
+        """Report how far the codes of the owner, which ``value`` holds, may be from the exact ones.
+
+        Of parts of a tensor nothing is reported.
+        """
+        if not self._in_part:
+            self.report.append(Exactness(self.owner, value.name if value else "", bound, accumulator, note))
+
+    @property
+    def location(self) -> Location:
+        """Where the operation that is being lowered stands in the document."""
+        at = self.operation.location
+        return Location(at.file, at.line, at.column, self.operation.outputs[0], self.operation.name)
+
+    def integer(self, attribute: str) -> int:
+        """An attribute of type ``integer`` or ``logical`` of the operation."""
+        return int(self.operation.attributes[attribute])  # type: ignore[arg-type]
+
+    def integers(self, attribute: str) -> tuple[int, ...]:
+        """An attribute of type ``integer[]`` of the operation."""
+        return tuple(int(item) for item in self.operation.attributes[attribute])  # type: ignore[union-attr, arg-type]
+
+    def fraction(self, attribute: str) -> Fraction:
+        """An attribute of type ``scalar`` of the operation, exactly."""
+        return Fraction(self.operation.attributes[attribute])  # type: ignore[arg-type]
+
+    def unsupported(self, message: str) -> Unsupported:
+        """The refusal of the operation, with the reason."""
+        return Unsupported("lowering.operation", f"{self.operation.name}: {message}", self.location)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.lowering.forms.emission import Value
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
@@ -45,7 +46,7 @@ Shape: TypeAlias = tuple[int, ...]
 class Term:
     """``factor`` times a value of the program, whose shape is the form's or 1 along some axes."""
 
-    value: str
+    value: Value
     factor: Rationals
 
 
@@ -103,7 +104,7 @@ class SurdForm:
         lower, upper = _raised(self.lower, self.upper, bound)
         return replace(self, lower=lower, upper=upper)
 
-    def moved(self, value: Callable[[str], str], items: Callable[[Rationals], Rationals], shape: Shape) -> SurdForm:
+    def moved(self, value: Callable[[Value], Value], items: Callable[[Rationals], Rationals], shape: Shape) -> SurdForm:
         """The form after a movement, which ``value`` does to values of the program and ``items`` to coefficients."""
         terms = tuple(Term(value(term.value), items(term.factor)) for term in self.terms)
         origin, offset, radicand = (items(item) for item in (self.origin, self.offset, self.radicand))
@@ -115,7 +116,7 @@ class TableForm:
     """numbers[X]: one value of the program, with elements in [0, len(numbers)), says which real number stands where."""
 
     shape: Shape
-    value: str
+    value: Value
     numbers: tuple[Real, ...]
 
 
@@ -173,7 +174,7 @@ def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
     return np.array(items, dtype=object).reshape(quotient.shape)
 
 
-def code_form(value: str, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
+def code_form(value: Value, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
     """What a tensor of codes stands for: scale * code + offset."""
     scale, offset = scale_and_offset(quantizer, len(shape))
     return LinearForm(shape, (Term(value, scale),), offset)

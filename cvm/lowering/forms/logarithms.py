@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, Shape, TableForm
-from cvm.program.build import ProgramBuilder
 from cvm.quantization import LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize_rationals
 from cvm.quantization.rationals import Rationals
@@ -25,18 +25,19 @@ _MOST_CODES = 2**13 + 1
 """Of a computed tensor: their numbers stand in a table."""
 
 
-def decoded(builder: ProgramBuilder, value: str, shape: Shape, quantizer: LogarithmicQuantizer, name: str) -> TableForm:
+def decoded(value: Value, shape: Shape, quantizer: LogarithmicQuantizer) -> TableForm:
     """What a tensor of codes stands for: a table, since the numbers are not equally spaced.
 
     Raises `Unsupported` (``lowering.logarithmic``) where the codes that occur are too many.
     """
-    lo, hi = builder.range(value).hull()
+    owner = value.emission.owner
+    lo, hi = value.range.hull()
     if hi - lo >= _MOST_CODES:
-        message = f"the codes of {name!r} stand for powers of two down to 2^{quantizer.top - quantizer.hi + 1}"
-        raise Unsupported("lowering.logarithmic", f"{message}: at most 12 bits are lowered", Location(tensor=name))
+        message = f"the codes of {owner!r} stand for powers of two down to 2^{quantizer.top - quantizer.hi + 1}"
+        raise Unsupported("lowering.logarithmic", f"{message}: at most 12 bits are lowered", Location(tensor=owner))
     if lo:
-        least = builder.constant(np.full((1,) * len(shape), -lo, np.int64), f"{name}.least")
-        (value,) = builder.add("broadcast_add", (value, least), name=f"{name}.place")
+        least = value.emission.tensor_constant(np.full((1,) * len(shape), -lo, np.int64), "least")
+        value = value.apply("broadcast_add", least, label="place")
     return TableForm(shape, value, tuple(rational(quantizer.value(code)) for code in range(lo, hi + 1)))
 
 

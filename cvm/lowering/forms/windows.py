@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.limits import DEFAULT, require
 from cvm.lowering.forms.emission import Emission
 
-__all__ = ["Axis", "Indices", "axes_of", "integers", "reverse_axes_of", "sizes_of"]
+__all__ = ["Axis", "Indices", "axes_of", "reverse_axes_of", "sizes_of"]
 
 Indices = npt.NDArray[np.int64]
 NOTHING = -1
@@ -46,7 +45,7 @@ class Axis:
 
     @property
     def length(self) -> int:
-        """The number of places of the line."""
+        """The number of indices of the line."""
         return (self.outputs - 1) * self.step + (self.size - 1) * self.dilation + 1
 
     @property
@@ -82,8 +81,8 @@ class Axis:
 
     def sources(self) -> Indices:
         """An (outputs, size) array: which item each tap of the kernel reads, -1 where it reads nothing."""
-        places = np.arange(self.outputs)[:, None] * self.step + np.arange(self.size)[None, :] * self.dilation
-        found: Indices = self.line()[places]
+        indices = np.arange(self.outputs)[:, None] * self.step + np.arange(self.size)[None, :] * self.dilation
+        found: Indices = self.line()[indices]
         return found[:, ::-1] if self.reverse else found
 
     def inside(self) -> Indices:
@@ -91,59 +90,52 @@ class Axis:
         return (self.sources() >= 0).astype(np.int64)
 
 
-def integers(operation: GraphOperation, attribute: str) -> tuple[int, ...]:
-    """An attribute of type ``integer[]``."""
-    return tuple(int(item) for item in operation.attributes[attribute])  # type: ignore[union-attr, arg-type]
-
-
-def sizes_of(operation: GraphOperation, rank: int) -> tuple[int, ...]:
+def sizes_of(lowering: Emission, rank: int) -> tuple[int, ...]:
     """The attribute ``size`` of a window over all axes; that of a single number, which has no axes, is [1]."""
-    return integers(operation, "size") or (1,) * rank
+    return lowering.integers("size") or (1,) * rank
 
 
-def axes_of(
-    lowering: Emission, operation: GraphOperation, extents: Sequence[int], sizes: Sequence[int]
-) -> tuple[Axis, ...]:
+def axes_of(lowering: Emission, extents: Sequence[int], sizes: Sequence[int]) -> tuple[Axis, ...]:
     """The axes of a basic operation.
 
     Automatic padding makes ceil(extent / stride) windows and puts the smaller half of the padding before the data;
     where windows leave gaps there is none (docs/decisions.md).
     """
-    strides, dilations, pads = _lists(operation, len(sizes))
+    strides, dilations, pads = _lists(lowering, len(sizes))
     axes = []
     for i, (extent, size, stride, dilation) in enumerate(zip(extents, sizes, strides, dilations, strict=True)):
         covered = (size - 1) * dilation + 1
         automatic = [max(0, side) for side in _automatic(extent, covered, stride)]
         before, after = automatic if pads is None else pads[i]
         outputs = (before + extent + after - covered) // stride + 1
-        axes.append(Axis(extent, outputs, size, before, stride, dilation, str(operation.attributes["border"])))
-    return _checked(lowering, operation, axes)
+        axes.append(Axis(extent, outputs, size, before, stride, dilation, str(lowering.operation.attributes["border"])))
+    return _checked(lowering, axes)
 
 
 def reverse_axes_of(
-    lowering: Emission, operation: GraphOperation, extents: Sequence[int], sizes: Sequence[int], shape: Sequence[int]
+    lowering: Emission, extents: Sequence[int], sizes: Sequence[int], shape: Sequence[int]
 ) -> tuple[Axis, ...]:
     """The axes of a reverse operation whose result has the extents ``shape``: the up-scaled space.
 
     Padding, stride and dilation belong to that space, the border to the input.
     """
-    strides, dilations, pads = _lists(operation, len(sizes))
+    strides, dilations, pads = _lists(lowering, len(sizes))
     axes = []
     for i, (extent, size, stride, dilation) in enumerate(zip(extents, sizes, strides, dilations, strict=True)):
         covered = (size - 1) * dilation + 1
         before, _ = _automatic(shape[i], covered, stride) if pads is None else pads[i]
-        border = str(operation.attributes["border"])
+        border = str(lowering.operation.attributes["border"])
         axes.append(Axis(extent, shape[i], size, before, stride, dilation, border, reverse=True))
-    return _checked(lowering, operation, axes)
+    return _checked(lowering, axes)
 
 
-def _checked(lowering: Emission, operation: GraphOperation, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def _checked(lowering: Emission, axes: Sequence[Axis]) -> tuple[Axis, ...]:
     for i, axis in enumerate(axes):
-        places = max(axis.length, abs(axis.before))
-        require("elements", places, DEFAULT.elements, "places that windows go over", lowering.location(operation))
+        length = max(axis.length, abs(axis.before))
+        require("elements", length, DEFAULT.elements, "indices that windows go over", lowering.location)
         if not axis.defined():
             reason = f"border {axis.border!r} reaches beyond one reflection of an extent of {axis.extent}"
-            raise lowering.unsupported(operation, f"{reason}, in dimension {i} of the window")
+            raise lowering.unsupported(f"{reason}, in dimension {i} of the window")
     return tuple(axes)
 
 
@@ -152,11 +144,9 @@ def _automatic(extent: int, covered: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def _lists(
-    operation: GraphOperation, count: int
-) -> tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int]] | None]:
+def _lists(lowering: Emission, count: int) -> tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int]] | None]:
     """Stride, dilation and padding; empty lists are ones, and automatic padding (None)."""
-    stride, dilation = (integers(operation, name) or (1,) * count for name in ("stride", "dilation"))
-    padding: Any = operation.attributes["padding"]
+    stride, dilation = (lowering.integers(name) or (1,) * count for name in ("stride", "dilation"))
+    padding: Any = lowering.operation.attributes["padding"]
     pads = [(int(before), int(after)) for before, after in padding]
     return stride, dilation, pads or (None if count else [])

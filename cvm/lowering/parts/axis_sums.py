@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term
 from cvm.lowering.forms.gather import around, gathered, gathered_windows
 from cvm.lowering.forms.windows import Axis, Indices
@@ -95,29 +95,25 @@ class AxisSum:
         return Rationals(total, items.denominator)
 
 
-def summed(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, sums: Sequence[AxisSum | None]
-) -> LinearForm:
+def summed(lowering: Lowering, form: LinearForm, sums: Sequence[AxisSum | None]) -> LinearForm:
     """The form after a sum along each axis, None being none.
 
     Raises `Unsupported` where terms of different factors would have to be added.
     """
     if any(sums_of is not None and len(set(sums_of.totals().tolist())) > 1 for sums_of in sums):
-        form = moved_to_zero(lowering, operation, form, [i for i, item in enumerate(sums) if item is not None])
+        form = moved_to_zero(lowering, form, [i for i, item in enumerate(sums) if item is not None])
     for axis, sums_of in enumerate(sums):
         if sums_of is not None and not (sums_of.identity and len(sums_of.sources) == form.shape[axis]):
-            form = _summed_along(lowering, operation, form, axis, sums_of)
+            form = _summed_along(lowering, form, axis, sums_of)
     return form
 
 
-def _summed_along(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axis: int, sums: AxisSum
-) -> LinearForm:
+def _summed_along(lowering: Lowering, form: LinearForm, axis: int, sums: AxisSum) -> LinearForm:
     extent = form.shape[axis]
     shape = (*form.shape[:axis], len(sums.sources), *form.shape[axis + 1 :])
     terms = []
     for term in form.terms:
-        if lowering.builder.shape(term.value)[axis] == 1 != extent:
+        if term.value.shape[axis] == 1 != extent:
             terms.append(Term(term.value, sums.of_items(term.factor, axis, extent)))
             continue
         value, factor = term.value, term.factor
@@ -128,51 +124,52 @@ def _summed_along(
                 for part, same in parts:
                     kept = AxisSum(np.where(same[sums.sources], sums.sources, -1), sums.weights)
                     if (kept.sources >= 0).any():
-                        terms.append(Term(_value_sum(lowering, operation, value, axis, kept), part))
+                        terms.append(Term(_value_sum(value, axis, kept), part))
                 continue
-            value, factor = with_common_factor(lowering, operation, term, [axis])
-        terms.append(Term(_value_sum(lowering, operation, value, axis, sums), factor))
+            value, factor = with_common_factor(term, [axis])
+        terms.append(Term(_value_sum(value, axis, sums), factor))
     return LinearForm(shape, tuple(terms), sums.of_items(form.constant, axis, extent))
 
 
-def _value_sum(lowering: Lowering, operation: GraphOperation, value: str, axis: int, sums: AxisSum) -> str:
+def _value_sum(value: Value, axis: int, sums: AxisSum) -> Value:
+    lowering = value.emission
     if sums.moves:
-        return gathered(lowering, operation, value, axis, sums.sources[:, 0])
+        return gathered(value, axis, sums.sources[:, 0])
     if (sums.weights[sums.sources >= 0] == 1).all():
-        return _plain_sum(lowering, operation, value, axis, sums.sources)
-    shape = lowering.builder.shape(value)
+        return _plain_sum(value, axis, sums.sources)
+    shape = value.shape
     along = [len(sums.sources) if i == axis else 1 for i in range(len(shape))]
     parts = []
     for sources, weights in zip(sums.sources.T, (sums.weights * (sums.sources >= 0)).T, strict=True):
         if not weights.any():
             continue
-        part = gathered(lowering, operation, value, axis, np.maximum(sources, 0))
+        part = gathered(value, axis, np.maximum(sources, 0))
         if (weights != 1).any():
-            scale = lowering.tensor_constant(operation, weights.reshape(along), "weights")
-            part = lowering.emit(operation, "broadcast_mul", part, scale)
+            scale = lowering.tensor_constant(weights.reshape(along), "weights")
+            part = part * scale
         parts.append(part)
     total = parts[0]
     for part in parts[1:]:
-        total = lowering.emit(operation, "broadcast_add", total, part)
+        total = total + part
     return total
 
 
-def _plain_sum(lowering: Lowering, operation: GraphOperation, value: str, axis: int, sources: Indices) -> str:
-    shape = lowering.builder.shape(value)
+def _plain_sum(value: Value, axis: int, sources: Indices) -> Value:
+    shape = value.shape
     if len(sources) == 1 and np.array_equal(np.sort(sources[0]), np.arange(shape[axis])):
-        return lowering.emit(operation, "sum", value, axes=(axis,), keepdims=True, exclude=False)
+        return value.sum((axis,), keepdims=True)
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
     if len(shape) == 8:  # a rank of 9 on the way would be too many
         if (sources < 0).any():
-            value = gathered(lowering, operation, value, axis, np.append(np.arange(shape[axis]), -1))
+            value = gathered(value, axis, np.append(np.arange(shape[axis]), -1))
             sources = np.where(sources < 0, shape[axis], sources)
-            shape = lowering.builder.shape(value)
-        value = lowering.emit(operation, "reshape", value, target_shape=around(shape, axis))
+            shape = value.shape
+        value = value.reshape(around(shape, axis))
         axis = 1
-    windows = gathered_windows(lowering, operation, value, axis, sources)
-    total = lowering.emit(operation, "sum", windows, axes=(axis + 1,), keepdims=False, exclude=False)
-    if lowering.builder.shape(total) != target:
-        total = lowering.emit(operation, "reshape", total, target_shape=target)
+    windows = gathered_windows(value, axis, sources)
+    total = windows.sum((axis + 1,))
+    if total.shape != target:
+        total = total.reshape(target)
     return total
 
 
@@ -205,26 +202,25 @@ def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
     return Rationals(np.where(divisors == 0, 1, divisors).astype(object), factor.denominator)
 
 
-def with_common_factor(
-    lowering: Lowering, operation: GraphOperation, term: Term, axes: Sequence[int]
-) -> tuple[str, Rationals]:
+def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rationals]:
     """The term with one factor for all positions along ``axes``: what differs is multiplied into the value.
 
     Raises `Unsupported` where the factors have no common measure that leaves small integers.
     """
+    lowering = term.value.emission
     common = common_factors(term.factor, axes)
     multiples = term.factor.numerators // common.numerators
     if (multiples == 1).all():
         return term.value, common
     largest = max(abs(int(item)) for item in multiples.ravel())
-    if largest * lowering.builder.range(term.value).magnitude() > INT32_MAX:
+    if largest * term.value.range.magnitude() > INT32_MAX:
         message = "adds up items whose scales have no simple ratio: give its operand one quantiser for all of them"
-        raise lowering.unsupported(operation, message)
-    scale = lowering.tensor_constant(operation, multiples, "multiples")
-    return lowering.emit(operation, "broadcast_mul", term.value, scale), common
+        raise lowering.unsupported(message)
+    scale = lowering.tensor_constant(multiples, "multiples")
+    return term.value * scale, common
 
 
-def moved_to_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]) -> LinearForm:
+def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
     """The form in integers around zero, so that a zero of the border is the integer 0, or nearly so.
 
     Only where the constant is the same along ``axes``. Zeros far outside of the codes are approached, not reached:
@@ -232,30 +228,28 @@ def moved_to_zero(lowering: Lowering, operation: GraphOperation, form: LinearFor
     """
     if form.constant.is_zero() or any(form.constant.shape[axis] > 1 for axis in axes):
         return form
-    for place, term in enumerate(form.terms):
+    for number, term in enumerate(form.terms):
         if any(term.factor.shape[axis] > 1 for axis in axes) or (term.factor.numerators == 0).any():
             continue
-        value_shape = lowering.builder.shape(term.value)
+        value_shape = term.value.shape
         if any(value_shape[axis] != form.shape[axis] for axis in axes):
             continue
         zero = -form.constant / term.factor
-        lo, hi = lowering.builder.range(term.value).hull()
+        lo, hi = term.value.range.hull()
         nearest = [round_fraction(item, "half_up") for item in zero.fractions()]
         codes = np.array([min(max(item, 2 * lo - hi), 2 * hi - lo) for item in nearest], dtype=object)
         if not codes.any():
             return form
         codes = codes.reshape(zero.shape)
-        value = _minus(lowering, operation, term.value, codes)
+        value = _minus(term.value, codes)
         if value is None:
             return form
-        terms = (*form.terms[:place], Term(value, term.factor), *form.terms[place + 1 :])
+        terms = (*form.terms[:number], Term(value, term.factor), *form.terms[number + 1 :])
         return replace(form, terms=terms, constant=(form.constant + term.factor * Rationals(codes)).reduced())
     return form
 
 
-def with_constant_as_value(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]
-) -> LinearForm:
+def with_constant_as_value(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
     """The form with a constant that varies along ``axes`` as one more term, of constant integers."""
     constant = form.constant
     if not any(constant.shape[axis] > 1 for axis in axes):
@@ -264,27 +258,28 @@ def with_constant_as_value(
     whole = Known(
         constant.numerators, Rationals.scalar(Fraction(1, constant.denominator), rank), Rationals.scalar(0, rank)
     )
-    terms = valued(lowering, operation, whole, "constant").terms
+    terms = valued(lowering, whole, "constant").terms
     return replace(form, terms=(*form.terms, *terms), constant=Rationals.scalar(0, rank))
 
 
-def _minus(lowering: Lowering, operation: GraphOperation, value: str, codes: Array) -> str | None:
-    shape = lowering.builder.shape(value)
+def _minus(value: Value, codes: Array) -> Value | None:
+    lowering = value.emission
+    shape = value.shape
     if any(extent not in (1, wide) for extent, wide in zip(codes.shape, shape, strict=True)):
         return None
     if codes.size == 1:
         codes = codes.reshape(1)
-    shift = lowering.tensor_constant(operation, codes, "zero")
-    return lowering.emit(operation, "broadcast_sub", value, shift)
+    shift = lowering.tensor_constant(codes, "zero")
+    return value - shift
 
 
-def spread(lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int]) -> LinearForm:
+def spread(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
     """The form with values of full extent along ``axes``."""
     terms = []
     for term in form.terms:
-        value, shape = term.value, lowering.builder.shape(term.value)
+        value, shape = term.value, term.value.shape
         for axis in axes:
             if shape[axis] != form.shape[axis]:
-                value = lowering.emit(operation, "repeat", value, axis=axis, repeats=form.shape[axis])
+                value = value.repeat(axis, form.shape[axis])
         terms.append(Term(value, term.factor))
     return replace(form, terms=tuple(terms))

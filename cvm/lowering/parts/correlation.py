@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import holding, magnitude
-from cvm.graph import GraphOperation
-from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.gather import gathered, gathered_windows
 from cvm.lowering.forms.windows import Axis
 
@@ -29,61 +28,52 @@ def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
     return tuple(i + 2 for i, axis in enumerate(axes) if axis.reverse)
 
 
-def convolved(
-    lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[str], axes: Sequence[Axis], groups: int
-) -> list[str]:
+def convolved(value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int) -> list[Value]:
     """Emit the correlations of (N, C, x_1, ..) with kernels (O, C / groups, k_1, ..), already flipped, along all axes.
 
     With one spatial axis a second one of extent 1 is added. With more than two, the windows along the first of them
     are taken apart, their positions joining the batch and their taps the channels, until two are left.
     """
-    batch = lowering.builder.shape(value)[0]
+    batch = value.shape[0]
     outputs = tuple(axis.outputs for axis in axes)
     axes, kernels = list(axes), list(kernels)
     while len(axes) < 2:
         axes.insert(0, Axis(1, 1))
-        value, *kernels = (_with_axis(lowering, operation, name) for name in (value, *kernels))
+        value, *kernels = (_with_axis(name) for name in (value, *kernels))
     folded, plane = axes[:-2], axes[-2:]
     for axis in folded:
-        value = _folded(lowering, operation, value, axis)
-        kernels = [_with_folded_taps(lowering, operation, kernel) for kernel in kernels]
+        value = _folded(value, axis)
+        kernels = [_with_folded_taps(kernel) for kernel in kernels]
     padding = []
     for i, axis in enumerate(plane):
         pad = own_padding(axis)
         if pad is None:
-            value = gathered(lowering, operation, value, i + 2, axis.line())
+            value = gathered(value, i + 2, axis.line())
         padding.append(pad or 0)
     totals = []
     for kernel in kernels:
-        total = lowering.emit(
-            operation, "conv2d", value, kernel, padding=tuple(padding), stride=tuple(axis.step for axis in plane),
-            dilation=tuple(axis.dilation for axis in plane), groups=groups,
-        )  # fmt: skip
-        channels = lowering.builder.shape(total)[1]
+        steps, dilations = tuple(axis.step for axis in plane), tuple(axis.dilation for axis in plane)
+        geometry: dict[str, Any] = {"padding": tuple(padding), "stride": steps, "dilation": dilations}
+        total = value.apply("conv2d", kernel, **geometry, groups=groups)
+        channels = total.shape[1]
         if folded:
-            places = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
-            total = _reshaped(lowering, operation, total, (batch, *places))
+            extents = (*(axis.outputs for axis in folded), channels, *(axis.outputs for axis in plane))
+            total = total.in_shape((batch, *extents))
             count = len(folded)
             order = (0, count + 1, *range(1, count + 1), count + 2, count + 3)
-            total = lowering.emit(operation, "transpose", total, axes=order)
-        totals.append(_reshaped(lowering, operation, total, (batch, channels, *outputs)))
+            total = total.transpose(order)
+        totals.append(total.in_shape((batch, channels, *outputs)))
     return totals
 
 
-def _with_folded_taps(lowering: Lowering, operation: GraphOperation, kernel: str) -> str:
-    shape = lowering.builder.shape(kernel)
-    return _reshaped(lowering, operation, kernel, (shape[0], shape[1] * shape[2], *shape[3:]))
+def _with_folded_taps(kernel: Value) -> Value:
+    shape = kernel.shape
+    return kernel.in_shape((shape[0], shape[1] * shape[2], *shape[3:]))
 
 
-def _with_axis(lowering: Lowering, operation: GraphOperation, value: str) -> str:
-    shape = lowering.builder.shape(value)
-    return _reshaped(lowering, operation, value, (*shape[:2], 1, *shape[2:]))
-
-
-def _reshaped(lowering: Lowering, operation: GraphOperation, value: str, shape: tuple[int, ...]) -> str:
-    if lowering.builder.shape(value) == shape:
-        return value
-    return lowering.emit(operation, "reshape", value, target_shape=shape)
+def _with_axis(value: Value) -> Value:
+    shape = value.shape
+    return value.in_shape((*shape[:2], 1, *shape[2:]))
 
 
 def own_padding(axis: Axis) -> int | None:
@@ -102,16 +92,16 @@ def own_padding(axis: Axis) -> int | None:
     return pad if plain and outputs == axis.outputs and (whole or behind == 0) and behind <= pad else None
 
 
-def _folded(lowering: Lowering, operation: GraphOperation, value: str, axis: Axis) -> str:
+def _folded(value: Value, axis: Axis) -> Value:
     """Axis 2 of (N, C, x, ..) taken apart: (N * outputs, C * size, ..)."""
-    shape = lowering.builder.shape(value)
+    shape = value.shape
     rest = shape[3:]
     starts = np.arange(axis.outputs)[:, None] * axis.step
-    places = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
-    value = _reshaped(lowering, operation, value, (*shape[:3], math.prod(rest)))
-    value = gathered_windows(lowering, operation, value, 2, places)
-    value = lowering.emit(operation, "transpose", value, axes=(0, 2, 1, 3, 4))
-    return _reshaped(lowering, operation, value, (shape[0] * axis.outputs, shape[1] * axis.size, *rest))
+    indices = axis.line()[starts + np.arange(axis.size)[None, :] * axis.dilation]
+    value = value.in_shape((*shape[:3], math.prod(rest)))
+    value = gathered_windows(value, 2, indices)
+    value = value.transpose((0, 2, 1, 3, 4))
+    return value.in_shape((shape[0] * axis.outputs, shape[1] * axis.size, *rest))
 
 
 def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], groups: int) -> Array:

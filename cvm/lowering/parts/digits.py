@@ -1,6 +1,6 @@
 """Integers that are too wide: values and constants as digits, products and sums digit by digit.
 
-Where a product, or a sum of many, would leave 32 bits, its operands are cut into digits first; what one op would have
+Where a product, or a sum of many, would leave 32 bits, its operands are split into digits first; what one op would have
 given becomes several values of the program with weights 2^k, which are terms of a linear form like any others.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.axis_sums import moved_to_zero, spread
 from cvm.quantization.rationals import Rationals
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-Weighted = tuple[str, int]
+Weighted = tuple[Value, int]
 """A value of the program, and what it is multiplied with."""
 
 
@@ -61,62 +61,58 @@ def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
     return found
 
 
-def value_digits(lowering: Lowering, operation: GraphOperation, value: str, limit: int) -> list[Weighted]:
+def value_digits(value: Value, limit: int) -> list[Weighted]:
     """A value as digits of magnitudes up to ``limit`` >= 2: X = 2^b * h + l with h = round(X / 2^b)."""
-    magnitude = lowering.builder.range(value).magnitude()
+    magnitude = value.range.magnitude()
     if magnitude <= limit:
         return [(value, 1)]
     bits = limit.bit_length()  # a low digit lies in [-2^(b-1), 2^(b-1) - 1]
-    high = _rounded_sum(lowering, operation, [(value, 1)], bits, (-INT32_MAX, INT32_MAX))
+    high = _rounded_sum([(value, 1)], bits, (-INT32_MAX, INT32_MAX))
     half = 2 ** (bits - 1)
-    low = _rounded_sum(lowering, operation, [(value, 1), (high, -(2**bits))], 0, (-half, half - 1))
-    above = value_digits(lowering, operation, high, limit)
+    low = _rounded_sum([(value, 1), (high, -(2**bits))], 0, (-half, half - 1))
+    above = value_digits(high, limit)
     return [(low, 1), *((digit, weight * 2**bits) for digit, weight in above)]
 
 
-def _rounded_sum(
-    lowering: Lowering, operation: GraphOperation, terms: Sequence[Weighted], shift: int, bounds: tuple[int, int]
-) -> str:
-    builder, rank = lowering.builder, len(lowering.builder.shape(terms[0][0]))
+def _rounded_sum(terms: Sequence[Weighted], shift: int, bounds: tuple[int, int]) -> Value:
+    lowering = terms[0][0].emission
     parameters = [
-        builder.parameter(np.full((1,) * rank, item, np.int64), name=f"{operation.outputs[0]}.digit")
+        lowering.parameter(np.full((1,) * terms[0][0].rank, item), "digit")
         for item in (*(weight for _, weight in terms), 0, shift)
     ]
     values = (value for value, _ in terms)
-    return lowering.emit(operation, "requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])
+    return lowering.emit("requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])
 
 
-def narrow_digits(
-    lowering: Lowering, operation: GraphOperation, x: str, y: str, count: int
-) -> tuple[list[Weighted], list[Weighted]]:
+def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[Weighted]]:
     """Digits of two values such that ``count`` products of any two of them may be added up."""
+    lowering = x.emission
     room = budget(count)
-    a, b = (lowering.builder.range(value).magnitude() for value in (x, y))
+    a, b = (value.range.magnitude() for value in (x, y))
     if a * b <= room:
         return [(x, 1)], [(y, 1)]
     if room < 4:
-        raise lowering.unsupported(operation, f"it adds up {count} products, which do not fit 32 bits")
+        raise lowering.unsupported(f"it adds up {count} products, which do not fit 32 bits")
     root = isqrt(room)
     limits = (a, room // a) if a <= root else (room // b, b) if b <= root else (root, root)
-    first, second = (value_digits(lowering, operation, *side) for side in zip((x, y), limits, strict=True))
+    first, second = (value_digits(*side) for side in zip((x, y), limits, strict=True))
     return first, second
 
 
-def weighed_digits(
-    lowering: Lowering, operation: GraphOperation, value: str, weights: Array, kept: tuple[int, ...]
-) -> list[tuple[str, Array, int]]:
+def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[tuple[Value, Array, int]]:
     """Digits of a value and of constant weights, such that the sum of their products over all but the ``kept`` axes of
     the weights fits 32 bits; and the weights of these sums.
     """
+    lowering = value.emission
     along = tuple(axis for axis in range(weights.ndim) if axis not in kept)
-    lo, hi = lowering.builder.range(value).hull()
+    lo, hi = value.range.hull()
     if _sum_fits(weights, min(lo, 0), max(hi, 0), along):
         return [(value, weights, 1)]
     count = max(int((weights != 0).sum(axis=along).max()), 1)
     room, magnitude, widest = budget(count), max(-lo, hi), int(abs(weights).max())
     root = isqrt(room)
     if root < 2:
-        raise lowering.unsupported(operation, f"it adds up {count} products, which do not fit 32 bits")
+        raise lowering.unsupported(f"it adds up {count} products, which do not fit 32 bits")
     if magnitude <= root:
         limits = magnitude, room // magnitude
     elif widest <= root:
@@ -125,7 +121,7 @@ def weighed_digits(
         limits = root, root
     return [
         (digit, part, weight * times)
-        for digit, weight in value_digits(lowering, operation, value, limits[0])
+        for digit, weight in value_digits(value, limits[0])
         for part, times in array_digits(weights, limits[1])
         if part.any()
     ]
@@ -141,51 +137,52 @@ def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
     return int(greatest.max()) <= INT32_MAX and int(least.min()) >= -INT32_MAX
 
 
-def narrowed(lowering: Lowering, operation: GraphOperation, form: LinearForm, count: int) -> LinearForm:
+def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
     """The form in values of which ``count`` may be added up."""
     terms: list[Term] = []
     for term in form.terms:
         rank = len(term.factor.shape)
-        for value, weight in value_digits(lowering, operation, term.value, max(budget(count), 2)):
+        for value, weight in value_digits(term.value, max(budget(count), 2)):
             terms.append(Term(value, term.factor * Rationals.scalar(weight, rank)))
     return replace(form, terms=tuple(terms))
 
 
-def product(lowering: Lowering, operation: GraphOperation, x: str, y: str, count: int = 1) -> list[Weighted]:
+def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
     """X * y, broadcast: values of which ``count`` may be added up, and their weights."""
     if x == y:
-        return square(lowering, operation, x, count)
-    digits = narrow_digits(lowering, operation, x, y, count)
-    return [(lowering.emit(operation, "broadcast_mul", a, b), p * q) for a, p in digits[0] for b, q in digits[1]]
+        return square(x, count)
+    digits = narrow_digits(x, y, count)
+    return [(a * b, p * q) for a, p in digits[0] for b, q in digits[1]]
 
 
-def square(lowering: Lowering, operation: GraphOperation, x: str, count: int = 1) -> list[Weighted]:
+def square(x: Value, count: int = 1) -> list[Weighted]:
     """X * x, as `product`. Squares are proven not to be negative."""
+    lowering = x.emission
     room = budget(count)
     if room < 4:
-        raise lowering.unsupported(operation, f"it adds up {count} squares, which do not fit 32 bits")
-    digits = value_digits(lowering, operation, x, isqrt(room))
+        raise lowering.unsupported(f"it adds up {count} squares, which do not fit 32 bits")
+    digits = value_digits(x, isqrt(room))
     found = []
-    for place, (a, p) in enumerate(digits):
-        size = lowering.emit(operation, "abs", a)
-        found.append((lowering.emit(operation, "broadcast_mul", size, size), p * p))
-        found += [(lowering.emit(operation, "broadcast_mul", a, b), 2 * p * q) for b, q in digits[place + 1 :]]
+    for number, (a, p) in enumerate(digits):
+        size = abs(a)
+        found.append((size * size, p * p))
+        found += [(a * b, 2 * p * q) for b, q in digits[number + 1 :]]
     return found
 
 
-def squared(lowering: Lowering, operation: GraphOperation, form: LinearForm, count: int) -> LinearForm:
+def squared(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
     """The square of a sum: the squares and products of its integers, moved to those around zero, and the integers.
 
     ``count`` of each may be added up.
     """
-    form = moved_to_zero(lowering, operation, spread(lowering, operation, form, range(form.rank)), ())
+    form = moved_to_zero(lowering, spread(lowering, form, range(form.rank)), ())
     two = Rationals.scalar(2, form.rank)
     terms = []
     for i, first in enumerate(form.terms):
-        for value, weight in square(lowering, operation, first.value, count):
+        for value, weight in square(first.value, count):
             terms.append(Term(value, first.factor * first.factor * Rationals.scalar(weight, form.rank)))
         for second in form.terms[i + 1 :]:
-            for value, weight in product(lowering, operation, first.value, second.value, count):
+            for value, weight in product(first.value, second.value, count):
                 factor = two * first.factor * second.factor * Rationals.scalar(weight, form.rank)
                 terms.append(Term(value, factor))
         if not form.constant.is_zero():

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering, Result
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, SurdForm, TableForm, Term
-from cvm.lowering.parts.operands import codes_of, full_value
+from cvm.lowering.parts.operands import codes_of
 from cvm.lowering.proofs.table import MOST_ENTRIES, Operand, tabulate
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import quantize_rationals
@@ -31,7 +31,7 @@ Move = Callable[[Array], Array]
 
 
 def moved(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, shape: Shape, move: Move, op: str, *others: str,
+    lowering: Lowering, operand: Operand, shape: Shape, move: Move, op: str, *others: Value,
     **attributes: Any,
 ) -> Operand:  # fmt: skip
     """The operand after a movement, which ``op`` does to values of the program and ``move`` to arrays.
@@ -44,8 +44,8 @@ def moved(
     def rearranged(items: Rationals) -> Rationals:
         return Rationals.scalar(items.item(), len(shape)) if items.uniform else items.broadcast(before).moved(move)
 
-    def emitted(value: str) -> str:
-        return lowering.emit(operation, op, full_value(lowering, operation, value, before), *others, **attributes)
+    def emitted(value: Value) -> Value:
+        return lowering.emit(op, value.broadcast(before), *others, **attributes)
 
     if isinstance(operand, Known):
         return Known(move(operand.codes), rearranged(operand.scale), rearranged(operand.offset))
@@ -57,60 +57,58 @@ def moved(
     return replace(operand, shape=shape, terms=terms, constant=rearranged(operand.constant))
 
 
-def sliced(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, cuts: Sequence[slice], drop: int | None = None
-) -> Operand:
+def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: int | None = None) -> Operand:
     """A section of the operand, one slice with known ends per axis; axis ``drop``, of extent 1 then, is left out."""
-    begin, end, step = zip(*(cut.indices(n) for cut, n in zip(cuts, operand.shape, strict=True)), strict=True)
+    begin, end, step = zip(*(part.indices(n) for part, n in zip(slices, operand.shape, strict=True)), strict=True)
     extents = tuple(len(range(*ends)) for ends in zip(begin, end, step, strict=True))
     result = operand
     if extents != operand.shape:
         result = moved(
-            lowering, operation, operand, extents, lambda items: items[tuple(cuts)], "slice",
+            lowering, operand, extents, lambda items: items[tuple(slices)], "slice",
             begin=begin, end=end, strides=step,
         )  # fmt: skip
     if drop is None:
         return result
     shape = (*extents[:drop], *extents[drop + 1 :]) or (1,)
-    return moved(lowering, operation, result, shape, lambda items: items.reshape(shape), "reshape", target_shape=shape)
+    return moved(lowering, result, shape, lambda items: items.reshape(shape), "reshape", target_shape=shape)
 
 
-def valued(lowering: Lowering, operation: GraphOperation, operand: Known, what: str) -> LinearForm:
+def valued(lowering: Lowering, operand: Known, what: str) -> LinearForm:
     """A constant tensor as a value of the program; integers of more than 31 bits as a sum of their digits."""
     codes, scale, terms = operand.codes.astype(object), operand.scale, []
     while max(abs(item) for item in codes.ravel().tolist()) > INT32_MAX:
         low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
-        terms.append(Term(lowering.tensor_constant(operation, low, what), scale))
+        terms.append(Term(lowering.tensor_constant(low, what), scale))
         codes = (codes - low) // 2**_DIGIT
         scale = scale * Rationals.scalar(2**_DIGIT, codes.ndim)
-    terms.append(Term(lowering.tensor_constant(operation, codes, what), scale))
+    terms.append(Term(lowering.tensor_constant(codes, what), scale))
     return LinearForm(operand.shape, tuple(terms), operand.offset)
 
 
 _DIGIT = 30
 
 
-def joined(lowering: Lowering, operation: GraphOperation, parts: Sequence[Operand], axis: int) -> Result:
+def joined(lowering: Lowering, parts: Sequence[Operand], axis: int) -> Result:
     """The parts side by side along an axis.
 
     Sums stay sums: the first terms of all parts become one term, the second terms another, .. (a part without one
     has zeros there). Otherwise the parts become one table, or each gets its codes under the quantiser of the result.
     """
-    shape = lowering.output_shape(operation)
+    shape = lowering.output_shape()
     if all(isinstance(part, Known) for part in parts):
         return _known(parts, axis)
     if all(isinstance(part, Known) or (isinstance(part, LinearForm) and not part.clamped) for part in parts):
-        forms = [_summand(lowering, operation, part) if isinstance(part, Known) else part for part in parts]
-        return _sums(lowering, operation, forms, axis)  # type: ignore[arg-type]
+        forms = [_summand(lowering, part) if isinstance(part, Known) else part for part in parts]
+        return _sums(lowering, forms, axis)  # type: ignore[arg-type]
     try:
-        return _tables(lowering, operation, parts, axis)
+        return _tables(lowering, parts, axis)
     except Unsupported:
-        quantizer = lowering.quantizer(operation)
+        quantizer = lowering.quantizer()
         if quantizer is None:
-            raise lowering.unsupported(operation, "the parts are not alike: give the result a quantiser") from None
-        names = [_codes(lowering, operation, part, quantizer, axis, start) for part, start in _placed(parts, axis)]
-        (value,) = lowering.builder.add("concatenate", names, {"axis": axis}, name=operation.outputs[0])
-        assert lowering.builder.shape(value) == shape
+            raise lowering.unsupported("the parts are not alike: give the result a quantiser") from None
+        values = [_codes(lowering, part, quantizer, axis, start) for part, start in _placed(parts, axis)]
+        value = lowering.emit("concatenate", *values, label="", axis=axis)
+        assert value.shape == shape
         return Coded(value, note="codes side by side", any_rounding=True)
 
 
@@ -124,71 +122,70 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
     values = [part.rationals() for part in parts if isinstance(part, Known)]
     whole = _beside(values, [part.shape for part in parts], axis)
     rank = len(parts[0].shape)
-    whole = whole.broadcast([sum(part.shape[i] for part in parts) if i == axis else parts[0].shape[i]
-                             for i in range(rank)])  # fmt: skip
+    whole = whole.broadcast(
+        [sum(part.shape[i] for part in parts) if i == axis else parts[0].shape[i] for i in range(rank)]
+    )
     return Known.of(whole)
 
 
-def _summand(lowering: Lowering, operation: GraphOperation, part: Known) -> LinearForm:
+def _summand(lowering: Lowering, part: Known) -> LinearForm:
     """A constant part as a value of the program where its integers are small, else as constants of the positions."""
     if max(abs(code) for code in part.codes.ravel().tolist()) <= INT32_MAX:
-        return valued(lowering, operation, part, "part")
+        return valued(lowering, part, "part")
     return LinearForm(part.shape, (), part.rationals())
 
 
-def _sums(lowering: Lowering, operation: GraphOperation, forms: Sequence[LinearForm], axis: int) -> LinearForm:
+def _sums(lowering: Lowering, forms: Sequence[LinearForm], axis: int) -> LinearForm:
     shapes = [form.shape for form in forms]
     terms = []
-    for place in range(max(len(form.terms) for form in forms)):
+    for number in range(max(len(form.terms) for form in forms)):
         values, factors = [], []
         for form in forms:
-            if place < len(form.terms):
-                term = form.terms[place]
-                values.append(full_value(lowering, operation, term.value, form.shape))
+            if number < len(form.terms):
+                term = form.terms[number]
+                values.append(term.value.broadcast(form.shape))
                 factors.append(term.factor)
             else:
-                values.append(lowering.tensor_constant(operation, np.zeros(form.shape, dtype=object), "zeros"))
+                values.append(lowering.tensor_constant(np.zeros(form.shape, dtype=object), "zeros"))
                 factors.append(Rationals.scalar(0, form.rank))
-        value = lowering.emit(operation, "concatenate", *values, axis=axis) if len(values) > 1 else values[0]
+        value = lowering.emit("concatenate", *values, axis=axis) if len(values) > 1 else values[0]
         terms.append(Term(value, _beside(factors, shapes, axis)))
     constant = _beside([form.constant for form in forms], shapes, axis)
-    return LinearForm(lowering.output_shape(operation), tuple(terms), constant)
+    return LinearForm(lowering.output_shape(), tuple(terms), constant)
 
 
-def _tables(lowering: Lowering, operation: GraphOperation, parts: Sequence[Operand], axis: int) -> TableForm:
+def _tables(lowering: Lowering, parts: Sequence[Operand], axis: int) -> TableForm:
     tables = []
     for part in parts:
         if isinstance(part, Known):
-            part = valued(lowering, operation, part, "part")
-        table = part if isinstance(part, TableForm) else tabulate(lowering, operation, [part], lambda x: x, part.shape)
+            part = valued(lowering, part, "part")
+        table = part if isinstance(part, TableForm) else tabulate(lowering, [part], lambda x: x, part.shape)
         tables.append(table)
     if sum(len(table.numbers) for table in tables) > MOST_ENTRIES:
-        raise lowering.unsupported(operation, "the parts have too many values together")
+        raise lowering.unsupported("the parts have too many values together")
     values, start = [], 0
     for table in tables:
         value = table.value
         if start:
-            shift = lowering.tensor_constant(operation, np.array([start], dtype=object), "start")
-            value = lowering.emit(operation, "broadcast_add", value, shift)
+            shift = lowering.tensor_constant([start], "start")
+            value = value + shift
         values.append(value)
         start += len(table.numbers)
-    value = lowering.emit(operation, "concatenate", *values, axis=axis) if len(values) > 1 else values[0]
+    value = lowering.emit("concatenate", *values, axis=axis) if len(values) > 1 else values[0]
     numbers = tuple(number for table in tables for number in table.numbers)
-    return TableForm(lowering.output_shape(operation), value, numbers)
+    return TableForm(lowering.output_shape(), value, numbers)
 
 
-def _codes(
-    lowering: Lowering, operation: GraphOperation, part: Operand, quantizer: Quantizer, axis: int, start: int
-) -> str:
-    """The codes of a part; a quantiser along ``axis`` is cut as the tensor is."""
+def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, start: int) -> Value:
+    """The codes of a part; a quantiser along ``axis`` is split as the tensor is."""
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis == axis:
         own = slice(start, start + part.shape[axis])
         quantizer = replace(quantizer, scale=quantizer.scale[own], offset=quantizer.offset[own])
     if isinstance(part, Known):
         codes = quantize_rationals(part.rationals().broadcast(part.shape), quantizer)
-        return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.part")
+        return lowering.tensor_constant(codes, "part")
     form: Form = part
-    return codes_of(lowering, operation, form, quantizer, "part")
+    return codes_of(lowering, form, quantizer, "part")
 
 
 def _beside(parts: Sequence[Rationals], shapes: Sequence[Shape], axis: int) -> Rationals:

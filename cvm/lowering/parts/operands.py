@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
-
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.proofs.table import Operand, folded, tabulate
@@ -26,7 +24,6 @@ __all__ = [
     "codes",
     "codes_of",
     "expanded",
-    "full_value",
     "function",
     "integer_value",
     "integers",
@@ -37,10 +34,10 @@ __all__ = [
 ]
 
 
-def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, shape: Shape) -> Operand:
+def expanded(lowering: Lowering, operand: Operand, shape: Shape) -> Operand:
     """An operand of a result of ``shape``, in its rank: trailing dimensions of extent 1 are added."""
     if isinstance(operand, LinearForm):
-        return linear_operand(lowering, operation, operand, shape)
+        return linear_operand(lowering, operand, shape)
     tail = (1,) * (len(shape) - len(operand.shape))
     if not tail:
         return operand
@@ -52,16 +49,16 @@ def expanded(lowering: Lowering, operation: GraphOperation, operand: Operand, sh
             operand.offset.with_trailing_axes(len(tail)),
         )
 
-    def extended(value: str) -> str:
-        target = (*lowering.builder.shape(value), *tail)
-        return lowering.emit(operation, "reshape", value, target_shape=target)
+    def extended(value: Value) -> Value:
+        target = (*value.shape, *tail)
+        return value.reshape(target)
 
     if isinstance(operand, TableForm):
         return TableForm(operand.shape + tail, extended(operand.value), operand.numbers)
     return operand.moved(extended, lambda items: items.with_trailing_axes(len(tail)), operand.shape + tail)
 
 
-def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearForm, shape: Shape) -> LinearForm:
+def linear_operand(lowering: Lowering, form: LinearForm, shape: Shape) -> LinearForm:
     """`expanded` for a linear form; its shape becomes that of the result."""
     tail = (1,) * (len(shape) - form.rank)
     if not tail:
@@ -69,8 +66,8 @@ def linear_operand(lowering: Lowering, operation: GraphOperation, form: LinearFo
 
     terms = []
     for term in form.terms:
-        target = (*lowering.builder.shape(term.value), *tail)
-        value = lowering.emit(operation, "reshape", term.value, target_shape=target)
+        target = (*term.value.shape, *tail)
+        value = term.value.reshape(target)
         terms.append(Term(value, term.factor.with_trailing_axes(len(tail))))
     return replace(form, shape=shape, terms=tuple(terms), constant=form.constant.with_trailing_axes(len(tail)))
 
@@ -90,37 +87,34 @@ def scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearF
     return replace(form, terms=terms, constant=scale(form.constant))
 
 
-def function(
-    lowering: Lowering, operation: GraphOperation, parameters: list[str], real: Callable[..., Real]
-) -> Form | Known:
+def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real]) -> Form | Known:
     """A function of the operands, element by element."""
-    shape = lowering.output_shape(operation)
-    operands = [expanded(lowering, operation, lowering.operand(operation, name), shape) for name in parameters]
+    shape = lowering.output_shape()
+    operands = [expanded(lowering, lowering.operand(name), shape) for name in parameters]
     known = [operand for operand in operands if isinstance(operand, Known)]
     if len(known) == len(operands):
-        return folded(lowering, operation, known, real, shape, lowering.quantizer(operation))
-    return tabulate(lowering, operation, operands, real, shape)
+        return folded(lowering, known, real, shape, lowering.quantizer())
+    return tabulate(lowering, operands, real, shape)
 
 
 def by_form(
     lowering: Lowering,
-    operation: GraphOperation,
-    linear: Callable[[Lowering, GraphOperation], LinearForm | None],
+    linear: Callable[[Lowering], LinearForm | None],
     real: Callable[[Real, Real], Real],
 ) -> Form | Known:
     """By linear forms where both operands have one, else by table."""
-    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    operands = [lowering.operand(name) for name in ("x", "y")]
     if all(isinstance(operand, Known) or is_linear(operand) for operand in operands):
-        form = linear(lowering, operation)
+        form = linear(lowering)
         if form is not None:
             return form
     try:
-        return function(lowering, operation, ["x", "y"], real)
+        return function(lowering, ["x", "y"], real)
     except Unsupported as error:
         if error.code != "lowering.unquantized":
             raise
         # Too many combinations for a table, but the numbers of a table may be multiples of one unit.
-        form = linear(lowering, operation)
+        form = linear(lowering)
         if form is None:
             raise
         return form
@@ -131,64 +125,53 @@ def is_linear(operand: Operand) -> bool:
     return isinstance(operand, LinearForm) and not operand.clamped
 
 
-def codes(lowering: Lowering, operation: GraphOperation, parameter: str, quantizer: Quantizer) -> str:
+def codes(lowering: Lowering, parameter: str, quantizer: Quantizer) -> Value:
     """An operand's codes under the quantiser of the result."""
-    shape = lowering.output_shape(operation)
-    operand = expanded(lowering, operation, lowering.operand(operation, parameter), shape)
+    shape = lowering.output_shape()
+    operand = expanded(lowering, lowering.operand(parameter), shape)
     if isinstance(operand, Known):
         numbers = operand.rationals()
         if quantizer.axis is not None:  # each channel has its own codes of the same numbers
             numbers = numbers.broadcast(shape)
         codes = quantize_rationals(numbers, quantizer)
-        return lowering.builder.constant(codes, name=f"{operation.outputs[0]}.{parameter}")
-    return codes_of(lowering, operation, operand, quantizer, parameter)
+        return lowering.tensor_constant(codes, parameter)
+    return codes_of(lowering, operand, quantizer, parameter)
 
 
-def codes_of(lowering: Lowering, operation: GraphOperation, form: Form | Known, quantizer: Quantizer, what: str) -> str:
+def codes_of(lowering: Lowering, form: Form | Known, quantizer: Quantizer, what: str) -> Value:
     """The codes of a form on the way to a tensor of the document, ``what`` being what they are to it."""
     assert not isinstance(form, Known)
-    reported = len(lowering.report)
-    name = f"{operation.outputs[0]}.{what}"
-    value = requantize(lowering, form, quantizer, name, lowering.location(operation))
-    del lowering.report[reported:]  # the report is about tensors of the document
-    return value
+    with lowering.part(what):
+        return requantize(lowering, form, quantizer)
 
 
-def full_value(lowering: Lowering, operation: GraphOperation, value: str, shape: Shape) -> str:
-    """The value broadcast to its full extent."""
-    if lowering.builder.shape(value) == shape:
-        return value
-    zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
-    return lowering.emit(operation, "broadcast_add", value, zeros)
-
-
-def integers(lowering: Lowering, operation: GraphOperation, parameter: str) -> str:
+def integers(lowering: Lowering, parameter: str) -> Value:
     """An operand whose real numbers are integers (indices, logical values), as the value of these integers."""
-    return integer_value(lowering, operation, lowering.linear(operation, parameter), parameter)
+    return integer_value(lowering, lowering.linear(parameter), parameter)
 
 
-def integer_value(lowering: Lowering, operation: GraphOperation, form: LinearForm, what: str) -> str:
+def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
     """The value of the integers that a form of integers stands for, at full extent."""
     if not form.terms:
         values = form.constant.broadcast(form.shape)
-        return lowering.tensor_constant(operation, values.numerators // values.denominator, what)
+        return lowering.tensor_constant(values.numerators // values.denominator, what)
     (term, *more) = form.terms
     if not more and form.constant.is_zero() and term.factor.uniform and term.factor.item() == 1:
-        return full_value(lowering, operation, term.value, form.shape)
+        return term.value.broadcast(form.shape)
     everything = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
-    return codes_of(lowering, operation, form, everything, what)
+    return codes_of(lowering, form, everything, what)
 
 
-def around_zero(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+def around_zero(lowering: Lowering, form: LinearForm) -> LinearForm:
     """The same form in an integer whose 0 is the code nearest to zero."""
     (term,) = form.terms
     scale, constant = term.factor.item(), form.constant.item()
     zero = round_fraction(-constant / scale, "half_up") if scale else 0
-    lo, hi = lowering.builder.range(term.value).hull()
+    lo, hi = term.value.range.hull()
     zero = min(max(zero, 2 * lo - hi), 2 * hi - lo)  # far outside of the codes it is approached, not reached
     if zero == 0 or abs(zero) > 2**30:
         return form
-    shift = lowering.tensor_constant(operation, np.array([zero], dtype=object), "zero")
-    value = lowering.emit(operation, "broadcast_sub", term.value, shift)
+    shift = lowering.tensor_constant([zero], "zero")
+    value = term.value - shift
     rest = Rationals.scalar(constant + scale * zero, form.rank)
     return LinearForm(form.shape, (Term(value, term.factor),), rest)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, LinearForm, Shape, TableForm, Term
 from cvm.lowering.parts.axis_sums import spread
 from cvm.lowering.proofs.table import tabulate
@@ -39,13 +39,13 @@ class Ordered:
     ``decoded`` makes a form of integers that were taken from value and zero; None where zero has no number of its own.
     """
 
-    value: str
+    value: Value
     zero: Array
-    decoded: Callable[[str, Shape], LinearForm | TableForm] | None
+    decoded: Callable[[Value, Shape], LinearForm | TableForm] | None
 
 
 def in_order(
-    lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[int], zero: bool,
+    lowering: Lowering, operand: Form, axes: Sequence[int], zero: bool,
     beside_items: bool = False,
 ) -> Ordered | None:  # fmt: skip
     """A form of one term whose factor and constant are the same along ``axes``, which are those compared along.
@@ -66,43 +66,39 @@ def in_order(
         return None
     if (numerators == 0).any():
         return None
-    value, factor = spread(lowering, operation, operand, range(rank)).terms[0].value, term.factor
+    value, factor = spread(lowering, operand, range(rank)).terms[0].value, term.factor
     if (numerators < 0).all():
-        value, factor = lowering.emit(operation, "negative", value), -factor
+        value, factor = -value, -factor
     elif (numerators < 0).any():
         signs = np.where(numerators < 0, -1, 1).astype(object)
-        value = lowering.emit(operation, "broadcast_mul", value, lowering.tensor_constant(operation, signs, "signs"))
+        value = value * lowering.tensor_constant(signs, "signs")
         factor = Rationals(numerators * signs, factor.denominator)
 
-    def decoded(found: str, shape: Shape) -> LinearForm:
+    def decoded(found: Value, shape: Shape) -> LinearForm:
         return LinearForm(shape, (Term(found, factor),), constant, lower, upper)
 
     if not zero:
         return Ordered(value, np.zeros((1,) * rank, dtype=object), decoded)
-    place = -constant / factor
-    floors = place.numerators // place.denominator
-    odd = np.where(place.numerators % place.denominator == 0, 0, 1)
+    root = -constant / factor
+    floors = root.numerators // root.denominator
+    odd = np.where(root.numerators % root.denominator == 0, 0, 1)
     if not odd.any() and max(abs(int(item)) for item in floors.ravel()) < 2**31:
         return Ordered(value, floors, decoded)
-    lo, hi = lowering.builder.range(value).hull()
+    lo, hi = value.range.hull()
     if beside_items and (floors < lo).all():
         return Ordered(value, np.full((1,) * rank, lo, dtype=object), decoded)
     if 2 * max(hi + 1, 1 - lo) > INT32_MAX:
         return None
     # Beyond the integers that occur, only the side counts.
     doubled = np.where((floors < lo - 1) | (floors > hi), 2 * np.clip(floors, lo - 1, hi) + 1, 2 * floors + odd)
-    two = lowering.tensor_constant(operation, np.array([2], dtype=object), "two")
-    return Ordered(lowering.emit(operation, "broadcast_mul", value, two), doubled, None)
+    two = lowering.tensor_constant([2], "two")
+    return Ordered(value * two, doubled, None)
 
 
-def by_ranks(lowering: Lowering, operation: GraphOperation, operand: Form) -> Ordered | None:
+def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
     """The ranks of the operand's numbers, and of zero, among each other; None where the numbers are too many."""
     try:
-        table = (
-            operand
-            if isinstance(operand, TableForm)
-            else tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
-        )
+        table = operand if isinstance(operand, TableForm) else tabulate(lowering, [operand], lambda x: x, operand.shape)
     except Unsupported:
         return None
     numbers = (*table.numbers, rational(0))
@@ -110,24 +106,24 @@ def by_ranks(lowering: Lowering, operation: GraphOperation, operand: Form) -> Or
         ranks, sorted_numbers = _ranks(numbers)
     except Undecided as error:
         message = f"numbers whose order cannot be decided: {error}"
-        raise lowering.unsupported(operation, message) from None
-    lookup = lowering.tensor_constant(operation, np.array(ranks[:-1], dtype=object), "ranks")
-    value = lowering.emit(operation, "cvm_lut", lookup, table.value)
+        raise lowering.unsupported(message) from None
+    lookup = lowering.tensor_constant(ranks[:-1], "ranks")
+    value = lowering.emit("cvm_lut", lookup, table.value)
 
-    def decoded(found: str, shape: Shape) -> TableForm:
+    def decoded(found: Value, shape: Shape) -> TableForm:
         return TableForm(shape, found, sorted_numbers)
 
     return Ordered(value, np.array([ranks[-1]], dtype=object), decoded)
 
 
 def _ranks(numbers: Sequence[Real]) -> tuple[list[int], tuple[Real, ...]]:
-    """The place of each number among the distinct ones in rising order, and those."""
+    """The index of each number among the distinct ones in rising order, and those."""
     exact = [number.exact for number in numbers]
     if all(item is not None for item in exact):
         values: list[Any] = exact
         order = sorted(set(values))
-        places = {item: place for place, item in enumerate(order)}
-        return [places[item] for item in values], tuple(rational(item) for item in order)
+        index_of = {item: index for index, item in enumerate(order)}
+        return [index_of[item] for item in values], tuple(rational(item) for item in order)
 
     def rising(i: int, j: int) -> int:
         return _compare(numbers[i], numbers[j])

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, Term, scale_and_offset
 from cvm.lowering.parts.digits import array_digits, squared, value_digits
 from cvm.lowering.parts.operands import codes_of, is_linear, linear_operand, scaled, sum_of
@@ -50,7 +50,7 @@ def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
     """A lower bound of a form, from the intervals of its values."""
     least = min(form.constant.fractions())
     for term in form.terms:
-        lo, hi = lowering.builder.range(term.value).hull()
+        lo, hi = term.value.range.hull()
         least += min(min(factor * lo, factor * hi) for factor in term.factor.fractions())
     return least
 
@@ -75,25 +75,23 @@ def summands(
     return found, constant * units, unit
 
 
-def at_least(lowering: Lowering, operation: GraphOperation, shape: Shape, form: LinearForm) -> str:
+def at_least(lowering: Lowering, shape: Shape, form: LinearForm) -> Value:
     """The value that is 1 where a form is at least 0, else 0. Raises `TooWide`."""
     found, constant, _ = summands(form.terms, form.constant)
     # floor: the sum of integers and r is at least 0 exactly if that of the integers and floor(r) is.
-    return at_least_zero(
-        lowering.builder, shape, found, constant.numerators // constant.denominator, f"{operation.outputs[0]}.reached"
-    )
+    return at_least_zero(lowering, shape, found, constant.numerators // constant.denominator, "reached")
 
 
 def ratio_codes(
-    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, denominator: LinearForm,
+    lowering: Lowering, numerator: LinearForm, denominator: LinearForm,
     quantizer: LinearQuantizer,
-) -> str:  # fmt: skip
+) -> Value:  # fmt: skip
     """The codes of numerator / denominator, which have one shape and rank; the denominator is positive.
 
     With the rounding half_even a step to an odd code must be exceeded: a tie stays at the even code before it.
     Raises `Unsupported` (``lowering.unprovable``) where the sums are too wide.
     """
-    shape = lowering.output_shape(operation)
+    shape = lowering.output_shape()
     rank = len(shape)
     scale, offset = scale_and_offset(quantizer, rank)
     base = offset + scale * Rationals.scalar(quantizer.lo - _HALF, rank)
@@ -102,157 +100,147 @@ def ratio_codes(
     parts = [
         Term(value, term.factor * Rationals.scalar(weight, rank))
         for term in denominator.terms
-        for value, weight in value_digits(lowering, operation, term.value, INT32_MAX >> steps.bit_length())
+        for value, weight in value_digits(term.value, INT32_MAX >> steps.bit_length())
     ]
 
-    def reached(trial: str) -> str:
-        products = [
-            Term(lowering.emit(operation, "broadcast_mul", trial, term.value), -(term.factor * scale)) for term in parts
-        ]
+    def reached(trial: Value) -> Value:
+        products = [Term(trial * term.value, -(term.factor * scale)) for term in parts]
         if not denominator.constant.is_zero():
             products.append(Term(trial, -(denominator.constant * scale)))
         whole = rest
         for product in products:
             whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
         if quantizer.rounding != "half_even":
-            return at_least(lowering, operation, shape, whole)
+            return at_least(lowering, shape, whole)
         found, constant, _ = summands(whole.terms, whole.constant, whole=True)
         parity = np.array([(quantizer.lo + k) % 2 for k in range(2 ** steps.bit_length())], dtype=object)
-        odd = lowering.emit(operation, "cvm_lut", _table(lowering, operation, parity), trial)
+        odd = lowering.emit("cvm_lut", _table(lowering, parity), trial)
         found = [*found, Summand(odd, -np.ones((1,) * rank, dtype=object))]
-        return at_least_zero(lowering.builder, shape, found, constant.numerators // constant.denominator, name)
+        return at_least_zero(lowering, shape, found, constant.numerators // constant.denominator, "ratio")
 
-    name = f"{operation.outputs[0]}.ratio"
     try:
-        found = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
+        found = count_reached(lowering, shape, steps, reached, "ratio", most=steps)
     except TooWide:
-        raise lowering.unsupported(operation, "the quotient does not fit 64 bits: quantise its operands") from None
-    return from_least(lowering, operation, found, quantizer)
+        raise lowering.unsupported("the quotient does not fit 64 bits: quantise its operands") from None
+    return from_least(found, quantizer)
 
 
-def quotient_codes(
-    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer
-) -> str:
+def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer) -> Value:
     """As `ratio_codes`; under a logarithmic quantiser of the squares of both, whose steps are rational."""
     if isinstance(quantizer, LinearQuantizer):
-        return ratio_codes(lowering, operation, numerator, denominator, quantizer)
-    squares = signed(lowering, operation, numerator, squared(lowering, operation, numerator, 1))
-    return root_codes(lowering, operation, squares, squared(lowering, operation, denominator, 1), quantizer)
+        return ratio_codes(lowering, numerator, denominator, quantizer)
+    squares = signed(lowering, numerator, squared(lowering, numerator, 1))
+    return root_codes(lowering, squares, squared(lowering, denominator, 1), quantizer)
 
 
-def root_codes(
-    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, square: LinearForm, quantizer: Quantizer
-) -> str:
+def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, quantizer: Quantizer) -> Value:
     """The codes of x / sqrt(square) from numerator = sign(x) * x^2; ``square`` is positive.
 
     A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported`.
     """
-    shape = lowering.output_shape(operation)
-    rank, name = len(shape), f"{operation.outputs[0]}.root"
+    shape = lowering.output_shape()
+    rank = len(shape)
     steps = [step(quantizer, code) for code in range(quantizer.lo + 1, quantizer.hi + 1)]
     signed_squares = [Fraction(0), *(item.sign * item.square for item in steps)]
     signed_squares += [signed_squares[-1]] * (2 ** len(steps).bit_length() - len(signed_squares))
     unit = Fraction(1, math.lcm(*(item.denominator for item in signed_squares)))
     items = np.array([int(item / unit) for item in signed_squares], dtype=object)
-    tables = [(_table(lowering, operation, digit), unit * weight) for digit, weight in array_digits(items, _STEP_DIGIT)]
+    tables = [(_table(lowering, digit), unit * weight) for digit, weight in array_digits(items, _STEP_DIGIT)]
     strict = np.array([0, *(int(item.strict) for item in steps)] + [0] * (len(items) - len(steps) - 1), dtype=object)
     parts = [
         Term(value, term.factor * Rationals.scalar(weight, rank))
         for term in square.terms
-        for value, weight in value_digits(lowering, operation, term.value, _SQUARE_DIGIT)
+        for value, weight in value_digits(term.value, _SQUARE_DIGIT)
     ]
 
-    def reached(trial: str) -> str:
+    def reached(trial: Value) -> Value:
         whole = numerator
         for table, weight in tables:
-            digit = lowering.emit(operation, "cvm_lut", table, trial)
+            digit = lowering.emit("cvm_lut", table, trial)
             scale = Rationals.scalar(-weight, rank)
-            products = [
-                Term(lowering.emit(operation, "broadcast_mul", digit, t.value), t.factor * scale) for t in parts
-            ]
+            products = [Term(digit * t.value, t.factor * scale) for t in parts]
             if not square.constant.is_zero():
                 products.append(Term(digit, square.constant * scale))
             for product in products:
                 whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
         found, constant, _ = summands(whole.terms, whole.constant, whole=True)
         if strict.any():
-            table = _table(lowering, operation, strict)
+            table = _table(lowering, strict)
             one = np.ones((1,) * rank, dtype=object)
-            found = [*found, Summand(lowering.emit(operation, "cvm_lut", table, trial), -one)]
+            found = [*found, Summand(lowering.emit("cvm_lut", table, trial), -one)]
         rest = constant.numerators // constant.denominator
-        return at_least_zero(lowering.builder, shape, found, rest, f"{name}.reached")
+        return at_least_zero(lowering, shape, found, rest, "root.reached")
 
     try:
-        count = count_reached(lowering.builder, shape, len(steps), reached, name, most=len(steps))
+        count = count_reached(lowering, shape, len(steps), reached, "root", most=len(steps))
     except TooWide:
-        raise lowering.unsupported(operation, "the root does not fit 64 bits: use fewer bits") from None
-    return from_least(lowering, operation, count, quantizer)
+        raise lowering.unsupported("the root does not fit 64 bits: use fewer bits") from None
+    return from_least(count, quantizer)
 
 
 _STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
 
 
-def _table(lowering: Lowering, operation: GraphOperation, items: npt.NDArray[Any]) -> str:
-    return lowering.tensor_constant(operation, items, "steps")
+def _table(lowering: Lowering, items: npt.NDArray[Any]) -> Value:
+    return lowering.tensor_constant(items, "steps")
 
 
-def from_least(lowering: Lowering, operation: GraphOperation, count: str, quantizer: Quantizer) -> str:
+def from_least(count: Value, quantizer: Quantizer) -> Value:
     """The codes of a count of steps that were reached."""
+    lowering = count.emission
     if not quantizer.lo:
         return count
-    least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "lo")
-    return lowering.emit(operation, "broadcast_add", count, least)
+    least = lowering.tensor_constant([quantizer.lo], "lo")
+    return count + least
 
 
-def signed(lowering: Lowering, operation: GraphOperation, x: LinearForm, form: LinearForm) -> LinearForm:
+def signed(lowering: Lowering, x: LinearForm, form: LinearForm) -> LinearForm:
     """sign(x) * form, where the sign of 0 is 1."""
     rank = x.rank
-    positive = at_least(lowering, operation, x.shape, x)
-    signs = lowering.emit(operation, "broadcast_add", positive, positive)
-    one = lowering.tensor_constant(operation, np.ones((1,) * rank, dtype=object), "one")
-    signs = lowering.emit(operation, "broadcast_sub", signs, one)
+    positive = at_least(lowering, x.shape, x)
+    signs = positive + positive
+    one = lowering.tensor_constant(np.ones((1,) * rank, dtype=object), "one")
+    signs = signs - one
     result = LinearForm(form.shape, (), Rationals.scalar(0, rank))
     for term in form.terms:
-        value = lowering.emit(operation, "broadcast_mul", signs, term.value)
+        value = signs * term.value
         result = sum_of(result, LinearForm(form.shape, (Term(value, term.factor),), Rationals.scalar(0, rank)))
     if form.constant.is_zero():
         return result
     return sum_of(result, LinearForm(form.shape, (Term(signs, form.constant),), Rationals.scalar(0, rank)))
 
 
-def bounded_below(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, bound: Fraction, least: Fraction
-) -> LinearForm:
+def bounded_below(lowering: Lowering, form: LinearForm, bound: Fraction, least: Fraction) -> LinearForm:
     """max(u, bound) = bound + [u >= bound] * (u - bound), for a form that is never below ``least``."""
     if least >= bound:
         return form
     rank = form.rank
     above = sum_of(form, LinearForm(form.shape, (), Rationals.scalar(-bound, rank)))
-    answer = at_least(lowering, operation, form.shape, above)
+    answer = at_least(lowering, form.shape, above)
     result = LinearForm(form.shape, (Term(answer, above.constant),), Rationals.scalar(bound, rank))
     for term in above.terms:
-        product = lowering.emit(operation, "broadcast_mul", answer, term.value)
+        product = answer * term.value
         result = sum_of(result, LinearForm(form.shape, (Term(product, term.factor),), Rationals.scalar(0, rank)))
     return result
 
 
-def floor_of_form(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> str:
+def floor_of_form(lowering: Lowering, form: LinearForm) -> Value:
     """The value of the integers below a form: its codes where the code k stands for k + 1/2."""
     integers = LinearQuantizer((Fraction(1),), (_HALF,), -INT32_MAX, INT32_MAX)
-    return codes_of(lowering, operation, form, integers, "floor")
+    return codes_of(lowering, form, integers, "floor")
 
 
-def quotient_of_forms(lowering: Lowering, operation: GraphOperation) -> Coded | None:
+def quotient_of_forms(lowering: Lowering) -> Coded | None:
     """X / y for tensors of many values, where y is proven not to be zero and the result has a quantiser."""
-    quantizer = lowering.quantizer(operation)
-    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    quantizer = lowering.quantizer()
+    operands = [lowering.operand(name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):
         return None
-    shape = lowering.output_shape(operation)
-    x, y = (linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "y"))
+    shape = lowering.output_shape()
+    x, y = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "y"))
     if least_value(lowering, y) <= 0:
         x, y = (scaled(form, lambda factor: -factor) for form in (x, y))
     if least_value(lowering, y) <= 0:
-        divisor = operation.inputs["y"]
-        raise lowering.unsupported(operation, f"{divisor!r} is not proven to differ from zero: give it a quantiser")
-    return Coded(quotient_codes(lowering, operation, x, y, quantizer), note="a quotient, bit by bit")
+        divisor = lowering.operation.inputs["y"]
+        raise lowering.unsupported(f"{divisor!r} is not proven to differ from zero: give it a quantiser")
+    return Coded(quotient_codes(lowering, x, y, quantizer), note="a quotient, bit by bit")

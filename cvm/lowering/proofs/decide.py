@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.limits import INT32_MAX
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Shape
-from cvm.program.build import ProgramBuilder
 
 __all__ = [
     "Summand",
@@ -53,50 +53,48 @@ class TooWide(Exception):
 class Summand:
     """Coefficient times a value of the program; the coefficients are integers of any size, broadcast to the value."""
 
-    value: str
+    value: Value
     coefficients: Array
 
 
-def at_least_zero(
-    builder: ProgramBuilder, shape: Shape, summands: Sequence[Summand], constant: Array, name: str
-) -> str:
+def at_least_zero(lowering: Emission, shape: Shape, summands: Sequence[Summand], constant: Array, label: str) -> Value:
     """The value that is 1 where the sum and ``constant`` are together at least 0, else 0, of ``shape``.
 
     Raises `TooWide`.
     """
     for bits in _BITS:
         columns = _columns(summands, constant, bits)
-        if _fits(builder, summands, columns, bits):
+        if _fits(summands, columns, bits):
             break
     else:
         raise TooWide
-    carry: tuple[str, ...] = ()
+    carry: tuple[Value, ...] = ()
     spare = np.zeros((1,) * len(shape), dtype=object)
-    for place, (digits, rest) in enumerate(columns):
-        last = place == len(columns) - 1
+    for number, (digits, rest) in enumerate(columns):
+        last = number == len(columns) - 1
         terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=True) if digit.any()]
         terms += [(value, spare + 1) for value in carry]
         while len(terms) > _MOST_TERMS:
-            terms = [*_gathered(builder, shape, terms[:_MOST_TERMS], bits, name), *terms[_MOST_TERMS:]]
+            terms = [*_gathered(lowering, shape, terms[:_MOST_TERMS], bits, label), *terms[_MOST_TERMS:]]
         shift, lo, hi = (0, 0, 1) if last else (bits, -INT32_MAX, INT32_MAX)
         # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
         offset = rest + 1 if last else rest - 2 ** (bits - 1)
-        carry = (fixed_sum(builder, shape, terms, offset, shift, (lo, hi), name),)
+        carry = (fixed_sum(lowering, shape, terms, offset, shift, (lo, hi), label),)
     return carry[0]
 
 
 def _gathered(
-    builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], bits: int, name: str
-) -> list[tuple[str, Array]]:
+    lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], bits: int, label: str
+) -> list[tuple[Value, Array]]:
     """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
     one = np.ones((1,) * len(shape), dtype=object)
-    high = fixed_sum(builder, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), name)
-    low = fixed_sum(builder, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), name)
+    high = fixed_sum(lowering, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), label)
+    low = fixed_sum(lowering, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), label)
     return [(high, one * 2**bits), (low, one)]
 
 
 def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tuple[list[Array], Array]]:
-    """Per place, lowest first: the digits of all coefficients, and of the constant."""
+    """Per power of 2^bits, lowest first: the digits of all coefficients, and of the constant."""
     columns = []
     rest = [*(item.coefficients.astype(object) for item in summands), constant.astype(object)]
     while True:
@@ -113,16 +111,14 @@ def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tu
         rest = above
 
 
-def _fits(
-    builder: ProgramBuilder, summands: Sequence[Summand], columns: list[tuple[list[Array], Array]], bits: int
-) -> bool:
+def _fits(summands: Sequence[Summand], columns: list[tuple[list[Array], Array]], bits: int) -> bool:
     """Whether all columns fit 63 bits and all carries 31; a little is left for the rounding addend."""
     carry = 0
     for digits, rest in columns:
         # Gathering terms (`_gathered`) rounds each group to a multiple of 2^bits.
         most = carry + int(abs(rest).max()) + 1 + 2 ** (bits + 1) * (len(digits) // _MOST_TERMS)
         for item, digit in zip(summands, digits, strict=True):
-            most += int(abs(digit).max()) * builder.range(item.value).magnitude()
+            most += int(abs(digit).max()) * item.value.range.magnitude()
         if most + 2**bits > 2**63 - 1:
             return False
         carry = most // 2**bits + 1
@@ -132,50 +128,51 @@ def _fits(
 
 
 def fixed_sum(
-    builder: ProgramBuilder, shape: Shape, terms: Sequence[tuple[str, Array]], offset: Array, shift: int,
-    bounds: tuple[int, int], name: str, rounding: str = "half_up",
-) -> str:  # fmt: skip
+    lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], offset: Array, shift: int,
+    bounds: tuple[int, int], label: str, rounding: str = "half_up",
+) -> Value:  # fmt: skip
     """clip(round((sum of terms + offset) / 2^shift), bounds), of ``shape``."""
-    ordered = sorted(terms, key=lambda term: builder.shape(term[0]) != shape)
-    if not ordered or builder.shape(ordered[0][0]) != shape:
-        zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
-        ordered.insert(0, (zeros, np.zeros((1,) * len(shape), dtype=object)))
-    columns = [*(digit for _, digit in ordered), offset, np.full((1,) * len(shape), shift, dtype=object)]
-    labels = [*(f"m{i + 1}" for i in range(len(ordered))), "c", "s"]
-    parameters = [
-        builder.parameter(narrowed(column.astype(np.int64)), name=f"{name}.{label}")
-        for column, label in zip(columns, labels, strict=True)
-    ]
-    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
-    (value,) = builder.add("requantize", (*(value for value, _ in ordered), *parameters), attributes, name=name)
-    return value
+    with lowering.part(label):
+        ordered = sorted(terms, key=lambda term: term[0].shape != shape)
+        if not ordered or ordered[0][0].shape != shape:
+            zeros = lowering.tensor_constant(np.zeros(shape, np.int64), "zeros")
+            ordered.insert(0, (zeros, np.zeros((1,) * len(shape), dtype=object)))
+        columns = [*(digit for _, digit in ordered), offset, np.full((1,) * len(shape), shift, dtype=object)]
+        labels = [*(f"m{i + 1}" for i in range(len(ordered))), "c", "s"]
+        parameters = [lowering.parameter(narrowed(column), name) for column, name in zip(columns, labels, strict=True)]
+        values = [value for value, _ in ordered]
+        limits = {"lo": bounds[0], "hi": bounds[1]}
+        return lowering.emit("requantize", *values, *parameters, label="", rounding=rounding, **limits)
 
 
-def table_digits(builder: ProgramBuilder, thresholds: Sequence[int], index: str, rank: int, name: str) -> list[Summand]:
-    """Minus the threshold at a place: integers of any size, whose balanced digits stand in tables of 32 bits."""
-    return looked_up(builder, digit_tables(builder, thresholds, name), index, rank, name)
+def table_digits(
+    lowering: Emission, thresholds: Sequence[int], index: Value, rank: int, label: str = ""
+) -> list[Summand]:
+    """Minus the threshold at an index: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    return looked_up(lowering, digit_tables(lowering, thresholds, label), index, rank, label)
 
 
-def digit_tables(builder: ProgramBuilder, thresholds: Sequence[int], name: str) -> list[tuple[str, int]]:
+def digit_tables(lowering: Emission, thresholds: Sequence[int], label: str) -> list[tuple[Value, int]]:
     """Tables of the balanced digits of integers of any size, and the weights of the digits."""
     items = np.array(thresholds, dtype=object)
-    found: list[tuple[str, int]] = []
-    while items.any() or not found:
-        low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
-        table = builder.constant(low.astype(np.int64), name=f"{name}.thresholds{len(found)}")
-        found.append((table, 2 ** (_TABLE_DIGIT * len(found))))
-        items = (items - low) // 2**_TABLE_DIGIT
+    found: list[tuple[Value, int]] = []
+    with lowering.part(label):
+        while items.any() or not found:
+            low = (items + 2 ** (_TABLE_DIGIT - 1)) % 2**_TABLE_DIGIT - 2 ** (_TABLE_DIGIT - 1)
+            found.append((lowering.tensor_constant(low, f"thresholds{len(found)}"), 2 ** (_TABLE_DIGIT * len(found))))
+            items = (items - low) // 2**_TABLE_DIGIT
     return found
 
 
 def looked_up(
-    builder: ProgramBuilder, tables: Sequence[tuple[str, int]], index: str, rank: int, name: str
+    lowering: Emission, tables: Sequence[tuple[Value, int]], index: Value, rank: int, label: str
 ) -> list[Summand]:
-    """Minus the integer whose digits stand in ``tables`` at a place."""
+    """Minus the integer whose digits stand in ``tables`` at an index."""
     found = []
-    for place, (table, weight) in enumerate(tables):
-        (digit,) = builder.add("cvm_lut", (table, index), name=f"{name}.digit{place}")
-        found.append(Summand(digit, np.full((1,) * rank, -weight, dtype=object)))
+    with lowering.part(label):
+        for number, (table, weight) in enumerate(tables):
+            digit = lowering.emit("cvm_lut", table, index, label=f"digit{number}")
+            found.append(Summand(digit, np.full((1,) * rank, -weight, dtype=object)))
     return found
 
 
@@ -189,29 +186,28 @@ def narrowed(items: Array) -> Array:
 
 
 def count_reached(
-    builder: ProgramBuilder, shape: Shape, steps: int, reached: Callable[[str], str], name: str, most: int | None = None
-) -> str:
+    lowering: Emission, shape: Shape, steps: int, reached: Callable[[Value], Value], label: str, most: int | None = None
+) -> Value:
     """The greatest k in [0, steps] such that a number reaches step k, where every number reaches the steps below.
 
     ``reached`` gives, for a value that holds a k in [1, 2^bits - 1] per element, the value that is 1 where step k is
-    reached, else 0; it must be 0 for k > steps unless these are cut off by ``most`` = steps.
+    reached, else 0; it must be 0 for k > steps unless the count is clipped to ``most`` = steps.
     """
-    found: str | None = None
+    found: Value | None = None
+    one = np.ones((1,) * len(shape), dtype=object)
     for bit in range(steps.bit_length() - 1, -1, -1):
-        if found is None:
-            trial = builder.constant(np.full(shape, 2**bit, np.int64), name=f"{name}.trial")
-        else:
-            step = builder.constant(np.full((1,) * len(shape), 2**bit, np.int64), name=f"{name}.step")
-            (trial,) = builder.add("broadcast_add", (found, step), name=f"{name}.trial")
-        answer = reached(trial)
-        weights = [(answer, np.full((1,) * len(shape), 2**bit, dtype=object))]
+        with lowering.part(label):
+            if found is None:
+                trial = lowering.tensor_constant(np.full(shape, 2**bit, np.int64), "trial")
+            else:
+                trial = found.apply("broadcast_add", lowering.tensor_constant(one * 2**bit, "step"), label="trial")
+        weights = [(reached(trial), one * 2**bit)]
         if found is not None:
-            weights.append((found, np.ones((1,) * len(shape), dtype=object)))
-        zero = np.zeros((1,) * len(shape), dtype=object)
+            weights.append((found, one))
         limit = 2 ** steps.bit_length() - 2**bit
-        found = fixed_sum(builder, shape, weights, zero, 0, (0, limit), name)
+        found = fixed_sum(lowering, shape, weights, one * 0, 0, (0, limit), label)
     if found is None:
         raise AssertionError("there is a step to reach")
     if most is not None and most < 2 ** steps.bit_length() - 1:
-        (found,) = builder.add("clip", (found,), {"a_min": 0, "a_max": most}, name=name)
+        found = found.clip(0, most, label=label)
     return found

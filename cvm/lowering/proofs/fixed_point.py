@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location, Unsupported
+from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
-from cvm.lowering.forms.emission import Emission
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.proofs.staircase import staircase_codes
 from cvm.lowering.proofs.table import quantize_table
 from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
-from cvm.program.model import Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.fixed_point import (
@@ -46,43 +45,42 @@ _MOST_TERMS = 7
 """Of eight of a ``requantize``, one may be needed to give the shape."""
 
 
-def requantize(lowering: Emission, form: Form, quantizer: Quantizer, name: str, location: Location) -> str:
-    """Emit the codes of ``form`` under ``quantizer`` as the value ``name``; returns the value that holds them.
+def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
+    """Emit the codes of ``form`` under ``quantizer`` for the owner, and report them; returns the value that holds them.
 
     Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
     """
     if isinstance(form, TableForm):
-        value = quantize_table(lowering, form, quantizer, name, location)
-        lowering.report.append(Exactness(name, value, Fraction(0), note=f"table of {len(form.numbers)} entries"))
+        value = quantize_table(lowering, form, quantizer)
+        lowering.claim(value, f"table of {len(form.numbers)} entries")
         return value
     if isinstance(quantizer, LogarithmicQuantizer) or (isinstance(form, SurdForm) and len(form.terms) > 1):
-        return _by_staircase(lowering, form, quantizer, name, location)
+        return _by_staircase(lowering, form, quantizer)
     if form.clamped and quantizer.axis is not None:
-        return _clamped_per_channel(lowering, form, quantizer, name, location)
-    if isinstance(form, LinearForm) and _same_codes(lowering, form, quantizer):
+        return _clamped_per_channel(lowering, form, quantizer)
+    if isinstance(form, LinearForm) and _same_codes(form, quantizer):
         return form.terms[0].value
     lo, hi = _code_bounds(form, quantizer)
     if quantizer.rounding == "toward_zero":
-        return _toward_zero(lowering, form, quantizer, (lo, hi), name, location)
-    values, rows, where = _rows(lowering, form, quantizer, lo, hi)
+        return _toward_zero(lowering, form, quantizer, (lo, hi))
+    values, rows, where = _rows(form, quantizer, lo, hi)
     if quantizer.rounding == "half_even":
-        below = _rows(lowering, form, quantizer, lo, hi, below=True)[1]
+        below = _rows(form, quantizer, lo, hi, below=True)[1]
         if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
-            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), name, quantizer, location)
-    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi), name)
+            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), quantizer)
+    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi))
     # Without a tie that matters all roundings to the nearest are the same.
-    return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"), name, location)
+    return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"))
 
 
 def _nearest(
     lowering: Emission,
     shape: tuple[int, ...],
-    values: list[str],
+    values: list[Value],
     rows: list[Row],
     where: Array,
     bounds: tuple[int, int],
-    name: str,
-) -> str | None:
+) -> Value | None:
     """The codes that the rows give: one ``requantize``, or an estimate and its correction; None where neither fits."""
     try:
         values, rows = _without_idle_terms(values, rows)
@@ -90,30 +88,28 @@ def _nearest(
             raise Unprovable(f"{len(values)} accumulators")
         forms = fit(rows)
     except Unprovable:
-        corrected = _corrected(lowering, shape, values, rows, where, bounds, name)
+        corrected = _corrected(lowering, shape, values, rows, where, bounds)
         if corrected is None:
             return None
         note = f"{len(values)} accumulators, estimated and corrected"
-        lowering.report.append(Exactness(name, corrected, Fraction(0), note=note))
+        lowering.claim(corrected, note)
         return corrected
-    value = _emit(lowering, shape, values, forms, where, bounds, name)
-    lowering.report.append(Exactness(name, value, Fraction(0), _accumulator(rows, forms), _note(values, forms)))
+    value = _emit(lowering, shape, values, forms, where, bounds)
+    lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
     return value
 
 
 def _half_even(
     lowering: Emission,
     form: LinearForm | SurdForm,
-    parts: tuple[list[str], list[Row], list[Row], Array],
+    parts: tuple[list[Value], list[Row], list[Row], Array],
     bounds: tuple[int, int],
-    name: str,
     quantizer: LinearQuantizer,
-    location: Location,
-) -> str:
+) -> Value:
     """Codes rounded to the nearest, ties to the even one, where ties occur.
 
     A ``requantize`` that rounds so where all denominators are powers of two. Else the code u with ties upward and the
-    code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Cutting u
+    code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Clipping u
     and d to the bounds first does not change that: a bound that is odd is the code of a tie beside it only if d is.
     Where these do not fit, the thresholds are counted.
     """
@@ -121,19 +117,18 @@ def _half_even(
     exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
     forms = [item for item in exact if item is not None]
     if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
-        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "half_even")
-        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        value = _emit(lowering, form.shape, values, forms, where, bounds, "half_even")
+        lowering.claim(value, _note(values, forms))
         return value
-    reported = len(lowering.report)
-    up, down = (
-        None if isinstance(form, SurdForm) else _nearest(lowering, form.shape, values, side, where, bounds, wish)
-        for side, wish in ((rows, f"{name}.up"), (below, f"{name}.down"))
-    )
-    del lowering.report[reported:]
+    ends: list[Value | None] = []
+    for side, label in () if isinstance(form, SurdForm) else ((rows, "up"), (below, "down")):
+        with lowering.part(label):
+            ends.append(_nearest(lowering, form.shape, values, side, where, bounds))
+    up, down = ends or (None, None)
     if up is None or down is None:
-        return _by_staircase(lowering, form, quantizer, name, location)
-    value = even_of(lowering.builder, up, down, name)
-    lowering.report.append(Exactness(name, value, Fraction(0), note="rounded up and down, the even one of a tie"))
+        return _by_staircase(lowering, form, quantizer)
+    value = even_of(up, down)
+    lowering.claim(value, "rounded up and down, the even one of a tie")
     return value
 
 
@@ -142,85 +137,79 @@ def _toward_zero(
     form: LinearForm | SurdForm,
     quantizer: LinearQuantizer,
     bounds: tuple[int, int],
-    name: str,
-    location: Location,
-) -> str:
+) -> Value:
     """Codes that are truncated.
 
     A ``requantize`` that rounds so where all denominators are powers of two. Else max(floor, 0) + min(ceiling, 0),
     of which one is 0; the ceiling of a number is the floor of the one just below it, plus 1.
     """
     if isinstance(form, SurdForm):
-        raise Unsupported("lowering.rounding", f"{name!r} holds roots, which are not rounded toward zero", location)
+        raise Unsupported(
+            "lowering.rounding", f"{lowering.owner!r} holds roots, which are not rounded toward zero", lowering.location
+        )
     lo, hi = bounds
-    values, rows, where = _rows(lowering, form, quantizer, lo, hi, half=Fraction(0))
-    below = _rows(lowering, form, quantizer, lo, hi, below=True, half=Fraction(0))[1]
+    values, rows, where = _rows(form, quantizer, lo, hi, half=Fraction(0))
+    below = _rows(form, quantizer, lo, hi, below=True, half=Fraction(0))[1]
     exact = [truncated_by_shift(row, under) for row, under in zip(rows, below, strict=True)]
     forms = [item for item in exact if item is not None]
     if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
-        value = _emit(lowering, form.shape, values, forms, where, bounds, name, "toward_zero")
-        lowering.report.append(Exactness(name, value, Fraction(0), None, _note(values, forms)))
+        value = _emit(lowering, form.shape, values, forms, where, bounds, "toward_zero")
+        lowering.claim(value, _note(values, forms))
         return value
-    reported, parts = len(lowering.report), []
+    parts = []
     for what, down, half, limits in (
         ("floor", False, Fraction(0), (0, max(hi, 0))),
         ("ceiling", True, Fraction(1), (min(lo, 0), 0)),
     ):
         if limits != (0, 0):
-            used, side, places = _rows(lowering, form, quantizer, *limits, below=down, half=half)
-            parts.append(_nearest(lowering, form.shape, used, side, places, limits, f"{name}.{what}"))
-    del lowering.report[reported:]
+            used, side, served = _rows(form, quantizer, *limits, below=down, half=half)
+            with lowering.part(what):
+                parts.append(_nearest(lowering, form.shape, used, side, served, limits))
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
-        raise Unsupported("lowering.rounding", f"no exact form of {name!r} toward zero fits 64 bits", location)
-    value, builder = found[0], lowering.builder
+        message = f"no exact form of {lowering.owner!r} toward zero fits 64 bits"
+        raise Unsupported("lowering.rounding", message, lowering.location)
+    value = found[0]
     if len(found) == 2:
-        (value,) = builder.add("elemwise_add", found, name=name)
+        value = value.apply("elemwise_add", found[1], label="")
     if lo > 0 or hi < 0:
-        (value,) = builder.add("clip", (value,), {"a_min": lo, "a_max": hi}, name=name)
-    lowering.report.append(Exactness(name, value, Fraction(0), note="the floor above zero, the ceiling below"))
+        value = value.clip(lo, hi, label="")
+    lowering.claim(value, "the floor above zero, the ceiling below")
     return value
 
 
-def _by_staircase(
-    lowering: Emission, form: LinearForm | SurdForm, quantizer: Quantizer, name: str, location: Location
-) -> str:
-    value, note = staircase_codes(lowering.builder, form, quantizer, name, location)
-    lowering.report.append(Exactness(name, value, Fraction(0), note=note))
+def _by_staircase(lowering: Emission, form: LinearForm | SurdForm, quantizer: Quantizer) -> Value:
+    value, note = staircase_codes(lowering, form, quantizer)
+    lowering.claim(value, note)
     return value
 
 
-def _clamped_per_channel(
-    lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer, name: str, location: Location
-) -> str:
+def _clamped_per_channel(lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> Value:
     """The codes without the clamp, then their clamp: each channel has its own codes of the bounds."""
-    free, reported = replace(form, lower=None, upper=None), len(lowering.report)
-    value = requantize(lowering, free, quantizer, f"{name}.unclamped", location)
+    free = replace(form, lower=None, upper=None)
+    with lowering.part("unclamped"):
+        value = requantize(lowering, free, quantizer)
     assert quantizer.axis is not None
     extents = [len(quantizer.scale) if axis == quantizer.axis else 1 for axis in range(len(form.shape))]
-    builder = lowering.builder
     # The least of two codes is the greatest of their negatives, negated.
     for bound, sign in ((form.lower, 1), (form.upper, -1)):
         if bound is None:
             continue
         codes = np.array([sign * code(bound, quantizer, i) for i in range(len(quantizer.scale))], np.int64)
-        limit = builder.constant(codes.reshape(extents), f"{name}.limit")
-        for op, others in (("negative", ()), ("broadcast_max", (limit,)), ("negative", ())):
-            if op == "broadcast_max" or sign < 0:
-                (value,) = builder.add(op, (value, *others), name=f"{name}.{op}")
-    del lowering.report[reported:]
-    lowering.report.append(Exactness(name, value, Fraction(0), note="clamped codes"))
+        limit = lowering.tensor_constant(codes.reshape(extents), "limit")
+        value = value.maximum(limit) if sign > 0 else -(-value).maximum(limit)
+    lowering.claim(value, "clamped codes")
     return value
 
 
-def _same_codes(lowering: Emission, form: LinearForm, quantizer: LinearQuantizer) -> bool:
+def _same_codes(form: LinearForm, quantizer: LinearQuantizer) -> bool:
     """Whether the form is the codes of this very quantiser already: rounding a code's value gives the code."""
     if len(form.terms) != 1 or form.clamped or not quantizer.per_tensor:
         return False
     term = form.terms[0]
-    if lowering.builder.shape(term.value) != form.shape or not (term.factor.uniform and form.constant.uniform):
+    if term.value.shape != form.shape or not (term.factor.uniform and form.constant.uniform):
         return False
-    lo, hi = lowering.builder.range(term.value).hull()
+    lo, hi = term.value.range.hull()
     same = term.factor.item() == quantizer.scale[0] and form.constant.item() == quantizer.offset[0]
     return same and quantizer.lo <= lo and hi <= quantizer.hi
 
@@ -232,14 +221,13 @@ def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tup
 
 
 def _rows(
-    lowering: Emission,
     form: LinearForm | SurdForm,
     quantizer: LinearQuantizer,
     lo: int,
     hi: int,
     below: bool = False,
     half: Fraction = _HALF,
-) -> tuple[list[str], list[Row], Array]:
+) -> tuple[list[Value], list[Row], Array]:
     """The values that are summed, the distinct rows, and an array that says which row serves which position.
 
     Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
@@ -258,7 +246,7 @@ def _rows(
     else:
         values = [term.value for term in form.terms]
         parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
-    bounds = [lowering.builder.range(value) for value in values]
+    bounds = [value.range for value in values]
     columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
     whole = np.broadcast_shapes(*(column.shape for column in columns))
     flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
@@ -296,7 +284,7 @@ def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int)
     return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
 
 
-def _without_idle_terms(values: list[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
+def _without_idle_terms(values: list[Value], rows: list[Row]) -> tuple[list[Value], list[Row]]:
     """Leave out the second of two accumulators, or the first, where its value never changes a code."""
     linear = [row for row in rows if isinstance(row, LinearRow)]
     for term in (1, 0):
@@ -308,45 +296,40 @@ def _without_idle_terms(values: list[str], rows: list[Row]) -> tuple[list[str], 
 def _emit(
     lowering: Emission,
     shape: tuple[int, ...],
-    values: list[str],
+    values: list[Value],
     forms: list[FixedPoint],
     where: Array,
     bounds: tuple[int, int],
-    name: str,
     rounding: str = "half_up",
-) -> str:
-    builder = lowering.builder
-    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+) -> Value:
+    order = sorted(range(len(values)), key=lambda i: values[i].shape != shape)
     terms = [values[i] for i in order]
-    if not terms or builder.shape(terms[0]) != shape:
+    if not terms or terms[0].shape != shape:
         # The first term gives the shape of the result: spread it, or put a tensor of zeros in its place.
-        zeros = builder.constant(np.zeros(shape, np.int64), name=f"{name}.zeros")
-        terms[:1] = builder.add("broadcast_add", (terms[0], zeros), name=f"{name}.spread") if terms else (zeros,)
+        zeros = lowering.tensor_constant(np.zeros(shape, np.int64), "zeros")
+        terms[:1] = [terms[0].apply("broadcast_add", zeros, label="spread") if terms else zeros]
         forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
         order = order or [0]
     addends = [2**form.shift >> 1 for form in forms]
     columns = [[form.multipliers[i] for form in forms] for i in order]
     columns.append([form.offset - addend for form, addend in zip(forms, addends, strict=True)])
     columns.append([form.shift for form in forms])
-    labels = [f"{name}.m{i + 1}" for i in range(len(order))] + [f"{name}.c", f"{name}.s"]
+    labels = [f"m{i + 1}" for i in range(len(order))] + ["c", "s"]
     parameters = [
-        builder.parameter(narrowed(np.array(column, dtype=np.int64)[where]), name=label)
+        lowering.parameter(narrowed(np.array(column, dtype=np.int64)[where]), label)
         for column, label in zip(columns, labels, strict=True)
     ]
-    attributes = {"rounding": rounding, "lo": bounds[0], "hi": bounds[1]}
-    (value,) = builder.add("requantize", (*terms, *parameters), attributes, name=name)
-    return value
+    return lowering.emit("requantize", *terms, *parameters, label="", rounding=rounding, lo=bounds[0], hi=bounds[1])
 
 
 def _corrected(
     lowering: Emission,
     shape: tuple[int, ...],
-    values: list[str],
+    values: list[Value],
     rows: list[Row],
     where: Array,
     bounds: tuple[int, int],
-    name: str,
-) -> str | None:
+) -> Value | None:
     """An estimate of the code that is right or one too small, and one comparison that decides which.
 
     Let v = (sum_i P_i * X_i + R) / D. With m_i = floor(P_i * 2^s / D) the sum of m_i * X_i is off from that of
@@ -357,7 +340,6 @@ def _corrected(
     linear = [row for row in rows if isinstance(row, LinearRow)]
     if len(linear) < len(rows) or len(values) > _MOST_TERMS:
         return None
-    builder = lowering.builder
     magnitude = sum(max(abs(end) for row in linear for end in row.bounds[i]) for i in range(len(values)))
     shift = (4 * magnitude + 4).bit_length()
     forms = []
@@ -368,7 +350,8 @@ def _corrected(
         return None
     # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
     most = bounds[0], min(bounds[1], max(INT32_MAX - 1, bounds[0]))
-    estimate = _emit(lowering, shape, values, forms, where, most, f"{name}.estimate")
+    with lowering.part("estimate"):
+        estimate = _emit(lowering, shape, values, forms, where, most)
 
     def arranged(items: list[int]) -> Array:
         column = np.empty(len(items), dtype=object)
@@ -379,14 +362,11 @@ def _corrected(
     summands = [Summand(value, arranged([row.factors[i] for row in linear])) for i, value in enumerate(values)]
     summands.append(Summand(estimate, -denominators))
     try:
-        more = at_least_zero(
-            builder, shape, summands, arranged([row.constant for row in linear]) - denominators, f"{name}.next"
-        )
+        rest = arranged([row.constant for row in linear]) - denominators
+        more = at_least_zero(lowering, shape, summands, rest, "next")
     except TooWide:
         return None
-    (total,) = builder.add("elemwise_add", (estimate, more), name=f"{name}.corrected")
-    (value,) = builder.add("clip", (total,), {"a_min": bounds[0], "a_max": bounds[1]}, name=name)
-    return value
+    return estimate.apply("elemwise_add", more, label="corrected").clip(bounds[0], bounds[1], label="")
 
 
 def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int, int]:
@@ -399,7 +379,7 @@ def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int,
     return min(lows), max(highs)
 
 
-def _note(values: Sequence[str], forms: Sequence[FixedPoint]) -> str:
+def _note(values: Sequence[Value], forms: Sequence[FixedPoint]) -> str:
     bits = max((abs(m).bit_length() for form in forms for m in form.multipliers), default=0)
     count = len(values)
     return f"{count} accumulator{'' if count == 1 else 's'}, multipliers of {bits} bits"

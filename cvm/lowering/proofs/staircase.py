@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location, Unsupported
+from cvm.errors import Unsupported
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import LinearForm, Shape, SurdForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
-from cvm.program.build import ProgramBuilder
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import code as exact_code
 from cvm.quantization.rationals import Rationals
@@ -75,14 +75,9 @@ class _Stairs:
 
 
 def staircase_codes(
-    builder: ProgramBuilder,
-    form: LinearForm | SurdForm,
-    quantizer: Quantizer,
-    name: str,
-    location: Location,
-    reached: Reached | None = None,
-) -> tuple[str, str]:
-    """Emit the codes of a sum, or of a function of it that does not decrease; returns their value, and a note.
+    lowering: Emission, form: LinearForm | SurdForm, quantizer: Quantizer, reached: Reached | None = None
+) -> tuple[Value, str]:
+    """Emit the codes of a sum, or of a function of it that does not decrease, for the owner; returns value and note.
 
     A pending clamp of ``form`` is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of
     more than 16 bits, ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
@@ -90,10 +85,11 @@ def staircase_codes(
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
         if bits > _MOST_BITS:
+            name = lowering.owner
             message = f"the codes of {name!r} have {bits} bits, too many thresholds: at most {_MOST_BITS} are lowered"
-            raise Unsupported("lowering.bits", message, location)
+            raise Unsupported("lowering.bits", message, lowering.location)
         if quantizer.rounding == "toward_zero":
-            raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", location)
+            raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", lowering.location)
     if isinstance(form, SurdForm):
         factors: list[Rationals] = [term.factor for term in form.terms]
         constants: list[Rationals] = [form.origin, form.offset, form.radicand]
@@ -102,7 +98,7 @@ def staircase_codes(
         factors, constants = [term.factor for term in form.terms], [form.constant]
         reached = reached or sum_reached
     values = [term.value for term in form.terms]
-    bounds = [builder.range(value).hull() for value in values]
+    bounds = [value.range.hull() for value in values]
     keys, where = _classes([*factors, *constants], quantizer, len(form.shape))
     stairs = []
     for *coefficients, channel in keys:
@@ -110,10 +106,10 @@ def staircase_codes(
         row = _stairs(coefficients[:split], bounds, coefficients[split:], quantizer, int(channel), reached)
         stairs.append(_clamped(row, (form.lower, form.upper), quantizer, int(channel)))
     try:
-        value = _emitted(builder, form.shape, values, stairs, where, name)
+        value = _emitted(lowering, form.shape, values, stairs, where)
     except TooWide:
-        message = f"no exact form of the codes of {name!r} fits 64 bits: quantise the operands of this tensor"
-        raise Unsupported("lowering.unprovable", message, location) from None
+        message = f"no exact form of the codes of {lowering.owner!r} fits 64 bits: quantise the operands of this tensor"
+        raise Unsupported("lowering.unprovable", message, lowering.location) from None
     most = max(len(row.thresholds) for row in stairs)
     return value, f"{most} thresholds, {len(stairs)} class{'es' if len(stairs) > 1 else ''}"
 
@@ -197,33 +193,30 @@ def _clamped(
 
 
 def _emitted(
-    builder: ProgramBuilder, shape: Shape, values: Sequence[str], stairs: Sequence[_Stairs], where: Array, name: str
-) -> str:
+    lowering: Emission, shape: Shape, values: Sequence[Value], stairs: Sequence[_Stairs], where: Array
+) -> Value:
     if all(len(set(row.codes)) == 1 for row in stairs):
         codes = np.array([row.codes[0] for row in stairs], np.int64)[where]
-        return builder.constant(np.broadcast_to(codes, shape), name=name)
-    if len(values) == 1 and builder.shape(values[0]) == shape:
-        lo, hi = builder.range(values[0]).hull()
+        return lowering.tensor_constant(np.broadcast_to(codes, shape), "")
+    if len(values) == 1 and values[0].shape == shape:
+        lo, hi = values[0].range.hull()
         if (hi - lo + 1) * len(stairs) <= _MOST_ENTRIES:
-            return _looked_up(builder, values[0], (lo, hi), stairs, where, name)
-    return _searched(builder, shape, values, stairs, where, name)
+            return _looked_up(values[0], (lo, hi), stairs, where)
+    return _searched(lowering, shape, values, stairs, where)
 
 
-def _looked_up(
-    builder: ProgramBuilder, value: str, span: tuple[int, int], stairs: Sequence[_Stairs], where: Array, name: str
-) -> str:
-    lo, hi = span
+def _looked_up(value: Value, span: tuple[int, int], stairs: Sequence[_Stairs], where: Array) -> Value:
+    (lo, hi), lowering = span, value.emission
     table = [row.codes[bisect_right(row.thresholds, row.factors[0] * x)] for row in stairs for x in range(lo, hi + 1)]
     start = where * (hi - lo + 1) - lo
     if start.any():
-        (value,) = builder.add("broadcast_add", (value, builder.constant(start, f"{name}.start")), name=f"{name}.index")
-    (found,) = builder.add("cvm_lut", (builder.constant(table, f"{name}.table"), value), name=name)
-    return found
+        value = value.apply("broadcast_add", lowering.tensor_constant(start, "start"), label="index")
+    return lowering.emit("cvm_lut", lowering.tensor_constant(np.array(table), "table"), value, label="")
 
 
 def _searched(
-    builder: ProgramBuilder, shape: Shape, values: Sequence[str], stairs: Sequence[_Stairs], where: Array, name: str
-) -> str:
+    lowering: Emission, shape: Shape, values: Sequence[Value], stairs: Sequence[_Stairs], where: Array
+) -> Value:
     """The number of thresholds reached, in [0, steps], then the code that stands there."""
     steps = max(len(row.thresholds) for row in stairs)
     run = 2 ** steps.bit_length()
@@ -233,25 +226,25 @@ def _searched(
     entries: list[int] = []
     for row in stairs:
         entries += [0, *row.thresholds, *[row.beyond] * (run - 1 - len(row.thresholds))]
-    start = builder.constant(where * run, f"{name}.start") if len(stairs) > 1 else None
+    start = lowering.tensor_constant(where * run, "start") if len(stairs) > 1 else None
 
-    def placed(count: str) -> str:
-        return count if start is None else builder.add("broadcast_add", (count, start), name=f"{name}.index")[0]
+    def indexed(count: Value) -> Value:
+        return count if start is None else count.apply("broadcast_add", start, label="index")
 
     factors = [np.array([row.factors[i] for row in stairs], dtype=object)[where] for i in range(len(values))]
     summands = [Summand(value, factor) for value, factor in zip(values, factors, strict=True) if factor.any()]
     nothing = np.zeros((1,) * len(shape), dtype=object)
 
-    def reached(trial: str) -> str:
-        digits = table_digits(builder, entries, placed(trial), len(shape), name)
-        return at_least_zero(builder, shape, [*summands, *digits], nothing, f"{name}.reached")
+    def reached(trial: Value) -> Value:
+        digits = table_digits(lowering, entries, indexed(trial), len(shape))
+        return at_least_zero(lowering, shape, [*summands, *digits], nothing, "reached")
 
-    count = count_reached(builder, shape, steps, reached, f"{name}.count", most=steps)
+    count = count_reached(lowering, shape, steps, reached, "count", most=steps)
     lowest = stairs[0].codes[0]
     if all(row.codes == tuple(range(lowest, lowest + len(row.codes))) for row in stairs):
         if lowest == 0:
             return count
-        least = builder.constant(np.full((1,) * len(shape), lowest, np.int64), f"{name}.lo")
-        return builder.add("broadcast_add", (count, least), name=name)[0]
+        least = lowering.tensor_constant(np.full((1,) * len(shape), lowest, np.int64), "lo")
+        return count.apply("broadcast_add", least, label="")
     codes = [row.codes[min(k, len(row.codes) - 1)] for row in stairs for k in range(run)]
-    return builder.add("cvm_lut", (builder.constant(codes, f"{name}.codes"), placed(count)), name=name)[0]
+    return lowering.emit("cvm_lut", lowering.tensor_constant(np.array(codes), "codes"), indexed(count), label="")

@@ -14,23 +14,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location, Unsupported
-from cvm.graph import GraphOperation
+from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
 from cvm.lowering.forms.logarithms import known_power_codes
 from cvm.lowering.forms.unquantized import unquantized
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
-
-if TYPE_CHECKING:
-    from cvm.lowering.forms.emission import Emission
 
 __all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
 
@@ -44,7 +41,7 @@ Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
 class _Source:
     """How one operand's number follows from codes ``xs`` of its values and coefficients that depend on the position."""
 
-    values: tuple[str, ...]
+    values: tuple[Value, ...]
     coefficients: tuple[Rationals, ...]
     number: Callable[[Sequence[int], Sequence[Fraction]], Real]
 
@@ -83,7 +80,6 @@ def _inverse_root(radicand: Fraction) -> Real:
 
 def tabulate(
     lowering: Emission,
-    operation: GraphOperation,
     operands: Sequence[Operand],
     function: Callable[..., Real],
     shape: Shape,
@@ -95,26 +91,26 @@ def tabulate(
     """
     sources = [_source(operand) for operand in operands]
     values = list(dict.fromkeys(value for source in sources for value in source.values))
-    spans = [lowering.builder.range(value).hull() for value in values]
+    spans = [value.range.hull() for value in values]
     keys, where = _variants([coefficient for source in sources for coefficient in source.coefficients], len(shape))
     entries = len(keys) * math.prod(hi - lo + 1 for lo, hi in spans)
     if not values or entries > MOST_ENTRIES:
-        raise unquantized(
-            f"{operation.name} is lowered by a table, for operands of at most {MOST_ENTRIES} combinations of codes; "
-            f"here there are {entries}: give the operands quantisers of fewer bits",
-            lowering.location(operation),
+        message = (
+            f"{lowering.operation.name} is lowered by a table, for operands of at most {MOST_ENTRIES} combinations of "
+            f"codes; here there are {entries}: give the operands quantisers of fewer bits"
         )
+        raise unquantized(message, lowering.location)
     numbers = []
     for key in keys:
         for codes in product(*(range(lo, hi + 1) for lo, hi in spans)):
             held = dict(zip(values, codes, strict=True))
-            numbers.append(_entry(lowering, operation, sources, key, held, function))
-    return TableForm(shape, _index(lowering, operation, values, spans, where, shape), tuple(numbers))
+            numbers.append(_entry(lowering, sources, key, held, function))
+    return TableForm(shape, _index(lowering, values, spans, where, shape), tuple(numbers))
 
 
 def _entry(
-    lowering: Emission, operation: GraphOperation, sources: Sequence[_Source], key: Sequence[Fraction],
-    held: dict[str, int], function: Callable[..., Real],
+    lowering: Emission, sources: Sequence[_Source], key: Sequence[Fraction],
+    held: dict[Value, int], function: Callable[..., Real],
 ) -> Real:  # fmt: skip
     rest = iter(key)
     try:
@@ -127,7 +123,7 @@ def _entry(
         at = ", ".join(f"{value} = {item}" for value, item in held.items())
         what = "undefined" if isinstance(error, Undefined) else "undecided"
         raise Unsupported(
-            f"lowering.{what}", f"{operation.name} at the codes {at}: {error}", lowering.location(operation)
+            f"lowering.{what}", f"{lowering.operation.name} at the codes {at}: {error}", lowering.location
         ) from None
 
 
@@ -143,55 +139,51 @@ def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[
 
 
 def _index(
-    lowering: Emission, operation: GraphOperation, values: Sequence[str], spans: Sequence[tuple[int, int]],
+    lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]],
     where: npt.NDArray[Any], shape: Shape,
-) -> str:  # fmt: skip
-    """One value with elements in [0, entries): the place of the codes in a table with one run per variant."""
-    builder = lowering.builder
+) -> Value:  # fmt: skip
+    """One value with elements in [0, entries): the index of the codes in a table with one run per variant."""
     steps = [math.prod(hi - lo + 1 for lo, hi in spans[i + 1 :]) for i in range(len(spans))]
     run = math.prod(hi - lo + 1 for lo, hi in spans)
     start = where * run - sum(lo * step for (lo, _), step in zip(spans, steps, strict=True))
-    if len(values) == 1 and not start.any() and builder.shape(values[0]) == shape:
+    if len(values) == 1 and not start.any() and values[0].shape == shape:
         return values[0]
-    order = sorted(range(len(values)), key=lambda i: builder.shape(values[i]) != shape)
+    order = sorted(range(len(values)), key=lambda i: values[i].shape != shape)
     terms = [values[i] for i in order]
-    if builder.shape(terms[0]) != shape:
-        zeros = lowering.tensor_constant(operation, np.zeros(shape, dtype=object), "zeros")
-        terms[0] = lowering.emit(operation, "broadcast_add", terms[0], zeros)
+    if terms[0].shape != shape:
+        zeros = lowering.tensor_constant(np.zeros(shape, dtype=object), "zeros")
+        terms[0] = terms[0] + zeros
     rank = len(shape)
     parameters = [
-        *(builder.parameter(np.full((1,) * rank, steps[i], np.int64), name="step") for i in order),
-        builder.parameter(start.astype(np.int64), name="start"),
-        builder.parameter(np.zeros((1,) * rank, np.int64), name="shift"),
+        *(lowering.parameter(np.full((1,) * rank, steps[i]), "step", plain=True) for i in order),
+        lowering.parameter(start, "start", plain=True),
+        lowering.parameter(np.zeros((1,) * rank), "shift", plain=True),
     ]
     last = int(where.max() + 1) * run - 1
-    return lowering.emit(operation, "requantize", *terms, *parameters, rounding="half_up", lo=0, hi=last)
+    return lowering.emit("requantize", *terms, *parameters, rounding="half_up", lo=0, hi=last)
 
 
-def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer, name: str, location: Location) -> str:
-    """Emit the codes of a table's numbers under ``quantizer`` as the value ``name``."""
+def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) -> Value:
+    """Emit the codes of a table's numbers under ``quantizer`` as the value that is called like the owner."""
     try:
         channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
         tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(channels)]
     except (Undefined, Undecided) as error:
         what = "undefined" if isinstance(error, Undefined) else "undecided"
-        raise Unsupported(f"lowering.{what}", f"a code of {name!r} cannot be decided: {error}", location) from None
-    builder, value = lowering.builder, form.value
+        message = f"a code of {lowering.owner!r} cannot be decided: {error}"
+        raise Unsupported(f"lowering.{what}", message, lowering.location) from None
+    value = form.value
     if quantizer.axis is not None:
         offsets = [1] * len(form.shape)
         offsets[quantizer.axis] = channels
         start = (np.arange(channels) * len(form.numbers)).reshape(offsets)
-        (value,) = builder.add(
-            "broadcast_add", (value, builder.constant(start, f"{name}.channel")), name=f"{name}.index"
-        )
-    table = builder.constant(np.array([item for items in tables for item in items], np.int64), name=f"{name}.table")
-    (codes,) = builder.add("cvm_lut", (table, value), name=name)
-    return codes
+        value = value.apply("broadcast_add", lowering.tensor_constant(start, "channel"), label="index")
+    table = lowering.tensor_constant(np.array([item for items in tables for item in items], np.int64), "table")
+    return lowering.emit("cvm_lut", table, value, label="")
 
 
 def folded(
     lowering: Emission,
-    operation: GraphOperation,
     operands: Sequence[Known],
     function: Callable[..., Real],
     shape: Shape,
@@ -203,7 +195,7 @@ def folded(
     """
     sources = [_source(operand) for operand in operands]
     keys, where = _variants([item for source in sources for item in source.coefficients], len(shape))
-    numbers = [_entry(lowering, operation, sources, key, {}, function) for key in keys]
+    numbers = [_entry(lowering, sources, key, {}, function) for key in keys]
     where = np.broadcast_to(where, shape)
     if quantizer is not None:
         channel = np.zeros(shape, np.int64) if quantizer.axis is None else np.indices(shape)[quantizer.axis]
@@ -214,13 +206,15 @@ def folded(
         return known_codes(codes, quantizer)
     exact = [number.exact for number in numbers if number.exact is not None]
     if len(exact) < len(numbers):
-        message = f"{operation.name} gives irrational constants: give {operation.outputs[0]!r} a quantiser"
-        raise unquantized(message, lowering.location(operation))
+        message = (
+            f"{lowering.operation.name} gives irrational constants: give {lowering.operation.outputs[0]!r} a quantiser"
+        )
+        raise unquantized(message, lowering.location)
     values = Rationals.of(exact, (len(exact),)).moved(lambda items: items[where])
     return Known.of(values)
 
 
-def lattice(lowering: Emission, form: TableForm, name: str) -> LinearForm | None:
+def lattice(form: TableForm) -> LinearForm | None:
     """The table as a linear form, if its numbers are equally spaced rationals, not too far apart.
 
     There is one integer tensor where the integers fit 31 bits: multiples of a unit, counted from zero where they fit
@@ -248,10 +242,10 @@ def lattice(lowering: Emission, form: TableForm, name: str) -> LinearForm | None
         if len(digits) > _MOST_DIGITS:
             return None
     terms = []
-    for place, items in enumerate(digits):
-        table = lowering.builder.constant(items.astype(np.int64), name=f"{name}.table")
-        (value,) = lowering.builder.add("cvm_lut", (table, form.value), name=f"{name}.cvm_lut")
-        unit = Fraction(divisor, denominator) * 2 ** (_DIGIT * place)
+    lowering = form.value.emission
+    for number, items in enumerate(digits):
+        value = lowering.emit("cvm_lut", lowering.tensor_constant(items, "table"), form.value)
+        unit = Fraction(divisor, denominator) * 2 ** (_DIGIT * number)
         terms.append(Term(value, Rationals.scalar(unit, rank)))
     return LinearForm(form.shape, tuple(terms), Rationals.scalar(Fraction(first, denominator), rank))
 

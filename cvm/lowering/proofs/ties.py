@@ -12,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.limits import INT32_MAX
-from cvm.program.build import ProgramBuilder
+from cvm.lowering.forms.emission import Value
 from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fits_int64
 
 __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 
 _MOST_SOLUTIONS = 4096
-"""Places of ties that are looked at one by one; more are taken to hold an odd one."""
+"""Ties that are looked at one by one; more are taken to hold an odd one."""
 _MOST_SHIFT = 62
 
 
@@ -64,7 +64,7 @@ def _surd_tie(row: SurdRow) -> bool:
 def by_shift(row: Row, below: Row) -> FixedPoint | None:
     """The row as a ``requantize`` with the rounding half_even: a power of two divides; None where none does.
 
-    A row without ties gets one more bit, so that what was cut off of R keeps the sum from a tie.
+    A row without ties gets one more bit, so that the fraction that R lost keeps the sum from a tie.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
@@ -80,7 +80,7 @@ def by_shift(row: Row, below: Row) -> FixedPoint | None:
 def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
     """As `by_shift` for the rounding toward_zero; the rows are those of the number itself, without a half.
 
-    What was cut off of R lies between two integers: half a unit in its place keeps the sum from being an integer.
+    The fraction that R lost lies between two integers: half a unit in its place keeps the sum from being an integer.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
@@ -93,16 +93,16 @@ def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
     return None if wide or not fits_int64(row, form) else form
 
 
-def even_of(builder: ProgramBuilder, up: str, down: str, name: str) -> str:
+def even_of(up: Value, down: Value) -> Value:
     """max(2 * floor(u / 2), d): the codes with ties to the even one, of those with ties up and those with ties down."""
-    one = np.ones((1,) * len(builder.shape(up)), dtype=np.int64)
-    value = up
+    one = np.ones((1,) * up.rank, dtype=np.int64)
+    value, lowering = up, up.emission
     for factor, offset, shift, what in ((1, -1, 1, "half"), (2, 0, 0, "even")):
         parameters = [
-            builder.parameter(one * item, name=f"{name}.{what}.{label}")
+            lowering.parameter(one * item, f"{what}.{label}")
             for item, label in ((factor, "m"), (offset, "c"), (shift, "s"))
         ]
-        limits = {"rounding": "half_up", "lo": -INT32_MAX, "hi": INT32_MAX}
-        (value,) = builder.add("requantize", (value, *parameters), limits, name=f"{name}.{what}")
-    (value,) = builder.add("broadcast_max", (value, down), name=name)
-    return value
+        value = lowering.emit(
+            "requantize", value, *parameters, label=what, rounding="half_up", lo=-INT32_MAX, hi=INT32_MAX
+        )
+    return value.apply("broadcast_max", down, label="")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term
-from cvm.lowering.parts.operands import full_value, integers
+from cvm.lowering.parts.operands import integers
 from cvm.lowering.rules.integers import combined
 from cvm.quantization.rationals import Rationals
 
@@ -24,39 +24,39 @@ _DIGIT = 8
 
 
 @rule("bitwise", claim=exact("a table over both operands, or over each digit of 8 bits of both"))
-def bitwise(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def bitwise(lowering: Lowering) -> list[Result]:
     """The attribute ``kind`` ("and", "or", "xor") of the bits of x and y, which have one rank and hold integers."""
-    shape = lowering.output_shape(operation)
-    values = [full_value(lowering, operation, integers(lowering, operation, name), shape) for name in ("x", "y")]
+    shape = lowering.output_shape()
+    values = [integers(lowering, name).broadcast(shape) for name in ("x", "y")]
     terms = []
-    for place, (first, second) in enumerate(_digits(lowering, operation, values)):
-        value = _by_table(lowering, operation, first, second)
-        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * place), len(shape))))
+    for number, (first, second) in enumerate(_digits(lowering, values)):
+        value = _by_table(lowering, first, second)
+        terms.append(Term(value, Rationals.scalar(2 ** (_DIGIT * number), len(shape))))
     return [LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))]
 
 
-def _by_table(lowering: Lowering, operation: GraphOperation, first: str, second: str) -> str:
+def _by_table(lowering: Lowering, first: Value, second: Value) -> Value:
     """The bits of two values that have a digit each."""
-    (low, high), (least, most) = (lowering.builder.range(value).hull() for value in (first, second))
+    (low, high), (least, most) = (value.range.hull() for value in (first, second))
     run = most - least + 1
     end = (high - low + 1) * run - 1
-    place = combined(lowering, operation, [first, second], (run, 1), -low * run - least, 0, (0, end))
+    index = combined(lowering, [first, second], (run, 1), -low * run - least, 0, (0, end))
     rows, columns = np.arange(low, high + 1).reshape(-1, 1), np.arange(least, most + 1)
-    items = _FUNCTIONS[str(operation.attributes["kind"])](rows, columns)
-    table = lowering.tensor_constant(operation, items.ravel(), "bits")
-    return lowering.emit(operation, "cvm_lut", table, place)
+    items = _FUNCTIONS[str(lowering.operation.attributes["kind"])](rows, columns)
+    table = lowering.tensor_constant(items.ravel(), "bits")
+    return lowering.emit("cvm_lut", table, index)
 
 
-def _digits(lowering: Lowering, operation: GraphOperation, values: list[str]) -> list[list[str]]:
+def _digits(lowering: Lowering, values: list[Value]) -> list[list[Value]]:
     """Pairs of digits of two values, from the least one on; both values have as many."""
     found = []
     everything = (-INT32_MAX, INT32_MAX)
-    while not all(_is_digit(*lowering.builder.range(value).hull()) for value in values):
+    while not all(_is_digit(*value.range.hull()) for value in values):
         half = 2 ** (_DIGIT - 1)  # added by rounding, so that it is a floor
-        above = [combined(lowering, operation, [value], (1,), -half, _DIGIT, everything) for value in values]
+        above = [combined(lowering, [value], (1,), -half, _DIGIT, everything) for value in values]
         found.append(
             [
-                combined(lowering, operation, [value, more], (1, -(2**_DIGIT)), 0, 0, (0, 2**_DIGIT - 1))
+                combined(lowering, [value, more], (1, -(2**_DIGIT)), 0, 0, (0, 2**_DIGIT - 1))
                 for value, more in zip(values, above, strict=True)
             ]
         )

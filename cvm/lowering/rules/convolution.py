@@ -22,6 +22,7 @@ import numpy.typing as npt
 from cvm.graph import Attribute, GraphOperation
 from cvm.lowering.claims import BEYOND_REFLECTION, COMPUTED_FILTER, NO_RATIO, WIDE_BETWEEN, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term
 from cvm.lowering.forms.windows import Axis, axes_of, reverse_axes_of
 from cvm.lowering.parts.axis_sums import common_factors, moved_to_zero, parts_of, spread, with_common_factor
@@ -63,14 +64,12 @@ class Kernel:
         return Kernel(codes, Rationals.scalar(1, rank), Rationals.scalar(0, rank), channels)
 
 
-def correlated(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, kernel: Kernel, axes: Sequence[Axis]
-) -> LinearForm:
+def correlated(lowering: Lowering, form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> LinearForm:
     """The sum of input times weight over every window, for an input (N, C, x_1, ..)."""
     spatial = tuple(range(2, form.rank))
     if any((axis.line() < 0).any() for axis in axes):
-        form = moved_to_zero(lowering, operation, form, spatial)
-    form = spread(lowering, operation, form, range(form.rank))
+        form = moved_to_zero(lowering, form, spatial)
+    form = spread(lowering, form, range(form.rank))
     outputs = kernel.codes.shape[0]
     shape = (form.shape[0], outputs, *(axis.outputs for axis in axes))
     nothing = not all((axis.line() >= 0).any() for axis in axes)
@@ -81,65 +80,63 @@ def correlated(
         scales.append(_outputs(kernel.rest))
     terms: list[Term] = []
     for term in () if nothing else form.terms:
-        for value, factor, channels in _parts(lowering, operation, term, kernel.groups):
+        for value, factor, channels in _parts(lowering, term, kernel.groups):
             factor = _per_output(factor, kernel.groups, outputs)
             masked = [_masked(codes, channels) for codes in kernels]
-            for total, which, weight in _sums(lowering, operation, value, masked, axes, kernel.groups):
+            for total, which, weight in _sums(lowering, value, masked, axes, kernel.groups):
                 if which and 1 < kernel.groups < outputs:
                     repeats = outputs // kernel.groups
-                    total = lowering.emit(operation, "repeat", total, repeats=repeats, axis=1)
+                    total = total.repeat(1, repeats)
                 terms.append(Term(total, factor * scales[which] * Rationals.scalar(weight, form.rank)))
     return LinearForm(shape, tuple(terms), _constants(form, kernel, axes))
 
 
 def _sums(
-    lowering: Lowering, operation: GraphOperation, value: str, kernels: Sequence[Array], axes: Sequence[Axis],
+    lowering: Lowering, value: Value, kernels: Sequence[Array], axes: Sequence[Axis],
     groups: int,
-) -> list[tuple[str, int, int]]:  # fmt: skip
+) -> list[tuple[Value, int, int]]:  # fmt: skip
     """Convolutions of the value with each kernel: the sum, the number of the kernel, and a weight.
 
     There is one sum per kernel, unless it would not fit 32 bits: then there are sums of digits.
     """
-    convolutions: dict[str, list[tuple[str, int, int]]] = {}
+    convolutions: dict[Value, list[tuple[Value, int, int]]] = {}
     for which, (kernel, what) in enumerate(zip(kernels, ("weights", "ones"), strict=False)):
-        for digit, part, weight in weighed_digits(lowering, operation, value, kernel, (0,)):
-            constant = lowering.tensor_constant(operation, part, what)
+        for digit, part, weight in weighed_digits(value, kernel, (0,)):
+            constant = lowering.tensor_constant(part, what)
             convolutions.setdefault(digit, []).append((constant, which, weight))
     found = []
     for digit, parts in convolutions.items():
-        totals = convolved(lowering, operation, digit, [constant for constant, _, _ in parts], axes, groups)
+        totals = convolved(digit, [constant for constant, _, _ in parts], axes, groups)
         found += [(total, which, weight) for total, (_, which, weight) in zip(totals, parts, strict=True)]
     return found
 
 
-def _parts(
-    lowering: Lowering, operation: GraphOperation, term: Term, groups: int
-) -> list[tuple[str, Rationals, Array | None]]:
+def _parts(lowering: Lowering, term: Term, groups: int) -> list[tuple[Value, Rationals, Array | None]]:
     """The term as values with one factor per group; where channels have few factors of no simple ratio, in parts.
 
     A part says which channels it has: the weights of the others are put to zero.
     """
     if groups == 1 and (parts := parts_of(term.factor, 1)):
         return [(term.value, factor, channels) for factor, channels in parts]
-    return [(*_by_groups(lowering, operation, term, groups), None)]
+    return [(*_by_groups(lowering, term, groups), None)]
 
 
 def _masked(codes: Array, channels: Array | None) -> Array:
     return codes if channels is None else codes * channels.reshape(1, -1, *(1,) * (codes.ndim - 2))
 
 
-def _by_groups(lowering: Lowering, operation: GraphOperation, term: Term, groups: int) -> tuple[str, Rationals]:
+def _by_groups(lowering: Lowering, term: Term, groups: int) -> tuple[Value, Rationals]:
     """The term with one factor per group of channels and batch item: (N or 1, groups or 1, 1, ..)."""
     rank = len(term.factor.shape)
     channels = term.factor.shape[1]
     if channels in (1, groups) and math.prod(term.factor.shape[2:]) == 1:
         return term.value, term.factor
     if channels == 1 or groups == 1:
-        return with_common_factor(lowering, operation, term, range(1, rank))
+        return with_common_factor(term, range(1, rank))
     items = term.factor.moved(lambda a: a.reshape(a.shape[0], groups, -1, *a.shape[2:]))
     common = common_factors(items, range(2, rank + 1)).moved(lambda a: a.reshape(a.shape[:2] + (1,) * (rank - 2)))
     each = common.moved(lambda a: np.repeat(a, channels // groups, axis=1))
-    value, one = with_common_factor(lowering, operation, Term(term.value, term.factor / each), range(rank))
+    value, one = with_common_factor(Term(term.value, term.factor / each), range(rank))
     return value, common * one
 
 
@@ -170,47 +167,46 @@ def _constants(form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> Ration
 
 
 def _computed_filter(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, weights: LinearForm, axes: Sequence[Axis],
+    lowering: Lowering, form: LinearForm, weights: LinearForm, axes: Sequence[Axis],
     groups: int,
 ) -> LinearForm:  # fmt: skip
     """As `correlated`, for weights t*v + u that are computed: V = sum v is a correlation of ones with the weights."""
-    form = moved_to_zero(lowering, operation, form, range(form.rank))
-    weights = moved_to_zero(lowering, operation, weights, range(weights.rank))
+    form = moved_to_zero(lowering, form, range(form.rank))
+    weights = moved_to_zero(lowering, weights, range(weights.rank))
     (x,), (w,) = form.terms, weights.terms
     s, t = x.factor, Rationals.scalar(w.factor.item(), form.rank)
     b, u = form.constant, Rationals.scalar(weights.constant.item(), form.rank)
-    kernel = _flipped_value(lowering, operation, w.value, flipped(axes))
-    shape = lowering.builder.shape(kernel)
+    kernel = _flipped_value(w.value, flipped(axes))
+    shape = kernel.shape
     ones = np.ones(shape, np.int64)
-    items, parts = narrow_digits(lowering, operation, x.value, kernel, math.prod(shape[1:]))
+    items, parts = narrow_digits(x.value, kernel, math.prod(shape[1:]))
     kernels, coefficients = [part for part, _ in parts], [t * Rationals.scalar(p, form.rank) for _, p in parts]
     if not u.is_zero():
-        kernels.append(lowering.tensor_constant(operation, ones, "ones"))
+        kernels.append(lowering.tensor_constant(ones, "ones"))
     terms = []
     for item, weight in items:
-        totals = convolved(lowering, operation, item, kernels, axes, groups)
+        totals = convolved(item, kernels, axes, groups)
         factor = s * Rationals.scalar(weight, form.rank)
         terms += [Term(total, factor * other) for total, other in zip(totals, [*coefficients, u], strict=False)]
     constant = Rationals.scalar(0, form.rank)
     if not b.is_zero():
-        image = lowering.tensor_constant(operation, np.ones((1, *form.shape[1:]), dtype=object), "ones")
-        totals = convolved(lowering, operation, image, kernels[: len(parts)], axes, groups)
+        image = lowering.tensor_constant(np.ones((1, *form.shape[1:]), dtype=object), "ones")
+        totals = convolved(image, kernels[: len(parts)], axes, groups)
         terms += [Term(total, b * other) for total, other in zip(totals, coefficients, strict=True)]
         counts = correlated_constants(ones, np.ones((1,) * form.rank, dtype=object), axes, groups)
         constant = Rationals(counts) * b * u
     return LinearForm((form.shape[0], shape[0], *(axis.outputs for axis in axes)), tuple(terms), constant)
 
 
-def _flipped_value(lowering: Lowering, operation: GraphOperation, value: str, dimensions: Sequence[int]) -> str:
+def _flipped_value(value: Value, dimensions: Sequence[int]) -> Value:
+    lowering = value.emission
     if not dimensions:
         return value
-    shape = lowering.builder.shape(value)
+    shape = value.shape
     backwards = [i in dimensions for i in range(len(shape))]
     begin = tuple(extent - 1 if back else 0 for extent, back in zip(shape, backwards, strict=True))
     end = tuple(-extent - 1 if back else extent for extent, back in zip(shape, backwards, strict=True))
-    return lowering.emit(
-        operation, "slice", value, begin=begin, end=end, strides=tuple(-1 if back else 1 for back in backwards)
-    )
+    return lowering.emit("slice", value, begin=begin, end=end, strides=tuple(-1 if back else 1 for back in backwards))
 
 
 # The operations
@@ -229,42 +225,44 @@ def _flipped_value(lowering: Lowering, operation: GraphOperation, value: str, di
     "deconv",
     claim=exact("as conv, of items with zeros between them", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER),
 )
-def conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def conv(lowering: Lowering) -> list[Result]:
     """Correlation with a filter, or its reverse, plus a bias."""
-    form = lowering.linear(operation, "input")
-    shape = lowering.output_shape(operation)
-    groups = int(operation.attributes["groups"])  # type: ignore[arg-type]
-    total = _filtered(lowering, operation, form, "filter", operation.name == "deconv", groups, shape)
-    return [_biased(lowering, operation, total)]
+    form = lowering.linear("input")
+    shape = lowering.output_shape()
+    groups = lowering.integer("groups")
+    total = _filtered(lowering, form, "filter", lowering.operation.name == "deconv", groups, shape)
+    return [_biased(lowering, total)]
 
 
 @rule(
     "separable_conv",
     claim=exact("two integer convolutions, rounded once", NO_RATIO, COMPUTED_FILTER),
 )
-def separable_conv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def separable_conv(lowering: Lowering) -> list[Result]:
     """A depth-wise convolution, then one of singular extent; nothing is rounded in between."""
-    form = lowering.linear(operation, "input")
-    shape = lowering.output_shape(operation)
-    groups = int(operation.attributes["groups"])  # type: ignore[arg-type]
-    filtered = _filtered(lowering, operation, form, "plane_filter", False, 0, shape)
-    total = _filtered(lowering, _singular(operation), filtered, "point_filter", False, groups, shape)
-    return [_biased(lowering, operation, total)]
+    form = lowering.linear("input")
+    shape = lowering.output_shape()
+    groups = lowering.integer("groups")
+    filtered = _filtered(lowering, form, "plane_filter", False, 0, shape)
+    with lowering.at(_singular(lowering.operation)):
+        total = _filtered(lowering, filtered, "point_filter", False, groups, shape)
+    return [_biased(lowering, total)]
 
 
 @rule(
     "separable_deconv",
     claim=exact("two integer convolutions, rounded once", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER, WIDE_BETWEEN),
 )
-def separable_deconv(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def separable_deconv(lowering: Lowering) -> list[Result]:
     """A deconvolution of singular extent, then a depth-wise one; nothing is rounded in between."""
-    form = lowering.linear(operation, "input")
-    shape = lowering.output_shape(operation)
-    groups = int(operation.attributes["groups"])  # type: ignore[arg-type]
+    form = lowering.linear("input")
+    shape = lowering.output_shape()
+    groups = lowering.integer("groups")
     groups = groups or form.shape[1]
-    filtered = _filtered(lowering, _singular(operation), form, "point_filter", True, groups, form.shape)
-    total = _filtered(lowering, operation, filtered, "plane_filter", True, 0, shape)
-    return [_biased(lowering, operation, total)]
+    with lowering.at(_singular(lowering.operation)):
+        filtered = _filtered(lowering, form, "point_filter", True, groups, form.shape)
+    total = _filtered(lowering, filtered, "plane_filter", True, 0, shape)
+    return [_biased(lowering, total)]
 
 
 def _singular(operation: GraphOperation) -> GraphOperation:
@@ -273,13 +271,13 @@ def _singular(operation: GraphOperation) -> GraphOperation:
     return replace(operation, attributes={**operation.attributes, **own})
 
 
-def _biased(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
-    bias = lowering.linear(operation, "bias")
-    return sum_of(form, linear_operand(lowering, operation, bias, form.shape))
+def _biased(lowering: Lowering, form: LinearForm) -> LinearForm:
+    bias = lowering.linear("bias")
+    return sum_of(form, linear_operand(lowering, bias, form.shape))
 
 
 def _filtered(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, parameter: str, reverse: bool, groups: int,
+    lowering: Lowering, form: LinearForm, parameter: str, reverse: bool, groups: int,
     shape: tuple[int, ...],
 ) -> LinearForm:  # fmt: skip
     """One convolution or deconvolution; ``shape`` has the spatial extents of the result, ``groups`` 0 is depth-wise.
@@ -287,62 +285,62 @@ def _filtered(
     The filter of a deconvolution has the input's channels as its batch; it is brought into the layout of the
     convolution that it amounts to.
     """
-    weights = lowering.operand(operation, parameter)
+    weights = lowering.operand(parameter)
     if not isinstance(weights, Known):
-        weights = lowering.linear(operation, parameter)
+        weights = lowering.linear(parameter)
     sizes = weights.shape[2:]
     if reverse:
-        axes = reverse_axes_of(lowering, operation, form.shape[2:], sizes, shape[2:])
+        axes = reverse_axes_of(lowering, form.shape[2:], sizes, shape[2:])
         groups = groups or shape[1] // weights.shape[1]
     else:
-        axes = axes_of(lowering, operation, form.shape[2:], sizes)
+        axes = axes_of(lowering, form.shape[2:], sizes)
         groups = groups or form.shape[1]
     if isinstance(weights, Known):
         if reverse:
-            weights = _turned(weights, groups)
-        return correlated(lowering, operation, form, Kernel.of(weights, groups), axes)
+            weights = _swapped(weights, groups)
+        return correlated(lowering, form, Kernel.of(weights, groups), axes)
     if not (_coded(lowering, form) and _coded(lowering, weights)):
-        name = str(operation.inputs[parameter])
+        name = str(lowering.operation.inputs[parameter])
         message = f"the filter {name!r} is computed: it and the input must carry per-tensor quantisers"
-        raise lowering.unsupported(operation, message)
+        raise lowering.unsupported(message)
     if reverse:
-        weights = _turned_value(lowering, operation, weights, groups)
-    return _computed_filter(lowering, operation, form, weights, axes, groups)
+        weights = _turned_value(lowering, weights, groups)
+    return _computed_filter(lowering, form, weights, axes, groups)
 
 
 def _coded(lowering: Lowering, form: LinearForm) -> bool:
-    one = len(form.terms) == 1 and lowering.builder.shape(form.terms[0].value) == form.shape
+    one = len(form.terms) == 1 and form.terms[0].value.shape == form.shape
     return one and form.terms[0].factor.uniform and form.constant.uniform
 
 
-def _turn(array: Array, groups: int) -> Array:
+def _swap(array: Array, groups: int) -> Array:
     """(c, C / G, k_1, ..) to (C, c / G, k_1, ..); coefficients may have extent 1 along any dimension."""
     group = groups if array.shape[0] > 1 else 1
-    turned = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
-    if turned.shape[1] > 1 and group == 1:
-        turned = np.broadcast_to(turned, (groups, *turned.shape[1:]))
-    return turned.reshape(-1, *turned.shape[2:])
+    swapped = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
+    if swapped.shape[1] > 1 and group == 1:
+        swapped = np.broadcast_to(swapped, (groups, *swapped.shape[1:]))
+    return swapped.reshape(-1, *swapped.shape[2:])
 
 
-def _turned(known: Known, groups: int) -> Known:
+def _swapped(known: Known, groups: int) -> Known:
     outputs = groups * known.shape[1]
 
-    def turn(items: Rationals) -> Rationals:
+    def swap(items: Rationals) -> Rationals:
         if items.uniform:
             return items
-        turned = items.moved(lambda array: _turn(array, groups))
-        missing = outputs // turned.shape[0] if turned.shape[0] > 1 else 1
-        return turned.moved(lambda array: np.repeat(array, missing, axis=0))
+        swapped = items.moved(lambda array: _swap(array, groups))
+        missing = outputs // swapped.shape[0] if swapped.shape[0] > 1 else 1
+        return swapped.moved(lambda array: np.repeat(array, missing, axis=0))
 
-    return Known(_turn(known.codes, groups), turn(known.scale), turn(known.offset))
+    return Known(_swap(known.codes, groups), swap(known.scale), swap(known.offset))
 
 
-def _turned_value(lowering: Lowering, operation: GraphOperation, form: LinearForm, groups: int) -> LinearForm:
+def _turned_value(lowering: Lowering, form: LinearForm, groups: int) -> LinearForm:
     (term,) = form.terms
     inputs, outputs, *sizes = form.shape
     shape = (groups * outputs, inputs // groups, *sizes)
-    value = lowering.emit(operation, "reshape", term.value, target_shape=(groups, inputs // groups, outputs, *sizes))
+    value = term.value.reshape((groups, inputs // groups, outputs, *sizes))
     order = (0, 2, 1, *range(3, len(sizes) + 3))
-    value = lowering.emit(operation, "transpose", value, axes=order)
-    value = lowering.emit(operation, "reshape", value, target_shape=shape)
+    value = value.transpose(order)
+    value = value.reshape(shape)
     return LinearForm(shape, (Term(value, term.factor),), form.constant)

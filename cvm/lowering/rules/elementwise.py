@@ -11,7 +11,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import TOO_WIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm, SurdForm, Term
@@ -26,47 +25,47 @@ __all__ = ["sum_of_operands"]
 
 
 @rule("copy", claim=exact("the same integers; one requantize where the result has a quantiser of its own"))
-def copy(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def copy(lowering: Lowering) -> list[Result]:
     """The same real numbers; a quantiser of the result applies anew."""
-    return [lowering.operand(operation, "x")]
+    return [lowering.operand("x")]
 
 
 @rule("neg", claim=exact("the coefficients of the sum change sign"))
-def neg(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def neg(lowering: Lowering) -> list[Result]:
     """-x."""
-    x = lowering.operand(operation, "x")
+    x = lowering.operand("x")
     if isinstance(x, LinearForm) and not x.clamped:
         return [scaled(x, lambda factor: -factor)]
-    return [function(lowering, operation, ["x"], lambda v: -v)]
+    return [function(lowering, ["x"], lambda v: -v)]
 
 
 @rule("add", "sub", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
-def add_or_sub(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def add_or_sub(lowering: Lowering) -> list[Result]:
     """X + y or x - y, broadcast from the first dimension on."""
-    add = operation.name == "add"
-    return [by_form(lowering, operation, sum_of_operands, lambda x, y: x + y if add else x - y)]
+    add = lowering.operation.name == "add"
+    return [by_form(lowering, sum_of_operands, lambda x, y: x + y if add else x - y)]
 
 
-def sum_of_operands(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+def sum_of_operands(lowering: Lowering) -> LinearForm:
     """X + y for an addition, x - y for any other operation, as a linear form."""
-    x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
-    if operation.name != "add":
+    x, y = lowering.linear("x"), lowering.linear("y")
+    if lowering.operation.name != "add":
         y = scaled(y, lambda factor: -factor)
-    shape = lowering.output_shape(operation)
-    return sum_of(linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape))
+    shape = lowering.output_shape()
+    return sum_of(linear_operand(lowering, x, shape), linear_operand(lowering, y, shape))
 
 
 @rule("add_n", claim=exact("a sum of integers with rational coefficients, rounded once by one requantize"))
-def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def add_n(lowering: Lowering) -> list[Result]:
     """The sum of an array of tensors of one shape."""
-    parts = operation.inputs["x"]
+    parts = lowering.operation.inputs["x"]
     if not isinstance(parts, tuple):
-        raise lowering.unsupported(operation, "x must be an array of tensors")
+        raise lowering.unsupported("x must be an array of tensors")
     if not parts:
-        return [LinearForm(lowering.output_shape(operation), (), Rationals.scalar(0, 1))]
-    total = lowering.linear_of(parts[0], operation, "x")
+        return [LinearForm(lowering.output_shape(), (), Rationals.scalar(0, 1))]
+    total = lowering.linear_of(parts[0], "x")
     for part in parts[1:]:
-        total = sum_of(total, lowering.linear_of(part, operation, "x"))
+        total = sum_of(total, lowering.linear_of(part, "x"))
     return [total]
 
 
@@ -80,42 +79,42 @@ def add_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         TOO_WIDE,
     ),
 )
-def mul_or_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def mul_or_div(lowering: Lowering) -> list[Result]:
     """X * y or x / y. With a constant factor or divisor a scaling; a product of two sums is the sum of products."""
     function: Callable[[Real, Real], Real] = (
-        (lambda x, y: x * y) if operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
+        (lambda x, y: x * y) if lowering.operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
     )
     try:
-        return [by_form(lowering, operation, _product, function)]
+        return [by_form(lowering, _product, function)]
     except Unsupported:
-        quotient = quotient_of_forms(lowering, operation) if operation.name == "div" else None
+        quotient = quotient_of_forms(lowering) if lowering.operation.name == "div" else None
         if quotient is None:
             raise
         return [quotient]
 
 
-def _product(lowering: Lowering, operation: GraphOperation) -> LinearForm | None:
-    x, y = lowering.linear(operation, "x"), lowering.linear(operation, "y")
-    if y.terms and not x.terms and operation.name == "mul":
+def _product(lowering: Lowering) -> LinearForm | None:
+    x, y = lowering.linear("x"), lowering.linear("y")
+    if y.terms and not x.terms and lowering.operation.name == "mul":
         x, y = y, x
-    shape = lowering.output_shape(operation)
-    x, y = linear_operand(lowering, operation, x, shape), linear_operand(lowering, operation, y, shape)
+    shape = lowering.output_shape()
+    x, y = linear_operand(lowering, x, shape), linear_operand(lowering, y, shape)
     if not y.terms:
-        if operation.name == "div" and not y.constant.numerators.all():
-            raise lowering.unsupported(operation, "the divisor holds a zero")
-        scale = y.constant if operation.name == "mul" else Rationals.scalar(1, len(shape)) / y.constant
+        if lowering.operation.name == "div" and not y.constant.numerators.all():
+            raise lowering.unsupported("the divisor holds a zero")
+        scale = y.constant if lowering.operation.name == "mul" else Rationals.scalar(1, len(shape)) / y.constant
         return scaled(x, lambda factor: factor * scale)
-    return _product_of_terms(lowering, operation, x, y) if operation.name == "mul" else None
+    return _product_of_terms(lowering, x, y) if lowering.operation.name == "mul" else None
 
 
-def _product_of_terms(lowering: Lowering, operation: GraphOperation, x: LinearForm, y: LinearForm) -> LinearForm | None:
+def _product_of_terms(lowering: Lowering, x: LinearForm, y: LinearForm) -> LinearForm | None:
     """The product of two forms of one term each, by the product of their integers, moved so that zero is 0."""
     if len(x.terms) != 1 or len(y.terms) != 1 or not (_uniform(x) and _uniform(y)):
         return None
-    x, y = around_zero(lowering, operation, x), around_zero(lowering, operation, y)
+    x, y = around_zero(lowering, x), around_zero(lowering, y)
     (a,), (b,) = x.terms, y.terms
     rank = x.rank
-    products = products_of(lowering, operation, a.value, b.value)
+    products = products_of(a.value, b.value)
     terms = [Term(value, a.factor * b.factor * Rationals.scalar(weight, rank)) for value, weight in products]
     if not y.constant.is_zero():
         terms.append(Term(a.value, a.factor * y.constant))
@@ -133,9 +132,9 @@ def _uniform(form: LinearForm) -> bool:
 
 
 @rule("pow", claim=exact("a table over the codes of both operands; ties are decided in integers"))
-def pow_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def pow_(lowering: Lowering) -> list[Result]:
     """x^y by table."""
-    return [function(lowering, operation, ["x", "y"], _power)]
+    return [function(lowering, ["x", "y"], _power)]
 
 
 def _power(x: Real, y: Real) -> Real:
@@ -145,22 +144,22 @@ def _power(x: Real, y: Real) -> Real:
 
 
 @rule("relu", claim=exact("a clamp of the codes: a quantiser is monotone"))
-def relu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def relu(lowering: Lowering) -> list[Result]:
     """max(x, 0): a clamp, which the quantiser of the result takes in."""
-    x = lowering.operand(operation, "x")
+    x = lowering.operand("x")
     if isinstance(x, LinearForm | SurdForm):
         return [x.at_least(Fraction(0))]
-    return [function(lowering, operation, ["x"], FUNCTIONS["relu"])]
+    return [function(lowering, ["x"], FUNCTIONS["relu"])]
 
 
 @rule("clamp", claim=exact("a clamp of the codes for constant bounds, else a table over all codes"))
-def clamp(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def clamp(lowering: Lowering) -> list[Result]:
     """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
-    x, a, b = (lowering.operand(operation, name) for name in ("x", "a", "b"))
+    x, a, b = (lowering.operand(name) for name in ("x", "a", "b"))
     if isinstance(x, LinearForm | SurdForm) and not x.clamped and _one_number(a) and _one_number(b):
         low, high = (_number(bound) for bound in (a, b))
         return [replace(x, lower=low, upper=max(low, high))]
-    return [function(lowering, operation, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]
+    return [function(lowering, ["x", "a", "b"], lambda v, low, high: _max(_min(v, high), low))]
 
 
 def _one_number(operand: Operand) -> bool:
@@ -173,20 +172,20 @@ def _number(operand: Operand) -> Fraction:
 
 
 @rule("min", "max", claim=exact("the lesser or greater code under the quantiser of the result, which is monotone"))
-def min_or_max(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def min_or_max(lowering: Lowering) -> list[Result]:
     """The lesser or the greater; a quantiser is monotone, so that the codes of the operands are compared instead."""
-    greatest = operation.name == "max"
-    quantizer = lowering.quantizer(operation)
-    operands = [lowering.operand(operation, name) for name in ("x", "y")]
+    greatest = lowering.operation.name == "max"
+    quantizer = lowering.quantizer()
+    operands = [lowering.operand(name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(operand, LinearForm | SurdForm | Known) for operand in operands):
-        return [function(lowering, operation, ["x", "y"], _max if greatest else _min)]
-    sides = [codes(lowering, operation, name, quantizer) for name in ("x", "y")]
+        return [function(lowering, ["x", "y"], _max if greatest else _min)]
+    sides = [codes(lowering, name, quantizer) for name in ("x", "y")]
     if not greatest:
-        sides = [lowering.emit(operation, "negative", value) for value in sides]
-    value = lowering.emit(operation, "broadcast_max", *sides)
+        sides = [-value for value in sides]
+    value = lowering.emit("broadcast_max", *sides)
     if not greatest:
-        value = lowering.emit(operation, "negative", value)
-    return [Coded(value, note=f"{operation.name} of codes", any_rounding=True)]
+        value = -value
+    return [Coded(value, note=f"{lowering.operation.name} of codes", any_rounding=True)]
 
 
 def _min(x: Real, y: Real) -> Real:
@@ -210,12 +209,12 @@ def _less(x: Real, y: Real) -> bool:
 
 
 @rule("prelu", "leaky_relu", claim=exact("a table over the codes"))
-def prelu(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def prelu(lowering: Lowering) -> list[Result]:
     """Alpha * x where x < 0, else x."""
-    if operation.name == "prelu":
-        return [function(lowering, operation, ["x", "alpha"], _prelu)]
-    slope = rational(Fraction(operation.attributes["alpha"]))  # type: ignore[arg-type]
-    return [function(lowering, operation, ["x"], lambda x: _prelu(x, slope))]
+    if lowering.operation.name == "prelu":
+        return [function(lowering, ["x", "alpha"], _prelu)]
+    slope = rational(lowering.fraction("alpha"))
+    return [function(lowering, ["x"], lambda x: _prelu(x, slope))]
 
 
 def _prelu(x: Real, alpha: Real) -> Real:
@@ -227,8 +226,8 @@ def _enter_functions() -> None:
 
     def enter(name: str, real: Callable[[Real], Real]) -> None:
         @rule(name, claim=exact("a table over the codes, correctly rounded"))
-        def by_table(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-            return [function(lowering, operation, ["x"], real)]
+        def by_table(lowering: Lowering) -> list[Result]:
+            return [function(lowering, ["x"], real)]
 
     for name, real in FUNCTIONS.items():
         if name not in ("copy", "elu", "gelu", "neg", "relu"):

@@ -21,8 +21,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.lowering.context import Coded, Lowering, Result
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, TableForm, Term
 from cvm.lowering.forms.gather import gathered
 from cvm.lowering.parts.digits import array_digits, budget
@@ -47,32 +47,30 @@ _FLOAT_ERROR = 2.0**-45
 _MOST_RANK = 7
 
 
-def softmax_of_two(
-    lowering: Lowering, operation: GraphOperation, value: str, scale: Fraction, axes: Sequence[int]
-) -> TableForm:
+def softmax_of_two(lowering: Lowering, value: Value, scale: Fraction, axes: Sequence[int]) -> TableForm:
     """1 / (1 + e^-(x_i - x_j)): the logistic function of the difference to the other item."""
-    shape = lowering.builder.shape(value)
+    shape = value.shape
     (axis,) = (axis for axis in axes if shape[axis] == 2)
-    other = gathered(lowering, operation, value, axis, np.array([1, 0]))
-    lo, hi = lowering.builder.range(value).hull()
-    least = lowering.tensor_constant(operation, np.array([hi - lo], dtype=object), "least")
-    difference = lowering.emit(operation, "broadcast_sub", value, other)
-    place = lowering.emit(operation, "broadcast_add", difference, least)
+    other = gathered(value, axis, np.array([1, 0]))
+    lo, hi = value.range.hull()
+    least = lowering.tensor_constant([hi - lo], "least")
+    difference = value - other
+    index = difference + least
     numbers = tuple(sigmoid(rational(scale * d)) for d in range(lo - hi, hi - lo + 1))
-    return TableForm(shape, place, numbers)
+    return TableForm(shape, index, numbers)
 
 
 def softmax_of_few(
-    lowering: Lowering, operation: GraphOperation, value: str, scale: Fraction, axes: Sequence[int],
+    lowering: Lowering, value: Value, scale: Fraction, axes: Sequence[int],
     quantizer: Quantizer,
 ) -> Result | None:  # fmt: skip
     """The exact codes, or None where exactness cannot be proven by enumeration."""
-    shape = lowering.builder.shape(value)
+    shape = value.shape
     count = math.prod(shape[axis] for axis in axes)
     moving = [axis for axis in axes if shape[axis] > 1]
     if len(moving) != 1 or len(shape) > _MOST_RANK:
         return None
-    lo, hi = lowering.builder.range(value).hull()
+    lo, hi = value.range.hull()
     inverses = _inverses(quantizer)
     if inverses is None:
         return None
@@ -82,7 +80,7 @@ def softmax_of_few(
     most = math.ceil(max(inverses, default=1)) + 1
     one = 1 << bits
     table = [_fixed_point(scale * d, one, most) for d in range(lo - hi, hi - lo + 1)]
-    terms = _sums(lowering, operation, value, moving[0], np.array(table, dtype=object), (hi - lo, count))
+    terms = _sums(lowering, value, moving[0], np.array(table, dtype=object), (hi - lo, count))
     form = LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))
 
     def reached(at: Step, scale: Fraction, constants: Sequence[Fraction]) -> int | None:
@@ -93,8 +91,7 @@ def softmax_of_few(
             return math.floor(-one / scale) + 1
         return least_integer(Fraction(0), [(-1, one * one / (at.square * scale * scale))], at.strict)
 
-    name = operation.outputs[0]
-    found, note = staircase_codes(lowering.builder, form, quantizer, name, lowering.location(operation), reached)
+    found, note = staircase_codes(lowering, form, quantizer, reached)
     return Coded(found, note=f"softmax of {count} items: {note}, {bits} bits", any_rounding=True)
 
 
@@ -128,8 +125,8 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
     least = math.inf
     for inverse in inverses:
         wanted = (inverse - 1.0) - small
-        place = np.searchsorted(large, wanted)
-        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+        index = np.searchsorted(large, wanted)
+        for side in (np.minimum(index, large.size - 1), np.maximum(index - 1, 0)):
             distance = np.abs(large[side] - wanted)
             # All differences 0: the fixed-point sum is exact.
             ones = (small == first) & (large[side] == second)
@@ -159,30 +156,29 @@ def _nearest(exponent: Fraction) -> float:
 
 
 def _sums_of(values: Floats, size: int) -> tuple[Floats, bool]:
-    """The distinct sums of all multisets of so many values, and whether but one of them is that of as many ones."""
+    """The distinct sums of all multisets of ``size`` values, and whether only ones give the sum ``size``."""
     if size == 0:
         return np.zeros(1), True
-    places = np.array(list(combinations_with_replacement(range(values.size), size)))
-    sums, counts = np.unique(values[places].sum(axis=1), return_counts=True)
+    choices = np.array(list(combinations_with_replacement(range(values.size), size)))
+    sums, counts = np.unique(values[choices].sum(axis=1), return_counts=True)
     return sums, bool((counts[sums == size] == 1).all())
 
 
 def _sums(
-    lowering: Lowering, operation: GraphOperation, value: str, axis: int, table: npt.NDArray[np.object_],
+    lowering: Lowering, value: Value, axis: int, table: npt.NDArray[np.object_],
     size: tuple[int, int],
 ) -> list[Term]:  # fmt: skip
     """Minus sum_j table[q_j - q_i], as sums of the digits of the table."""
     span, count = size
-    builder, rank = lowering.builder, len(lowering.builder.shape(value))
-    shape = builder.shape(value)
+    rank, shape = value.rank, value.shape
     rows, columns = ((*shape[:axis], *pair, *shape[axis + 1 :]) for pair in ((1, count), (count, 1)))
-    others = lowering.emit(operation, "reshape", value, target_shape=rows)
-    own = lowering.emit(operation, "reshape", value, target_shape=columns)
-    least = lowering.tensor_constant(operation, np.array([span], dtype=object), "least")
-    place = lowering.emit(operation, "broadcast_add", lowering.emit(operation, "broadcast_sub", others, own), least)
+    others = value.reshape(rows)
+    own = value.reshape(columns)
+    least = lowering.tensor_constant([span], "least")
+    index = (others - own) + least
     terms = []
     for digit, weight in array_digits(table, budget(count)):
-        looked = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, digit, "exp"), place)
-        total = lowering.emit(operation, "sum", looked, axes=(axis + 1,), keepdims=False, exclude=False)
+        looked = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), index)
+        total = looked.sum((axis + 1,))
         terms.append(Term(total, Rationals.scalar(-weight, rank)))
     return terms

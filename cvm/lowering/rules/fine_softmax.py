@@ -16,7 +16,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm, Term
@@ -43,35 +42,35 @@ _GUARD = 40
         WHOLE_TENSOR,
     ),
 )
-def fine_softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def fine_softmax(lowering: Lowering) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``, rounded half_up or half_even."""
-    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
-    shape = lowering.output_shape(operation)
+    axes = tuple(int(axis) for axis in lowering.operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
+    shape = lowering.output_shape()
     rank, count = len(shape), math.prod(shape[axis] for axis in axes)
     zero = Rationals.scalar(0, rank)
     if count == 1:
         return [LinearForm(shape, (), Rationals.scalar(1, rank))]
-    quantizer = lowering.linear_quantizer(operation)
+    quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
-        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
-    value, scale, _, _ = lowering.coded(operation, "x")
+        raise lowering.unsupported("the result needs a quantiser for the whole tensor")
+    value, scale, _, _ = lowering.coded("x")
     # Results lie between 0 and 1: there are no other codes.
     quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
     width = _FINENESS + math.ceil(count / quantizer.scale[0]).bit_length()
-    lo, hi = lowering.builder.range(value).hull()
+    lo, hi = value.range.hull()
     if hi - lo >= MOST_ENTRIES:
-        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
-    greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
-    distance = lowering.emit(operation, "broadcast_sub", greatest, value)
+        raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
+    greatest = value.max(axes, keepdims=True)
+    distance = greatest - value
     table = np.array(_exponentials(scale, width, hi - lo), dtype=object)
     numerator, denominator = [], []
     for digit, weight in array_digits(table, budget(count)):
-        powers = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, digit, "exp"), distance)
-        total = lowering.emit(operation, "sum", powers, axes=axes, keepdims=True, exclude=False)
+        powers = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance)
+        total = powers.sum(axes, keepdims=True)
         numerator.append(Term(powers, Rationals.scalar(weight, rank)))
         denominator.append(Term(total, Rationals.scalar(weight, rank)))
     powers_of_one, sums = (LinearForm(shape, tuple(terms), zero) for terms in (numerator, denominator))
-    found = ratio_codes(lowering, operation, powers_of_one, sums, quantizer)
+    found = ratio_codes(lowering, powers_of_one, sums, quantizer)
     steps = Fraction(count, 2**width) / quantizer.scale[0]
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     return [Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")]

@@ -20,9 +20,9 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import NO_RATIO, SCATTERED, bounded, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, constant_of
 from cvm.lowering.forms.windows import axes_of, sizes_of
 from cvm.lowering.parts.digits import array_digits, budget, squared
@@ -56,24 +56,24 @@ _FLOAT_ERROR = 2.0**-45
     "l2_reduce",
     claim=exact("sums of squares; the root is compared with each step between codes by its square", SCATTERED),
 )
-def l2_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def l2_reduce(lowering: Lowering) -> list[Result]:
     """The root of the sum of squares over ``axes``, which keep extent 1; of no axes it is the magnitude."""
-    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
+    form, axes = lowering.linear("input"), axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)
-    sums = total(lowering, operation, squared(lowering, operation, form, count), axes, 1)
-    return [root_of_sum(lowering, operation, sums)]
+    sums = total(lowering, squared(lowering, form, count), axes, 1)
+    return [root_of_sum(lowering, sums)]
 
 
 @rule(
     "l2_pool",
     claim=exact("sums of squares; the root is compared with each step between codes by its square", NO_RATIO),
 )
-def l2_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def l2_pool(lowering: Lowering) -> list[Result]:
     """The root of the sum of squares of each window; attributes as for ``avg_pool``."""
-    form = lowering.linear(operation, "input")
-    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
-    squares = squared(lowering, operation, form, math.prod(axis.size for axis in axes))
-    return [root_of_sum(lowering, operation, boxed(lowering, operation, squares, axes, False))]
+    form = lowering.linear("input")
+    axes = axes_of(lowering, form.shape, sizes_of(lowering, form.rank))
+    squares = squared(lowering, form, math.prod(axis.size for axis in axes))
+    return [root_of_sum(lowering, boxed(lowering, squares, axes, False))]
 
 
 # Logarithms
@@ -87,18 +87,18 @@ def l2_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
         "the sum is not proven to be at least 0",
     ),
 )
-def log_sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def log_sum_reduce(lowering: Lowering) -> list[Result]:
     """The logarithm of the sum over ``axes``, which keep extent 1; that of 0 is below every code."""
-    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
-    sums = total(lowering, operation, form, axes, 1)
-    quantizer = lowering.linear_quantizer(operation)
+    form, axes = lowering.linear("input"), axes_of_reduction(lowering)
+    sums = total(lowering, form, axes, 1)
+    quantizer = lowering.linear_quantizer()
     if not sums.terms:
-        return [folded(lowering, operation, [constant_of(sums)], log, sums.shape, quantizer)]
+        return [folded(lowering, [constant_of(sums)], log, sums.shape, quantizer)]
     if least_value(lowering, sums) < 0:
-        raise lowering.unsupported(operation, "the sum is not proven to be at least 0: clamp the operand first")
-    entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in sums.terms))
+        raise lowering.unsupported("the sum is not proven to be at least 0: clamp the operand first")
+    entries = math.prod(hi - lo + 1 for lo, hi in (t.value.range.hull() for t in sums.terms))
     if quantizer is None or (len(sums.terms) == 1 and entries <= _FEW):
-        return [tabulate(lowering, operation, [sums], log, sums.shape)]
+        return [tabulate(lowering, [sums], log, sums.shape)]
     most = -least_value(lowering, scaled(sums, lambda factor: -factor))
 
     def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
@@ -111,8 +111,7 @@ def log_sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result
             return math.floor((most - constant) / unit) + 1
         return floor((exp(rational(at)) - rational(constant)) / rational(unit)) + 1
 
-    name, location = operation.outputs[0], lowering.location(operation)
-    value, note = staircase_codes(lowering.builder, sums, quantizer, name, location, reached)
+    value, note = staircase_codes(lowering, sums, quantizer, reached)
     return [Coded(value, note=f"logarithm of a sum: {note}", any_rounding=True)]
 
 
@@ -133,18 +132,18 @@ def _number(step: Step) -> Fraction:
         "the exponentials span more than 4096 bits",
     ),
 )
-def log_sum_exp_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def log_sum_exp_reduce(lowering: Lowering) -> list[Result]:
     """Ln of the sum of e^x over ``axes``, which keep extent 1."""
-    axes = axes_of_reduction(operation)
-    found = lowering.operand(operation, "input")
+    axes = axes_of_reduction(lowering)
+    found = lowering.operand("input")
     count = math.prod(found.shape[axis] for axis in axes)
     if count == 1:
         return [found]
-    quantizer = lowering.linear_quantizer(operation)
+    quantizer = lowering.linear_quantizer()
     if quantizer is None:
-        raise lowering.unsupported(operation, "the result needs a quantiser")
-    value, scale, constant, form = lowering.coded(operation, "input")
-    lo, hi = lowering.builder.range(value).hull()
+        raise lowering.unsupported("the result needs a quantiser")
+    value, scale, constant, form = lowering.coded("input")
+    lo, hi = value.range.hull()
     top = scale * hi + constant
     numbers = [scale * q + constant - top for q in range(lo, hi + 1)]
     steps = [item - top for item in _steps(quantizer)]
@@ -153,10 +152,10 @@ def log_sum_exp_reduce(lowering: Lowering, operation: GraphOperation) -> list[Re
     if bits is None:
         bits = _guarded_bits(numbers, steps, count)
     if bits > _MOST_BITS:
-        raise lowering.unsupported(operation, f"the exponentials span {bits} bits: use a smaller scale")
+        raise lowering.unsupported(f"the exponentials span {bits} bits: use a smaller scale")
     one = 2**bits
     items = np.array([rounded(rational(one) * exp(rational(number))) for number in numbers], dtype=object)
-    sums = _summed(lowering, operation, value, lo, items, axes, form)
+    sums = _summed(lowering, value, lo, items, axes, form)
 
     def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
         """The least L that is not below 2^W * e^(T - top)."""
@@ -167,8 +166,7 @@ def log_sum_exp_reduce(lowering: Lowering, operation: GraphOperation) -> list[Re
             return math.ceil(Fraction(one) / unit)
         return floor(rational(Fraction(one) / unit) * exp(rational(at))) + 1
 
-    name, location = operation.outputs[0], lowering.location(operation)
-    codes, note = staircase_codes(lowering.builder, sums, quantizer, name, location, reached)
+    codes, note = staircase_codes(lowering, sums, quantizer, reached)
     note = f"logarithm of a sum of exponentials: {note}, {bits} bits"
     if proven:
         return [Coded(codes, note=note, any_rounding=True)]
@@ -211,8 +209,8 @@ def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: 
         if at > math.log(count) + 1 or at < min(numbers):  # no sum comes near
             continue
         wanted = _nearest(at) - small
-        place = np.searchsorted(large, wanted)
-        for side in (np.minimum(place, large.size - 1), np.maximum(place - 1, 0)):
+        index = np.searchsorted(large, wanted)
+        for side in (np.minimum(index, large.size - 1), np.maximum(index - 1, 0)):
             distance = np.abs(large[side] - wanted) - _FLOAT_ERROR * (small + large[side])
             least = min(least, float(distance.min()))
     if least <= 0:
@@ -229,24 +227,24 @@ def _nearest(exponent: Fraction) -> float:
 
 def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
     """The sums of all multisets of so many values, rising."""
-    places = np.array(list(combinations_with_replacement(range(values.size), size)))
-    return np.unique(values[places].sum(axis=1))
+    choices = np.array(list(combinations_with_replacement(range(values.size), size)))
+    return np.unique(values[choices].sum(axis=1))
 
 
 def _summed(
-    lowering: Lowering, operation: GraphOperation, value: str, lo: int, items: npt.NDArray[np.object_],
+    lowering: Lowering, value: Value, lo: int, items: npt.NDArray[np.object_],
     axes: Sequence[int], form: LinearForm,
 ) -> LinearForm:  # fmt: skip
     """The sum of the table's items at the codes over ``axes``, by digits that fit 32 bits together."""
     count = math.prod(form.shape[axis] for axis in axes)
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
     if lo:
-        first = lowering.tensor_constant(operation, np.array([lo], dtype=object), "least")
-        value = lowering.emit(operation, "broadcast_sub", value, first)
+        first = lowering.tensor_constant([lo], "least")
+        value = value - first
     terms = []
     for digits, weight in array_digits(items, budget(count)):
-        table = lowering.tensor_constant(operation, digits, "exp")
-        part = lowering.emit(operation, "cvm_lut", table, value)
-        part = lowering.emit(operation, "sum", part, axes=tuple(axes), keepdims=True, exclude=False)
+        table = lowering.tensor_constant(digits, "exp")
+        part = lowering.emit("cvm_lut", table, value)
+        part = part.sum(tuple(axes), keepdims=True)
         terms.append(Term(part, Rationals.scalar(weight, form.rank)))
     return LinearForm(shape, tuple(terms), Rationals.scalar(0, form.rank))

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term
 from cvm.lowering.parts.operands import function, integers
 from cvm.lowering.proofs.table import Operand
@@ -27,8 +27,8 @@ _MOST_WRAPPED = 2**16
 """Of the integers of a data type: a wider one has numbers that the machine has not."""
 
 
-def _ends(operation: GraphOperation) -> tuple[int, int]:
-    lo, hi = (int(operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
+def _ends(lowering: Emission) -> tuple[int, int]:
+    lo, hi = (int(lowering.operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
     return lo, hi
 
 
@@ -40,17 +40,17 @@ def _wrapped(x: int, lo: int, hi: int) -> int:
     "wrap",
     claim=exact("the integers themselves where they are proven to fit, else two requantizes"),
 )
-def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def wrap(lowering: Lowering) -> list[Result]:
     """X mod 2^N in [lo, hi], the two's complement; ``overflow`` = "error" refuses what is not proven to lie there."""
-    lo, hi = _ends(operation)
-    operand = lowering.operand(operation, "x")
-    low, high = _hull(lowering, operation, operand)
+    lo, hi = _ends(lowering)
+    operand = lowering.operand("x")
+    low, high = _hull(lowering, operand)
     if lo <= low and high <= hi:
         return [operand]
     wide = hi - lo >= _MOST_WRAPPED or max(-low, high) > INT32_MAX
-    if wide or operation.attributes["overflow"] == "error":
+    if wide or lowering.operation.attributes["overflow"] == "error":
         message = f"the integers of this tensor are in [{low}, {high}], not proven to fit [{lo}, {hi}]"
-        raise Unsupported("lowering.overflow", message, lowering.location(operation))
+        raise Unsupported("lowering.overflow", message, lowering.location)
     if isinstance(operand, Known):
         items = [number.numerator for number in operand.rationals().fractions()]
         wrapped = np.array([_wrapped(item, lo, hi) for item in items], dtype=object).reshape(operand.shape)
@@ -58,26 +58,22 @@ def wrap(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if isinstance(operand, TableForm):
         numbers = tuple(rational(_wrapped(int(_exact(number)), lo, hi)) for number in operand.numbers)
         return [TableForm(operand.shape, operand.value, numbers)]
-    value, shape = integers(lowering, operation, "x"), operand.shape
+    value, shape = integers(lowering, "x"), operand.shape
     bits = (hi - lo).bit_length()
-    turns = combined(lowering, operation, [value], (1,), -lo - 2 ** (bits - 1), bits, (-INT32_MAX, INT32_MAX))
-    rest = combined(lowering, operation, [value, turns], (1, -(2**bits)), 0, 0, (lo, hi))
+    periods = combined(lowering, [value], (1,), -lo - 2 ** (bits - 1), bits, (-INT32_MAX, INT32_MAX))
+    rest = combined(lowering, [value, periods], (1, -(2**bits)), 0, 0, (lo, hi))
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
     return [LinearForm(shape, (Term(rest, one),), zero)]
 
 
 def combined(
-    lowering: Lowering, operation: GraphOperation, values: list[str], factors: tuple[int, ...], offset: int,
+    lowering: Lowering, values: list[Value], factors: tuple[int, ...], offset: int,
     shift: int, bounds: tuple[int, int],
-) -> str:  # fmt: skip
-    """Integers times factors plus an offset, over 2^shift, rounded half up and cut to bounds."""
-    one = np.ones((1,) * len(lowering.builder.shape(values[0])), dtype=np.int64)
-    parameters = [
-        lowering.builder.parameter(one * item, name=f"{operation.outputs[0]}.{operation.name}")
-        for item in (*factors, offset, shift)
-    ]
-    attributes = {"rounding": "half_up", "lo": bounds[0], "hi": bounds[1]}
-    return lowering.emit(operation, "requantize", *values, *parameters, **attributes)
+) -> Value:  # fmt: skip
+    """Integers times factors plus an offset, over 2^shift, rounded half up and clipped to bounds."""
+    one = np.ones((1,) * len(values[0].shape), dtype=np.int64)
+    parameters = [lowering.parameter(one * item, lowering.operation.name) for item in (*factors, offset, shift)]
+    return lowering.emit("requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])
 
 
 def _exact(number: Real) -> Fraction:
@@ -85,7 +81,7 @@ def _exact(number: Real) -> Fraction:
     return number.exact
 
 
-def _hull(lowering: Lowering, operation: GraphOperation, operand: Operand) -> tuple[int, int]:
+def _hull(lowering: Lowering, operand: Operand) -> tuple[int, int]:
     """The least and the greatest number that an operand is proven to have."""
     if isinstance(operand, Known):
         items = operand.rationals().fractions()
@@ -93,10 +89,10 @@ def _hull(lowering: Lowering, operation: GraphOperation, operand: Operand) -> tu
     if isinstance(operand, TableForm):
         numbers = [_exact(number) for number in operand.numbers]
         return math.floor(min(numbers)), math.ceil(max(numbers))
-    form = operand if isinstance(operand, LinearForm) else lowering.linear(operation, "x")
+    form = operand if isinstance(operand, LinearForm) else lowering.linear("x")
     low, high = min(form.constant.fractions()), max(form.constant.fractions())
     for term in form.terms:
-        ends = lowering.builder.range(term.value).hull()
+        ends = term.value.range.hull()
         products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
         low, high = low + min(products), high + max(products)
     if form.lower is not None:
@@ -107,19 +103,19 @@ def _hull(lowering: Lowering, operation: GraphOperation, operand: Operand) -> tu
 
 
 @rule("truncated_div", claim=exact("the division of the machine; x / 0 is 0"))
-def truncated_div(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def truncated_div(lowering: Lowering) -> list[Result]:
     """X / y truncated toward zero, 0 where y is 0; the operands have one rank."""
-    sides = [integers(lowering, operation, name) for name in ("x", "y")]
-    value = lowering.emit(operation, "broadcast_div", *sides)
-    shape = lowering.output_shape(operation)
+    sides = [integers(lowering, name) for name in ("x", "y")]
+    value = lowering.emit("broadcast_div", *sides)
+    shape = lowering.output_shape()
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
     return [LinearForm(shape, (Term(value, one),), zero)]
 
 
 @rule("integer_pow", claim=exact("a table over both operands"))
-def integer_pow(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def integer_pow(lowering: Lowering) -> list[Result]:
     """X^y mod 2^N in [lo, hi]; for y < 0 it is 1 / x^-y truncated toward zero, and 0 for x = 0."""
-    lo, hi = _ends(operation)
+    lo, hi = _ends(lowering)
 
     def power(x: Real, y: Real) -> Real:
         base, exponent = int(_exact(x)), int(_exact(y))
@@ -127,4 +123,4 @@ def integer_pow(lowering: Lowering, operation: GraphOperation) -> list[Result]:
             return rational(_wrapped(pow(base, exponent, hi - lo + 1), lo, hi))
         return rational(base ** (exponent % 2) if abs(base) == 1 else 0)
 
-    return [function(lowering, operation, ["x", "y"], power)]
+    return [function(lowering, ["x", "y"], power)]

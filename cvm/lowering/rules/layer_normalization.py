@@ -16,15 +16,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import APART, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import product, squared
 from cvm.lowering.parts.operands import scaled, sum_of
 from cvm.lowering.parts.ratio import at_least, from_least, signed, summands
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
-from cvm.lowering.rules.normalization import attribute, moments
+from cvm.lowering.rules.normalization import moments
 from cvm.lowering.rules.norms import single_integer
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -46,34 +46,32 @@ _MOST_SUMMANDS = 32
         "the result has no linear quantiser",
     ),
 )
-def layer_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def layer_normalization(lowering: Lowering) -> list[Result]:
     """Offset + scale * (x - mean) / sqrt(variance + epsilon), mean and variance over ``axes``, which may be none.
 
     Operands are ``input``, and ``scale`` and ``offset``, constants that broadcast to it, of its rank or literals.
     Attributes are ``axes`` and ``epsilon``, an exact number above 0. The variance is that of the items: their mean
     square distance from the mean. Instance normalisation is the same over the axes of space.
     """
-    quantizer = lowering.linear_quantizer(operation)
+    quantizer = lowering.linear_quantizer()
     if quantizer is None:
-        raise lowering.unsupported(operation, "the result needs a quantiser")
-    epsilon = attribute(operation, "epsilon")
+        raise lowering.unsupported("the result needs a quantiser")
+    epsilon = lowering.fraction("epsilon")
     if epsilon <= 0:
-        raise lowering.unsupported(
-            operation, "items that are all alike would be divided by zero: epsilon must be above 0"
-        )
-    form = lowering.linear(operation, "input")
+        raise lowering.unsupported("items that are all alike would be divided by zero: epsilon must be above 0")
+    form = lowering.linear("input")
     if not form.terms:  # a constant, as one tensor of integers
-        *_, form = lowering.single(operation, "input")
+        *_, form = lowering.single("input")
     rank = form.rank
-    scale, offset = (lowering.constant(operation, name).expanded(rank) for name in ("scale", "offset"))
-    mean, variance = moments(lowering, operation)
+    scale, offset = (lowering.constant(name).expanded(rank) for name in ("scale", "offset"))
+    mean, variance = moments(lowering)
     assert isinstance(mean, LinearForm)
     assert isinstance(variance, LinearForm)
-    distance = single_integer(lowering, operation, sum_of(form, scaled(mean, lambda factor: -factor)))
-    numerator = signed(lowering, operation, distance, squared(lowering, operation, distance, _MOST_SUMMANDS))
+    distance = single_integer(lowering, sum_of(form, scaled(mean, lambda factor: -factor)))
+    numerator = signed(lowering, distance, squared(lowering, distance, _MOST_SUMMANDS))
     numerator = scaled(numerator, lambda factor: factor * scale * _magnitude(scale))
     radicand = sum_of(variance, LinearForm(variance.shape, (), Rationals.scalar(epsilon, rank)))
-    codes = _codes(lowering, operation, numerator, radicand, offset, quantizer)
+    codes = _codes(lowering, numerator, radicand, offset, quantizer)
     return [Coded(codes, note="a root, bit by bit", any_rounding=True)]
 
 
@@ -82,54 +80,52 @@ def _magnitude(items: Rationals) -> Rationals:
 
 
 def _codes(
-    lowering: Lowering, operation: GraphOperation, numerator: LinearForm, radicand: LinearForm, offset: Rationals,
+    lowering: Lowering, numerator: LinearForm, radicand: LinearForm, offset: Rationals,
     quantizer: LinearQuantizer,
-) -> str:  # fmt: skip
+) -> Value:  # fmt: skip
     """The codes of offset + n / sqrt(radicand) from ``numerator`` = sign(n) * n^2. Raises `Unsupported`."""
-    shape = lowering.output_shape(operation)
-    rank, name = len(shape), f"{operation.outputs[0]}.root"
+    shape = lowering.output_shape()
+    rank = len(shape)
     step, zero = scale_and_offset(quantizer, rank)
     base = zero + step * Rationals.scalar(quantizer.lo - _HALF, rank) - offset
     steps = quantizer.hi - quantizer.lo
     odd = [(quantizer.lo + t) % 2 for t in range(2 ** steps.bit_length())]
 
-    def reached(trial: str) -> str:
+    def reached(trial: Value) -> Value:
         whole = numerator
-        for value, coefficient in _squares_of_step(lowering, operation, trial, base, step):
+        for value, coefficient in _squares_of_step(lowering, trial, base, step):
             for term in radicand.terms:
-                for part, weight in product(lowering, operation, value, term.value, _MOST_SUMMANDS):
+                for part, weight in product(value, term.value, _MOST_SUMMANDS):
                     factor = -(coefficient * term.factor * Rationals.scalar(weight, rank))
                     whole = sum_of(whole, LinearForm(shape, (Term(part, factor),), Rationals.scalar(0, rank)))
             constant = Term(value, -(coefficient * radicand.constant))
             whole = sum_of(whole, LinearForm(shape, (constant,), Rationals.scalar(0, rank)))
         found, rest, _ = summands(whole.terms, whole.constant, whole=True)
         if quantizer.rounding == "half_even":  # a tie reaches an even code, and not an odd one
-            table = lowering.tensor_constant(operation, np.array(odd, dtype=object), "odd")
+            table = lowering.tensor_constant(odd, "odd")
             one = np.ones((1,) * rank, dtype=object)
-            found.append(Summand(lowering.emit(operation, "cvm_lut", table, trial), -one))
+            found.append(Summand(lowering.emit("cvm_lut", table, trial), -one))
         limit = rest.numerators // rest.denominator
-        return at_least_zero(lowering.builder, shape, found, limit, f"{name}.reached")
+        return at_least_zero(lowering, shape, found, limit, "root.reached")
 
     try:
-        count = count_reached(lowering.builder, shape, steps, reached, name, most=steps)
+        count = count_reached(lowering, shape, steps, reached, "root", most=steps)
     except TooWide:
-        raise lowering.unsupported(
-            operation, "the squares do not fit 64 bits: quantise the input to fewer bits"
-        ) from None
-    return from_least(lowering, operation, count, quantizer)
+        raise lowering.unsupported("the squares do not fit 64 bits: quantise the input to fewer bits") from None
+    return from_least(count, quantizer)
 
 
 def _squares_of_step(
-    lowering: Lowering, operation: GraphOperation, trial: str, base: Rationals, step: Rationals
-) -> list[tuple[str, Rationals]]:
+    lowering: Lowering, trial: Value, base: Rationals, step: Rationals
+) -> list[tuple[Value, Rationals]]:
     """sign(U) * U^2 for U = base + step * t, as values and their coefficients: sign, sign * t and sign * t^2."""
-    rank, shape = base.numerators.ndim, lowering.output_shape(operation)
-    sign = at_least(lowering, operation, shape, LinearForm(shape, (Term(trial, step),), base))
-    one = lowering.tensor_constant(operation, np.ones((1,) * rank, dtype=object), "one")
-    sign = lowering.emit(operation, "broadcast_add", sign, sign)
-    sign = lowering.emit(operation, "broadcast_sub", sign, one)
-    with_sign = lowering.emit(operation, "broadcast_mul", sign, trial)
+    rank, shape = base.numerators.ndim, lowering.output_shape()
+    sign = at_least(lowering, shape, LinearForm(shape, (Term(trial, step),), base))
+    one = lowering.tensor_constant(np.ones((1,) * rank, dtype=object), "one")
+    sign = sign + sign
+    sign = sign - one
+    with_sign = sign * trial
     found = [(sign, base * base), (with_sign, base * step * Rationals.scalar(2, rank))]
-    for value, weight in product(lowering, operation, with_sign, trial, _MOST_SUMMANDS):
+    for value, weight in product(with_sign, trial, _MOST_SUMMANDS):
         found.append((value, step * step * Rationals.scalar(weight, rank)))
     return found

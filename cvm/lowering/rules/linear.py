@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import holding, magnitude
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import ALONG_THE_SUM, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, Term
 from cvm.lowering.parts.digits import narrow_digits, weighed_digits
-from cvm.lowering.parts.operands import around_zero, full_value, linear_operand, sum_of
+from cvm.lowering.parts.operands import around_zero, linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 class _Factor:
     """A value of the program, or known integers, and its coefficient."""
 
-    items: str | Array
+    items: Value | Array
     factor: Rationals
 
 
@@ -50,34 +50,32 @@ class _Matrices:
 
 
 @rule("linear", claim=exact("sums of products of integers around zero, and their row sums", ALONG_THE_SUM))
-def linear(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def linear(lowering: Lowering) -> list[Result]:
     """Input * transpose(filter) + bias."""
-    product = _product(lowering, operation, ("input", False), ("filter", False))
-    bias = lowering.linear(operation, "bias")
-    return [sum_of(product, linear_operand(lowering, operation, bias, product.shape))]
+    product = _product(lowering, ("input", False), ("filter", False))
+    bias = lowering.linear("bias")
+    return [sum_of(product, linear_operand(lowering, bias, product.shape))]
 
 
 @rule("matmul", claim=exact("sums of products of integers around zero, and their row sums", ALONG_THE_SUM))
-def matmul(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def matmul(lowering: Lowering) -> list[Result]:
     """A * B, either of them transposed first where asked for."""
-    transposed = [bool(operation.attributes[name]) for name in ("transposeA", "transposeB")]
-    return [_product(lowering, operation, ("A", transposed[0]), ("B", not transposed[1]))]
+    transposed = [bool(lowering.operation.attributes[name]) for name in ("transposeA", "transposeB")]
+    return [_product(lowering, ("A", transposed[0]), ("B", not transposed[1]))]
 
 
-def _product(
-    lowering: Lowering, operation: GraphOperation, left: tuple[str, bool], right: tuple[str, bool]
-) -> LinearForm:
+def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]) -> LinearForm:
     """The product of two operands; with each goes whether its last two axes are exchanged to put the sum last."""
-    a, b = (_matrices(lowering, operation, *side) for side in (left, right))
-    shape = lowering.output_shape(operation)
+    a, b = (_matrices(lowering, *side) for side in (left, right))
+    shape = lowering.output_shape()
     count = a.shape[-1]
     n = Rationals.scalar(count, len(shape))
     result = LinearForm(shape, (), n * a.constant * _crossed(b.constant))
     zero = Rationals.scalar(0, len(shape))
 
-    def add(items: str | Array, factor: Rationals) -> None:
+    def add(items: Value | Array, factor: Rationals) -> None:
         nonlocal result
-        if isinstance(items, str):
+        if isinstance(items, Value):
             result = sum_of(result, LinearForm(shape, (Term(items, factor),), zero))
         else:
             result = sum_of(result, LinearForm(shape, (), Rationals(items) * factor))
@@ -85,35 +83,33 @@ def _product(
     for x in a.factors:
         for y in b.factors:
             factor = x.factor * _crossed(y.factor)
-            for items, weight in _products(lowering, operation, (x.items, a.shape), (y.items, b.shape)):
+            for items, weight in _products(lowering, (x.items, a.shape), (y.items, b.shape)):
                 add(items, factor * Rationals.scalar(weight, len(shape)))
     if not b.constant.is_zero():
         for x in a.factors:
-            add(_totals(lowering, operation, x.items), x.factor * _crossed(b.constant))
+            add(_totals(x.items), x.factor * _crossed(b.constant))
     if not a.constant.is_zero():
         for y in b.factors:
-            totals = _totals(lowering, operation, y.items)
-            add(_turned(lowering, operation, totals), a.constant * _crossed(y.factor))
+            totals = _totals(y.items)
+            add(_transposed(totals), a.constant * _crossed(y.factor))
     return result
 
 
-def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exchanged: bool) -> _Matrices:
-    operand = lowering.operand(operation, parameter)
+def _matrices(lowering: Lowering, parameter: str, exchanged: bool) -> _Matrices:
+    operand = lowering.operand(parameter)
     if isinstance(operand, Known):
         found = _known(operand)
     else:
-        form = lowering.linear(operation, parameter)
+        form = lowering.linear(parameter)
         if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
-            form = around_zero(lowering, operation, form)
-        factors = tuple(
-            _Factor(full_value(lowering, operation, term.value, form.shape), term.factor) for term in form.terms
-        )
+            form = around_zero(lowering, form)
+        factors = tuple(_Factor(term.value.broadcast(form.shape), term.factor) for term in form.terms)
         found = _Matrices(form.shape, factors, form.constant)
     if exchanged:
         shape = (*found.shape[:-2], found.shape[-1], found.shape[-2])
-        turned = tuple(_Factor(_turned(lowering, operation, x.items), _crossed(x.factor)) for x in found.factors)
-        found = _Matrices(shape, turned, _crossed(found.constant))
-    apart = [part for factor in found.factors for part in _apart(lowering, operation, found, factor, parameter)]
+        transposed = tuple(_Factor(_transposed(x.items), _crossed(x.factor)) for x in found.factors)
+        found = _Matrices(shape, transposed, _crossed(found.constant))
+    apart = [part for factor in found.factors for part in _apart(lowering, found, factor, parameter)]
     if found.constant.shape[-1] == 1:
         return _Matrices(found.shape, tuple(apart), found.constant)
     # A constant that varies along the sum is one more tensor of integers.
@@ -126,9 +122,7 @@ def _matrices(lowering: Lowering, operation: GraphOperation, parameter: str, exc
 _MOST_PARTS = 16
 
 
-def _apart(
-    lowering: Lowering, operation: GraphOperation, matrices: _Matrices, factor: _Factor, parameter: str
-) -> list[_Factor]:
+def _apart(lowering: Lowering, matrices: _Matrices, factor: _Factor, parameter: str) -> list[_Factor]:
     """A factor as several, whose coefficients do not vary along the axis that is summed over: each has some items."""
     coefficients = factor.factor
     if coefficients.shape[-1] == 1:
@@ -136,13 +130,13 @@ def _apart(
     distinct = list(dict.fromkeys(coefficients.numerators.ravel().tolist()))
     if len(distinct) > _MOST_PARTS or coefficients.numerators.size != coefficients.shape[-1]:
         message = f"{parameter} has {len(distinct)} scales along the axis that is summed over: at most {_MOST_PARTS}"
-        raise lowering.unsupported(operation, message)
+        raise lowering.unsupported(message)
     parts = []
     for numerator in distinct:
         mask = (coefficients.numerators == numerator).astype(object) * 1
-        if isinstance(factor.items, str):
-            mask_value = lowering.tensor_constant(operation, mask, "mask")
-            items: str | Array = lowering.emit(operation, "broadcast_mul", factor.items, mask_value)
+        if isinstance(factor.items, Value):
+            mask_value = lowering.tensor_constant(mask, "mask")
+            items: Value | Array = factor.items * mask_value
         else:
             items = factor.items * mask
         unit = Rationals.scalar(Fraction(numerator, coefficients.denominator), len(matrices.shape))
@@ -161,83 +155,66 @@ def _crossed(items: Rationals) -> Rationals:
     return items.moved(lambda array: np.swapaxes(array, -1, -2))
 
 
-def _turned(lowering: Lowering, operation: GraphOperation, items: str | Array) -> str | Array:
+def _transposed(items: Value | Array) -> Value | Array:
     """The last two axes exchanged."""
-    if not isinstance(items, str):
+    if not isinstance(items, Value):
         return np.swapaxes(items, -1, -2)
-    rank = len(lowering.builder.shape(items))
-    return lowering.emit(operation, "transpose", items, axes=(*range(rank - 2), rank - 1, rank - 2))
+    rank = len(items.shape)
+    return items.transpose((*range(rank - 2), rank - 1, rank - 2))
 
 
-def _totals(lowering: Lowering, operation: GraphOperation, items: str | Array) -> str | Array:
+def _totals(items: Value | Array) -> Value | Array:
     """Sums over the last axis, of extent 1 then."""
-    if not isinstance(items, str):
+    if not isinstance(items, Value):
         held = holding(items, magnitude(items) * items.shape[-1])
         return np.asarray(held.sum(axis=-1, keepdims=True), dtype=object)
-    rank = len(lowering.builder.shape(items))
-    return lowering.emit(operation, "sum", items, axes=(rank - 1,), keepdims=True, exclude=False)
+    rank = len(items.shape)
+    return items.sum((rank - 1,), keepdims=True)
 
 
 def _products(
-    lowering: Lowering, operation: GraphOperation, left: tuple[str | Array, Shape], right: tuple[str | Array, Shape]
-) -> list[tuple[str | Array, int]]:
+    lowering: Lowering, left: tuple[Value | Array, Shape], right: tuple[Value | Array, Shape]
+) -> list[tuple[Value | Array, int]]:
     """X * transpose(Y) as products of their digits, and the weights of these."""
     (x, x_shape), (y, y_shape) = left, right
-    if not isinstance(x, str) and not isinstance(y, str):
-        return [(_multiplied(lowering, operation, left, right), 1)]
-    if isinstance(x, str) and isinstance(y, str):
-        digits = narrow_digits(lowering, operation, x, y, x_shape[-1])
-        return [
-            (_multiplied(lowering, operation, (a, x_shape), (b, y_shape)), p * q)
-            for a, p in digits[0]
-            for b, q in digits[1]
-        ]
-    if isinstance(x, str):
-        assert not isinstance(y, str)
-        found = weighed_digits(lowering, operation, x, y, tuple(range(y.ndim - 1)))
-        return [(_multiplied(lowering, operation, (a, x_shape), (b, y_shape)), weight) for a, b, weight in found]
-    assert isinstance(y, str)
-    found = weighed_digits(lowering, operation, y, x, tuple(range(x.ndim - 1)))
-    return [(_multiplied(lowering, operation, (b, x_shape), (a, y_shape)), weight) for a, b, weight in found]
+    if not isinstance(x, Value) and not isinstance(y, Value):
+        return [(_multiplied(lowering, left, right), 1)]
+    if isinstance(x, Value) and isinstance(y, Value):
+        digits = narrow_digits(x, y, x_shape[-1])
+        return [(_multiplied(lowering, (a, x_shape), (b, y_shape)), p * q) for a, p in digits[0] for b, q in digits[1]]
+    if isinstance(x, Value):
+        assert not isinstance(y, Value)
+        found = weighed_digits(x, y, tuple(range(y.ndim - 1)))
+        return [(_multiplied(lowering, (a, x_shape), (b, y_shape)), weight) for a, b, weight in found]
+    assert isinstance(y, Value)
+    found = weighed_digits(y, x, tuple(range(x.ndim - 1)))
+    return [(_multiplied(lowering, (b, x_shape), (a, y_shape)), weight) for a, b, weight in found]
 
 
 def _multiplied(
-    lowering: Lowering, operation: GraphOperation, left: tuple[str | Array, Shape], right: tuple[str | Array, Shape]
-) -> str | Array:
+    lowering: Lowering, left: tuple[Value | Array, Shape], right: tuple[Value | Array, Shape]
+) -> Value | Array:
     """X * transpose(Y) for each item of the batch."""
     (x, x_shape), (y, y_shape) = left, right
-    if not isinstance(x, str) and not isinstance(y, str):
+    if not isinstance(x, Value) and not isinstance(y, Value):
         bound = magnitude(x) * magnitude(y) * x_shape[-1]
         return np.asarray(np.matmul(holding(x, bound), holding(np.swapaxes(y, -1, -2), bound)), dtype=object)
-    values = [
-        items if isinstance(items, str) else lowering.tensor_constant(operation, items, "matrix") for items in (x, y)
-    ]
+    values = [items if isinstance(items, Value) else lowering.tensor_constant(items, "matrix") for items in (x, y)]
     batch = np.broadcast_shapes(x_shape[:-2], y_shape[:-2])
     rows, count, columns = x_shape[-2], x_shape[-1], y_shape[-2]
     size = int(np.prod(batch))
     if int(np.prod(y_shape[:-2])) == 1:
         # One matrix for the whole batch: its rows are so many more.
         every = int(np.prod(x_shape[:-1]))
-        flat = [_shaped(lowering, operation, values[0], (every, count)),
-                _shaped(lowering, operation, values[1], (columns, count))]  # fmt: skip
-        return _shaped(lowering, operation, lowering.emit(operation, "dense", *flat), (*batch, rows, columns))
-    full = [full_value(lowering, operation, value, (*batch, *shape[-2:]))
-            for value, shape in zip(values, (x_shape, y_shape), strict=True)]  # fmt: skip
+        flat = [values[0].in_shape((every, count)), values[1].in_shape((columns, count))]
+        return lowering.emit("dense", *flat).in_shape((*batch, rows, columns))
+    full = [value.broadcast((*batch, *shape[-2:])) for value, shape in zip(values, (x_shape, y_shape), strict=True)]
     # Each item of the batch is a group of channels: the summed axis are its input channels, rows are pixels.
-    image = lowering.emit(operation, "transpose", _shaped(lowering, operation, full[0], (size, rows, count)),
-                          axes=(0, 2, 1))  # fmt: skip
-    image = _shaped(lowering, operation, image, (1, size * count, rows, 1))
-    filters = _shaped(lowering, operation, full[1], (size * columns, count, 1, 1))
-    product = lowering.emit(
-        operation, "conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=size
-    )
-    turned = _shaped(lowering, operation, product, (*batch, columns, rows))
-    found = _turned(lowering, operation, turned)
-    assert isinstance(found, str)
+    image = full[0].in_shape((size, rows, count)).transpose((0, 2, 1))
+    image = image.in_shape((1, size * count, rows, 1))
+    filters = full[1].in_shape((size * columns, count, 1, 1))
+    product = lowering.emit("conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=size)
+    transposed = product.in_shape((*batch, columns, rows))
+    found = _transposed(transposed)
+    assert isinstance(found, Value)
     return found
-
-
-def _shaped(lowering: Lowering, operation: GraphOperation, value: str, shape: Shape) -> str:
-    if lowering.builder.shape(value) == shape:
-        return value
-    return lowering.emit(operation, "reshape", value, target_shape=shape)

@@ -10,11 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term
-from cvm.lowering.parts.operands import by_form, codes, codes_of, full_value, function, linear_operand, scaled, sum_of
+from cvm.lowering.parts.operands import by_form, codes, codes_of, function, linear_operand, scaled, sum_of
 from cvm.lowering.rules.elementwise import sum_of_operands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -38,87 +38,87 @@ COMPARISONS: dict[str, tuple[bool, bool]] = {
 
 
 @rule("ge", "le", "lt", "gt", claim=exact("a comparison of integer sums of any width, column by column"))
-def order(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def order(lowering: Lowering) -> list[Result]:
     """X >= y, x <= y, x < y or x > y: the difference against zero."""
-    exchanged, negated = COMPARISONS[operation.name]
-    value = _at_least(lowering, operation, exchanged)
-    return [_truth_form(lowering, operation, value, negated)]
+    exchanged, negated = COMPARISONS[lowering.operation.name]
+    value = _at_least(lowering, exchanged)
+    return [_truth_form(lowering, value, negated)]
 
 
 @rule("eq", "ne", claim=exact("two comparisons of integer sums of any width"))
-def equality(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def equality(lowering: Lowering) -> list[Result]:
     """X = y is x >= y and x <= y."""
-    sides = [_at_least(lowering, operation, exchanged) for exchanged in (False, True)]
-    value = lowering.emit(operation, "broadcast_mul", *sides)
-    return [_truth_form(lowering, operation, value, operation.name == "ne")]
+    sides = [_at_least(lowering, exchanged) for exchanged in (False, True)]
+    value = lowering.emit("broadcast_mul", *sides)
+    return [_truth_form(lowering, value, lowering.operation.name == "ne")]
 
 
-def _at_least(lowering: Lowering, operation: GraphOperation, exchanged: bool) -> str:
+def _at_least(lowering: Lowering, exchanged: bool) -> Value:
     """The value that is 1 where x - y >= 0 (y - x if exchanged), else 0."""
 
-    def difference(lowering: Lowering, operation: GraphOperation) -> LinearForm:
-        return scaled(sum_of_operands(lowering, operation), lambda factor: -factor if exchanged else factor)
+    def difference(lowering: Lowering) -> LinearForm:
+        return scaled(sum_of_operands(lowering), lambda factor: -factor if exchanged else factor)
 
-    form = by_form(lowering, operation, difference, lambda x, y: (y - x) if exchanged else (x - y))
-    return codes_of(lowering, operation, form, _AT_LEAST_ZERO, "ge")
+    form = by_form(lowering, difference, lambda x, y: (y - x) if exchanged else (x - y))
+    return codes_of(lowering, form, _AT_LEAST_ZERO, "ge")
 
 
-def _truth_form(lowering: Lowering, operation: GraphOperation, value: str, negated: bool) -> LinearForm:
+def _truth_form(lowering: Lowering, value: Value, negated: bool) -> LinearForm:
     """A logical tensor: the numbers 0 and 1, or 1 - value."""
-    shape = lowering.output_shape(operation)
+    shape = lowering.output_shape()
     term = Term(value, Rationals.scalar(-1 if negated else 1, len(shape)))
     return LinearForm(shape, (term,), Rationals.scalar(int(negated), len(shape)))
 
 
-def truth(lowering: Lowering, operation: GraphOperation, parameter: str, rank: int) -> str:
+def truth(lowering: Lowering, parameter: str, rank: int) -> Value:
     """A logical operand as a value of zeros and ones, of the given rank."""
-    form = lowering.linear(operation, parameter)
+    form = lowering.linear(parameter)
     shape = form.shape + (1,) * (rank - form.rank)
-    form = linear_operand(lowering, operation, form, shape)
+    form = linear_operand(lowering, form, shape)
     if len(form.terms) == 1 and form.constant.is_zero() and form.terms[0].factor.fractions() == [1]:
         return form.terms[0].value
     if not form.terms:
         bits = (form.constant.numerators != 0).astype(np.int64)
-        return lowering.builder.constant(bits, name=f"{operation.outputs[0]}.{parameter}")
-    return codes_of(lowering, operation, form, _BIT, parameter)
+        return lowering.tensor_constant(bits, parameter)
+    return codes_of(lowering, form, _BIT, parameter)
 
 
 @rule("not", claim=exact("1 - x"))
-def not_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def not_(lowering: Lowering) -> list[Result]:
     """1 - x."""
-    form = lowering.linear(operation, "x")
+    form = lowering.linear("x")
     one = Rationals.scalar(1, form.rank)
     negative = scaled(form, lambda factor: -factor)
     return [replace(negative, constant=negative.constant + one)]
 
 
 @rule("and", "or", claim=exact("the product, or the greater, of zeros and ones"))
-def and_or(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def and_or(lowering: Lowering) -> list[Result]:
     """The product, or the greater, of zeros and ones."""
-    rank = len(lowering.output_shape(operation))
-    sides = [truth(lowering, operation, name, rank) for name in ("x", "y")]
-    op = "broadcast_mul" if operation.name == "and" else "broadcast_max"
-    return [_truth_form(lowering, operation, lowering.emit(operation, op, *sides), False)]
+    rank = len(lowering.output_shape())
+    sides = [truth(lowering, name, rank) for name in ("x", "y")]
+    op = "broadcast_mul" if lowering.operation.name == "and" else "broadcast_max"
+    return [_truth_form(lowering, lowering.emit(op, *sides), False)]
 
 
 @rule("select", claim=exact("a choice between codes of the result, or terms times zeros and ones"))
-def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def select(lowering: Lowering) -> list[Result]:
     """true_value where the condition holds, else false_value: codes are chosen, or terms multiplied by 0 or 1."""
-    shape = lowering.output_shape(operation)
-    condition = truth(lowering, operation, "condition", len(shape))
-    quantizer = lowering.quantizer(operation)
+    shape = lowering.output_shape()
+    condition = truth(lowering, "condition", len(shape))
+    quantizer = lowering.quantizer()
     if quantizer is not None:
-        arms = [codes(lowering, operation, name, quantizer) for name in ("true_value", "false_value")]
-        full = [full_value(lowering, operation, value, shape) for value in (condition, *arms)]
-        chosen = lowering.emit(operation, "where", *full)
+        arms = [codes(lowering, name, quantizer) for name in ("true_value", "false_value")]
+        full = [value.broadcast(shape) for value in (condition, *arms)]
+        chosen = lowering.emit("where", *full)
         return [Coded(chosen, note="selected codes", any_rounding=True)]
-    forms = [lowering.linear(operation, name) for name in ("true_value", "false_value")]
-    one = lowering.tensor_constant(operation, np.ones((1,) * len(shape), dtype=object), "one")
-    weights = [condition, lowering.emit(operation, "broadcast_sub", one, condition)]
+    forms = [lowering.linear(name) for name in ("true_value", "false_value")]
+    one = lowering.tensor_constant(np.ones((1,) * len(shape), dtype=object), "one")
+    weights = [condition, one - condition]
     result = LinearForm(shape, (), Rationals.scalar(0, len(shape)))
     for weight, form in zip(weights, forms, strict=True):
-        arm = linear_operand(lowering, operation, form, shape)
-        terms = [Term(lowering.emit(operation, "broadcast_mul", weight, term.value), term.factor) for term in arm.terms]
+        arm = linear_operand(lowering, form, shape)
+        terms = [Term(weight * term.value, term.factor) for term in arm.terms]
         if not arm.constant.is_zero():
             terms.append(Term(weight, arm.constant))
         for term in terms:
@@ -126,16 +126,16 @@ def select(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     return [result]
 
 
-def not_zero(lowering: Lowering, operation: GraphOperation, parameter: str) -> LinearForm:
+def not_zero(lowering: Lowering, parameter: str) -> LinearForm:
     """Whether an operand is not 0, as a logical tensor: the opposite of x >= 0 and -x >= 0."""
-    operand = lowering.operand(operation, parameter)
+    operand = lowering.operand(parameter)
     if isinstance(operand, LinearForm) and not operand.clamped:
         forms = [operand, scaled(operand, lambda factor: -factor)]
-        sides = [codes_of(lowering, operation, form, _AT_LEAST_ZERO, "ge") for form in forms]
-        return _truth_form(lowering, operation, lowering.emit(operation, "broadcast_mul", *sides), True)
+        sides = [codes_of(lowering, form, _AT_LEAST_ZERO, "ge") for form in forms]
+        return _truth_form(lowering, lowering.emit("broadcast_mul", *sides), True)
     if isinstance(operand, Known):
         bits = Rationals((operand.rationals().numerators != 0).astype(object) * 1)
         return LinearForm(operand.shape, (), bits)
-    table = function(lowering, operation, [parameter], lambda x: rational(x.sign != 0))
-    value = codes_of(lowering, operation, table, _BIT, "true")
-    return _truth_form(lowering, operation, value, False)
+    table = function(lowering, [parameter], lambda x: rational(x.sign != 0))
+    value = codes_of(lowering, table, _BIT, "true")
+    return _truth_form(lowering, value, False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 
@@ -12,15 +11,15 @@ __all__: list[str] = []
 
 
 @rule("lookup", claim=exact("a table that says the code of the result for every code of the operand"))
-def lookup(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def lookup(lowering: Lowering) -> list[Result]:
     """The code number q - ``first`` of ``codes``, where q is the code of x; there are codes for all that x can have."""
-    value, _, _, _ = lowering.coded(operation, "x")
-    codes = np.array(operation.attributes["codes"], dtype=np.int64)
-    lo, hi = lowering.builder.range(value).hull()
-    first = int(operation.attributes["first"])  # type: ignore[arg-type]
-    table = lowering.tensor_constant(operation, codes[lo - first : hi - first + 1], "table")
+    value, _, _, _ = lowering.coded("x")
+    codes = np.array(lowering.operation.attributes["codes"], dtype=np.int64)
+    lo, hi = value.range.hull()
+    first = lowering.integer("first")
+    table = lowering.tensor_constant(codes[lo - first : hi - first + 1], "table")
     if lo:
-        least = lowering.tensor_constant(operation, np.array([lo]), "least")
-        value = lowering.emit(operation, "broadcast_sub", value, least)
-    found = lowering.emit(operation, "cvm_lut", table, value)
+        least = lowering.tensor_constant(np.array([lo]), "least")
+        value = value - least
+    found = lowering.emit("cvm_lut", table, value)
     return [Coded(found, note=f"table of {hi - lo + 1} entries", any_rounding=True)]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import NOTHING_INSIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, Known, LinearForm, Term
 from cvm.lowering.forms.gather import around, gathered, gathered_windows
 from cvm.lowering.forms.windows import Axis, Indices, axes_of, sizes_of
@@ -37,28 +37,28 @@ Array = npt.NDArray[Any]
     "max_pool",
     claim=exact("the greatest of integers in the order of the reals, of codes, or of ranks", NOTHING_INSIDE),
 )
-def max_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def max_pool(lowering: Lowering) -> list[Result]:
     """The greatest item of each window."""
-    operand, axes = _pooled(lowering, operation)
-    return [_maximum(lowering, operation, operand, axes)]
+    operand, axes = _pooled(lowering)
+    return [_maximum(lowering, operand, axes)]
 
 
 @rule("argmax_pool", claim=exact("the first greatest by comparison tap by tap", NOTHING_INSIDE))
-def argmax_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def argmax_pool(lowering: Lowering) -> list[Result]:
     """The row-major position within its window of the first greatest item."""
-    operand, axes = _pooled(lowering, operation)
-    return [_position(lowering, operation, operand, axes)]
+    operand, axes = _pooled(lowering)
+    return [_position(lowering, operand, axes)]
 
 
 @rule("max_pool_with_index", claim=exact("as max_pool and argmax_pool", NOTHING_INSIDE))
-def max_pool_with_index(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def max_pool_with_index(lowering: Lowering) -> list[Result]:
     """The greatest item of each window, and its position."""
-    operand, axes = _pooled(lowering, operation)
-    maximum = _maximum(lowering, operation, operand, axes)
-    if not _read(lowering, operation.outputs[1]):
-        nothing = LinearForm(lowering.output_shape(operation, 1), (), Rationals.scalar(0, len(axes)))
+    operand, axes = _pooled(lowering)
+    maximum = _maximum(lowering, operand, axes)
+    if not _read(lowering, lowering.operation.outputs[1]):
+        nothing = LinearForm(lowering.output_shape(1), (), Rationals.scalar(0, len(axes)))
         return [maximum, nothing]
-    return [maximum, _position(lowering, operation, operand, axes)]
+    return [maximum, _position(lowering, operand, axes)]
 
 
 def _read(lowering: Lowering, name: str) -> bool:
@@ -71,35 +71,35 @@ def _read(lowering: Lowering, name: str) -> bool:
     )
 
 
-def _pooled(lowering: Lowering, operation: GraphOperation) -> tuple[Form, tuple[Axis, ...]]:
-    found = lowering.operand(operation, "input")
-    operand = valued(lowering, operation, found, "constant") if isinstance(found, Known) else found
-    axes = axes_of(lowering, operation, operand.shape, sizes_of(operation, len(operand.shape)))
+def _pooled(lowering: Lowering) -> tuple[Form, tuple[Axis, ...]]:
+    found = lowering.operand("input")
+    operand = valued(lowering, found, "constant") if isinstance(found, Known) else found
+    axes = axes_of(lowering, operand.shape, sizes_of(lowering, len(operand.shape)))
     if any(axis.border == "ignore" and not axis.inside().any(axis=1).all() for axis in axes):
-        raise lowering.unsupported(operation, "a window lies in the ignored border altogether: it has no maximum")
+        raise lowering.unsupported("a window lies in the ignored border altogether: it has no maximum")
     return operand, axes
 
 
 # Maxima
 
 
-def _maximum(lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[Axis]) -> Result:
+def _maximum(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result:
     """Among the integers of a linear form, else among codes of the result (a quantiser is monotone), else ranks."""
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
     shape = tuple(axis.outputs for axis in axes)
     held = all(axis.inside().any(axis=1).all() for axis in axes)
-    linear = in_order(lowering, operation, operand, moving, _zeros(axes), held)
+    linear = in_order(lowering, operand, moving, _zeros(axes), held)
     if linear is not None and linear.decoded is not None:
-        return linear.decoded(_greatest(lowering, operation, linear.value, axes, linear.zero), shape)
-    quantizer = lowering.quantizer(operation)
+        return linear.decoded(_greatest(lowering, linear.value, axes, linear.zero), shape)
+    quantizer = lowering.quantizer()
     if quantizer is not None and quantizer.axis not in moving:
-        codes = codes_of(lowering, operation, operand, quantizer, "codes")
-        found = _greatest(lowering, operation, codes, axes, _codes_of_zero(quantizer, len(axes)))
+        codes = codes_of(lowering, operand, quantizer, "codes")
+        found = _greatest(lowering, codes, axes, _codes_of_zero(quantizer, len(axes)))
         return Coded(found, note="maximum of codes", any_rounding=True)
-    ranks = by_ranks(lowering, operation, operand)
+    ranks = by_ranks(lowering, operand)
     if ranks is None or ranks.decoded is None:
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
-    return ranks.decoded(_greatest(lowering, operation, ranks.value, axes, ranks.zero), shape)
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
+    return ranks.decoded(_greatest(lowering, ranks.value, axes, ranks.zero), shape)
 
 
 def _zeros(axes: Sequence[Axis]) -> bool:
@@ -115,9 +115,9 @@ def _codes_of_zero(quantizer: Quantizer, rank: int) -> Array:
     return np.array(codes, dtype=object).reshape(along)
 
 
-def _greatest(lowering: Lowering, operation: GraphOperation, value: str, axes: Sequence[Axis], zero: Array) -> str:
+def _greatest(lowering: Lowering, value: Value, axes: Sequence[Axis], zero: Array) -> Value:
     """The greatest integer of each window; what lies in a constant border is ``zero``."""
-    least = lowering.builder.range(value).hull()[0]
+    least = value.range.hull()[0]
     held = all(axis.inside().any(axis=1).all() for axis in axes)
     # The least integer never exceeds an item, of which there is one in every window then.
     ignored = axes[0].border == "ignore" or (held and bool((zero <= least).all()))
@@ -128,58 +128,54 @@ def _greatest(lowering: Lowering, operation: GraphOperation, value: str, axes: S
         for i, axis in enumerate(axes[2:], start=2):
             pad = own_padding(axis) if ignored or (axis.line() >= 0).all() else None
             if pad is None or pad >= axis.size:
-                value, pad = gathered(lowering, operation, value, i, axis.line(), fill), 0
+                value, pad = gathered(value, i, axis.line(), fill), 0
             padding.append(pad)
-        return lowering.emit(
-            operation, "max_pool2d", value, pool_size=tuple(axis.size for axis in axes[2:]), padding=tuple(padding),
-            strides=tuple(axis.stride for axis in axes[2:]), ceil_mode=False,
-        )  # fmt: skip
+        sizes, strides = tuple(axis.size for axis in axes[2:]), tuple(axis.stride for axis in axes[2:])
+        return value.apply("max_pool2d", pool_size=sizes, padding=tuple(padding), strides=strides, ceil_mode=False)
     for i, axis in enumerate(axes):
         if not axis.identity:
-            value = _greatest_along(lowering, operation, value, i, axis.sources(), fill)
+            value = _greatest_along(value, i, axis.sources(), fill)
     return value
 
 
-def _greatest_along(
-    lowering: Lowering, operation: GraphOperation, value: str, axis: int, sources: Indices, fill: int | Array
-) -> str:
+def _greatest_along(value: Value, axis: int, sources: Indices, fill: int | Array) -> Value:
     if sources.shape[1] == 1:
-        return gathered(lowering, operation, value, axis, sources[:, 0], fill)
-    shape = lowering.builder.shape(value)
+        return gathered(value, axis, sources[:, 0], fill)
+    shape = value.shape
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
-    place = axis
+    dimension = axis
     if len(shape) == 8:  # a rank of 9 on the way would be too many
         if (sources < 0).any():
-            value = gathered(lowering, operation, value, axis, np.append(np.arange(shape[axis]), -1), fill)
+            value = gathered(value, axis, np.append(np.arange(shape[axis]), -1), fill)
             sources = np.where(sources < 0, shape[axis], sources)
-        value = lowering.emit(operation, "reshape", value, target_shape=around(lowering.builder.shape(value), axis))
-        place = 1
-    windows = gathered_windows(lowering, operation, value, place, sources, fill)
-    found = lowering.emit(operation, "max", windows, axes=(place + 1,), keepdims=False, exclude=False)
-    if lowering.builder.shape(found) != target:
-        found = lowering.emit(operation, "reshape", found, target_shape=target)
+        value = value.reshape(around(value.shape, axis))
+        dimension = 1
+    windows = gathered_windows(value, dimension, sources, fill)
+    found = windows.max((dimension + 1,))
+    if found.shape != target:
+        found = found.reshape(target)
     return found
 
 
 # Positions
 
 
-def _position(lowering: Lowering, operation: GraphOperation, operand: Form, axes: Sequence[Axis]) -> Result:
+def _position(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result:
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
     clamped = isinstance(operand, LinearForm) and operand.clamped
-    order = None if clamped else in_order(lowering, operation, operand, moving, _zeros(axes))
-    order = order or by_ranks(lowering, operation, operand)
+    order = None if clamped else in_order(lowering, operand, moving, _zeros(axes))
+    order = order or by_ranks(lowering, operand)
     if order is None:
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
     # An ignored item is less than any other.
     ignored = axes[0].border == "ignore"
-    fill = lowering.builder.range(order.value).hull()[0] - 1 if ignored else order.zero
+    fill = order.value.range.hull()[0] - 1 if ignored else order.zero
     value, index = order.value, None
     for i, axis in enumerate(axes):
-        value = gathered(lowering, operation, value, i, axis.line(), fill)
+        value = gathered(value, i, axis.line(), fill)
     weight = 1
     for i, axis in reversed(list(enumerate(axes))):
-        value, index = _winners(lowering, operation, value, index, i, axis, weight)
+        value, index = _winners(lowering, value, index, i, axis, weight)
         weight *= axis.size
     rank, shape = len(axes), tuple(axis.outputs for axis in axes)
     terms = () if index is None else (Term(index, Rationals.scalar(1, rank)),)
@@ -187,24 +183,24 @@ def _position(lowering: Lowering, operation: GraphOperation, operand: Form, axes
 
 
 def _winners(
-    lowering: Lowering, operation: GraphOperation, value: str, index: str | None, place: int, axis: Axis, weight: int
-) -> tuple[str, str | None]:
+    lowering: Lowering, value: Value, index: Value | None, dimension: int, axis: Axis, weight: int
+) -> tuple[Value, Value | None]:
     """The greatest of the taps along one axis of the line, and its position: ``index`` (None: 0) + weight * tap."""
     starts = np.arange(axis.outputs) * axis.step
-    best = gathered(lowering, operation, value, place, starts)
-    found = None if index is None else gathered(lowering, operation, index, place, starts)
+    best = gathered(value, dimension, starts)
+    found = None if index is None else gathered(index, dimension, starts)
     for tap in range(1, axis.size):
-        places = starts + tap * axis.dilation
-        here = gathered(lowering, operation, value, place, places)
-        greater = lowering.emit(operation, "broadcast_greater", here, best)
-        best = lowering.emit(operation, "broadcast_max", best, here)
-        step = lowering.tensor_constant(operation, np.array([tap * weight], dtype=object), "tap")
+        indices = starts + tap * axis.dilation
+        here = gathered(value, dimension, indices)
+        greater = here.greater(best)
+        best = best.maximum(here)
+        step = lowering.tensor_constant([tap * weight], "tap")
         if index is None:  # a later tap has a greater position
-            position = lowering.emit(operation, "broadcast_mul", greater, step)
-            found = position if found is None else lowering.emit(operation, "broadcast_max", found, position)
+            position = greater * step
+            found = position if found is None else found.maximum(position)
         else:
             assert found is not None
-            position = gathered(lowering, operation, index, place, places)
-            position = lowering.emit(operation, "broadcast_add", position, step)
-            found = lowering.emit(operation, "where", greater, position, found)
+            position = gathered(index, dimension, indices)
+            position = position + step
+            found = lowering.emit("where", greater, position, found)
     return best, found

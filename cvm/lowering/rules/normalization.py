@@ -9,23 +9,18 @@ import math
 from fractions import Fraction
 
 from cvm.errors import Invalid
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import APART, NO_RATIO, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, SurdForm, Term
 from cvm.lowering.parts.axis_sums import with_common_factor, with_constant_as_value
 from cvm.lowering.parts.digits import narrowed, product
-from cvm.lowering.parts.operands import around_zero, full_value, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, scaled, sum_of
 from cvm.lowering.rules.pooling import window_total, window_volume
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["attribute", "centred"]
-
-
-def attribute(operation: GraphOperation, name: str) -> Fraction:
-    """A number among the attributes."""
-    return Fraction(operation.attributes[name])  # type: ignore[arg-type]
+__all__ = ["centred"]
 
 
 @rule(
@@ -36,73 +31,69 @@ def attribute(operation: GraphOperation, name: str) -> Fraction:
         "mean, variance, offset or scale is computed",
     ),
 )
-def batch_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def batch_normalization(lowering: Lowering) -> list[Result]:
     """Offset + scale * (input - mean) / sqrt(variance + epsilon), with constant parameters.
 
     The root is irrational in general; the quantiser's thresholds are decided by integer square roots.
     """
-    form = lowering.linear(operation, "input")
+    form = lowering.linear("input")
     if not form.terms:  # a constant, as one tensor of integers
-        *_, form = lowering.single(operation, "input")
+        *_, form = lowering.single("input")
     mean, variance, offset, scale = (
-        lowering.constant(operation, name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
+        lowering.constant(name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
     )
-    radicand = variance + Rationals.scalar(attribute(operation, "epsilon"), form.rank)
+    radicand = variance + Rationals.scalar(lowering.fraction("epsilon"), form.rank)
     if min(radicand.numerators.ravel().tolist()) <= 0:
-        raise Invalid(
-            "lowering.variance", "variance + epsilon must be positive in every channel", lowering.location(operation)
-        )
+        raise Invalid("lowering.variance", "variance + epsilon must be positive in every channel", lowering.location)
     terms = tuple(Term(term.value, scale * term.factor) for term in form.terms)
     return [SurdForm(form.shape, terms, scale * (form.constant - mean), offset, radicand)]
 
 
 @rule("local_mean_normalization", claim=exact("x minus a sum of integers over the volume", NO_RATIO))
-def local_mean_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def local_mean_normalization(lowering: Lowering) -> list[Result]:
     """X minus the mean of its window; positions outside of the tensor count as zeros."""
-    return [centred(lowering, operation, lowering.linear(operation, "input"))]
+    return [centred(lowering, lowering.linear("input"))]
 
 
-def centred(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+def centred(lowering: Lowering, form: LinearForm) -> LinearForm:
     """A form minus the mean of its window."""
-    volume = Rationals.scalar(Fraction(-1, window_volume(operation)), form.rank)
-    mean = window_total(lowering, operation, form)
+    volume = Rationals.scalar(Fraction(-1, window_volume(lowering)), form.rank)
+    mean = window_total(lowering, form)
     return sum_of(form, scaled(mean, lambda factor: factor * volume))
 
 
 @rule("moments", claim=exact("sums and sums of products: n * sum x^2 - (sum x)^2 over n^2", APART))
-def moments(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def moments(lowering: Lowering) -> list[Result]:
     """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
 
     With x = sum_i f_i * X_i + c, f_i and c the same for all items of a mean (a c that is not becomes another X_i), the
     variance is the sum over i and j of f_i * f_j * (n * sum X_i X_j - sum X_i * sum X_j) / n^2: the constant drops out.
     """
-    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
+    form, axes = lowering.linear("input"), axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)
-    mean = total(lowering, operation, form, axes, count)
-    form = with_constant_as_value(lowering, operation, form, axes)
+    mean = total(lowering, form, axes, count)
+    form = with_constant_as_value(lowering, form, axes)
     if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
-        form = around_zero(lowering, operation, form)
+        form = around_zero(lowering, form)
     variance = LinearForm(mean.shape, (), Rationals.scalar(0, form.rank))
-    along = {"axes": axes, "keepdims": True, "exclude": False}
 
-    def summed(value: str) -> str:
-        return lowering.emit(operation, "sum", value, **along) if axes else value
+    def summed(value: Value) -> Value:
+        return value.sum(axes, keepdims=True) if axes else value
 
-    def add(value: str, factor: Rationals, weight: Fraction) -> None:
+    def add(value: Value, factor: Rationals, weight: Fraction) -> None:
         nonlocal variance
         term = Term(value, factor * Rationals.scalar(weight, form.rank))
         variance = sum_of(variance, LinearForm(mean.shape, (term,), Rationals.scalar(0, form.rank)))
 
-    items = [with_common_factor(lowering, operation, term, axes) for term in form.terms]
-    digits = narrowed(lowering, operation, LinearForm(form.shape, tuple(Term(*item) for item in items), form.constant),
-                      count)  # fmt: skip
-    found = [(full_value(lowering, operation, term.value, form.shape), term.factor) for term in digits.terms]
+    items = [with_common_factor(term, axes) for term in form.terms]
+    digits = narrowed(lowering, LinearForm(form.shape, tuple(Term(*item) for item in items), form.constant), count)
+    found = [(term.value.broadcast(form.shape), term.factor) for term in digits.terms]
     sums = [summed(value) for value, _ in found]
     for i, (first, f) in enumerate(found):
         for j, (second, g) in enumerate(found[i:], start=i):
             twice = 1 if i == j else 2
-            for value, weight in product(lowering, operation, first, second, count):
+            for value, weight in product(first, second, count):
                 add(summed(value), f * g, Fraction(twice * weight, count))
-            for value, weight in product(lowering, operation, sums[i], sums[j]):
+            for value, weight in product(sums[i], sums[j]):
                 add(value, f * g, Fraction(-twice * weight, count * count))
     return [mean, variance]

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import (
     WHOLE_TENSOR,
@@ -26,13 +25,14 @@ from cvm.lowering.claims import (
     exact,
 )
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import squared
-from cvm.lowering.parts.operands import around_zero, full_value, integer_value, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, integer_value, scaled, sum_of
 from cvm.lowering.parts.ratio import bounded_below, least_value, quotient_codes, root_codes, signed, summands
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
 from cvm.lowering.proofs.table import MOST_ENTRIES
-from cvm.lowering.rules.normalization import attribute, centred
+from cvm.lowering.rules.normalization import centred
 from cvm.lowering.rules.pooling import window_total, window_volume
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization import Quantizer
@@ -54,15 +54,15 @@ _ROOT = (
 _BIASED = "it has a bias, and the values of the input times the codes of the result are more than 2^18"
 
 
-def _operand(lowering: Lowering, operation: GraphOperation) -> tuple[LinearForm, Quantizer]:
+def _operand(lowering: Lowering) -> tuple[LinearForm, Quantizer]:
     """The operand, in integers around zero if it is one tensor of them, and the quantiser of the result."""
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.quantizer()
     if quantizer is None or not quantizer.per_tensor:
-        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
-    form = lowering.linear(operation, "input")
+        raise lowering.unsupported("the result needs a quantiser for the whole tensor")
+    form = lowering.linear("input")
     if not form.terms:  # a constant, as one tensor of integers
-        *_, form = lowering.single(operation, "input")
-    return around_zero(lowering, operation, form) if _single(form) else form, quantizer
+        *_, form = lowering.single("input")
+    return around_zero(lowering, form) if _single(form) else form, quantizer
 
 
 def _single(form: LinearForm) -> bool:
@@ -75,15 +75,15 @@ def _least_magnitude(lowering: Lowering, form: LinearForm) -> Fraction:
         negative = scaled(form, lambda factor: -factor)
         return max(least_value(lowering, form), least_value(lowering, negative), Fraction(0))
     (term,) = form.terms
-    lo, hi = lowering.builder.range(term.value).hull()
+    lo, hi = term.value.range.hull()
     factor, constant = term.factor.item(), form.constant.item()
     nearest = min(max(round(-constant / factor), lo), hi) if factor else lo
     return min(abs(factor * q + constant) for q in (nearest - 1, nearest, nearest + 1) if lo <= q <= hi)
 
 
-def _division_by_zero(lowering: Lowering, operation: GraphOperation) -> Exception:
+def _division_by_zero(lowering: Lowering) -> Exception:
     return lowering.unsupported(
-        operation, "items that are all zero would be divided by zero: give it a bias or an epsilon above 0"
+        "items that are all zero would be divided by zero: give it a bias or an epsilon above 0"
     )
 
 
@@ -91,18 +91,18 @@ def _division_by_zero(lowering: Lowering, operation: GraphOperation) -> Exceptio
 
 
 @rule("l1_normalization", claim=exact("a quotient of sums, decided bit by bit", *_OF_ALL))
-def l1_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def l1_normalization(lowering: Lowering) -> list[Result]:
     """X / max(sum |x| + bias, epsilon): a quotient of linear forms."""
-    form, quantizer = _operand(lowering, operation)
-    axes, bias, epsilon = axes_of_reduction(operation), attribute(operation, "bias"), attribute(operation, "epsilon")
-    magnitude = signed(lowering, operation, form, form)
-    sigma = total(lowering, operation, magnitude, axes, 1)
+    form, quantizer = _operand(lowering)
+    axes, bias, epsilon = axes_of_reduction(lowering), lowering.fraction("bias"), lowering.fraction("epsilon")
+    magnitude = signed(lowering, form, form)
+    sigma = total(lowering, magnitude, axes, 1)
     sigma = sum_of(sigma, LinearForm(sigma.shape, (), Rationals.scalar(bias, form.rank)))
     least = _least_magnitude(lowering, form) * math.prod(form.shape[axis] for axis in axes) + bias
     if max(least, epsilon) <= 0:
-        raise _division_by_zero(lowering, operation)
-    divisor = bounded_below(lowering, operation, sigma, epsilon, least)
-    return [Coded(quotient_codes(lowering, operation, form, divisor, quantizer), note="a quotient, bit by bit")]
+        raise _division_by_zero(lowering)
+    divisor = bounded_below(lowering, sigma, epsilon, least)
+    return [Coded(quotient_codes(lowering, form, divisor, quantizer), note="a quotient, bit by bit")]
 
 
 # Division by a power of a sum of squares
@@ -121,9 +121,9 @@ class _Divisor:
     """D is at least this, whatever sigma: r below it is never reached from above."""
 
 
-def _root_divisor(operation: GraphOperation) -> _Divisor:
+def _root_divisor(lowering: Emission) -> _Divisor:
     """max(sqrt(sigma) + bias, epsilon)."""
-    bias, epsilon = attribute(operation, "bias"), attribute(operation, "epsilon")
+    bias, epsilon = lowering.fraction("bias"), lowering.fraction("epsilon")
 
     def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
         if bias > 0 and square < bias * bias:
@@ -136,13 +136,11 @@ def _root_divisor(operation: GraphOperation) -> _Divisor:
     return _Divisor(limit, max(epsilon, Fraction(0)))
 
 
-def _power_divisor(lowering: Lowering, operation: GraphOperation) -> _Divisor:
+def _power_divisor(lowering: Lowering) -> _Divisor:
     """(bias + alpha * sigma)^beta for beta = a/b: d <= r is (bias + alpha * sigma)^(2 a) <= (r^2)^b."""
-    alpha, beta, bias = (attribute(operation, name) for name in ("alpha", "beta", "bias"))
+    alpha, beta, bias = (lowering.fraction(name) for name in ("alpha", "beta", "bias"))
     if alpha <= 0 or beta <= 0 or max(beta.numerator, beta.denominator) > _MOST_ROOT:
-        raise lowering.unsupported(
-            operation, f"alpha and beta must be positive, beta a fraction of integers up to {_MOST_ROOT}"
-        )
+        raise lowering.unsupported(f"alpha and beta must be positive, beta a fraction of integers up to {_MOST_ROOT}")
     a, b = 2 * beta.numerator, beta.denominator
 
     def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
@@ -172,14 +170,14 @@ def _integer_root(n: int, degree: int) -> int:
 
 
 @rule("l2_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
-def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def l2_normalization(lowering: Lowering) -> list[Result]:
     """X / max(sqrt(sum x^2) + bias, epsilon)."""
-    form, quantizer = _operand(lowering, operation)
-    axes = axes_of_reduction(operation)
+    form, quantizer = _operand(lowering)
+    axes = axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)
-    sigma = total(lowering, operation, squared(lowering, operation, form, count), axes, 1)
+    sigma = total(lowering, squared(lowering, form, count), axes, 1)
     least = _least_magnitude(lowering, form) ** 2 * count
-    return [_over_root(lowering, operation, form, sigma, least, quantizer)]
+    return [_over_root(lowering, form, sigma, least, quantizer)]
 
 
 @rule("local_variance_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
@@ -187,14 +185,14 @@ def l2_normalization(lowering: Lowering, operation: GraphOperation) -> list[Resu
     "local_contrast_normalization",
     claim=exact("as local_variance_normalization, of exact differences from the local mean", *_OF_ALL, _BIASED),
 )
-def local_variance_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def local_variance_normalization(lowering: Lowering) -> list[Result]:
     """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
-    form, quantizer = _operand(lowering, operation)
-    if operation.name == "local_contrast_normalization":
-        form = single_integer(lowering, operation, centred(lowering, operation, form))
-    sigma = _mean_of_squares(lowering, operation, form)
-    least = _least_magnitude(lowering, form) ** 2 / window_volume(operation)
-    return [_over_root(lowering, operation, form, sigma, least, quantizer)]
+    form, quantizer = _operand(lowering)
+    if lowering.operation.name == "local_contrast_normalization":
+        form = single_integer(lowering, centred(lowering, form))
+    sigma = _mean_of_squares(lowering, form)
+    least = _least_magnitude(lowering, form) ** 2 / window_volume(lowering)
+    return [_over_root(lowering, form, sigma, least, quantizer)]
 
 
 @rule(
@@ -206,71 +204,69 @@ def local_variance_normalization(lowering: Lowering, operation: GraphOperation) 
         "beta is neither 1/2 nor 1, and the values of the input times the codes of the result are more than 2^18",
     ),
 )
-def local_response_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def local_response_normalization(lowering: Lowering) -> list[Result]:
     """X / (bias + alpha * mean x^2 of the window)^beta."""
-    form, quantizer = _operand(lowering, operation)
-    sigma = _mean_of_squares(lowering, operation, form)
-    least = _least_magnitude(lowering, form) ** 2 / window_volume(operation)
-    divisor = _power_divisor(lowering, operation)
-    alpha, beta, bias = (attribute(operation, name) for name in ("alpha", "beta", "bias"))
+    form, quantizer = _operand(lowering)
+    sigma = _mean_of_squares(lowering, form)
+    least = _least_magnitude(lowering, form) ** 2 / window_volume(lowering)
+    divisor = _power_divisor(lowering)
+    alpha, beta, bias = (lowering.fraction(name) for name in ("alpha", "beta", "bias"))
     if bias + alpha * least <= 0:
-        raise _division_by_zero(lowering, operation)
+        raise _division_by_zero(lowering)
     if _fits_table(lowering, form, quantizer):
-        return [_divided(lowering, operation, form, sigma, divisor, quantizer)]
+        return [_divided(lowering, form, sigma, divisor, quantizer)]
     if beta not in (Fraction(1, 2), 1):
-        raise _too_many(lowering, operation, "beta is neither 1/2 nor 1")
+        raise _too_many(lowering, "beta is neither 1/2 nor 1")
     base = scaled(sigma, lambda factor: factor * Rationals.scalar(alpha, form.rank))
     base = sum_of(base, LinearForm(base.shape, (), Rationals.scalar(bias, form.rank)))
     if beta == 1:
-        return [Coded(quotient_codes(lowering, operation, form, base, quantizer), note="a quotient, bit by bit")]
-    return [_by_squares(lowering, operation, form, base, quantizer)]
+        return [Coded(quotient_codes(lowering, form, base, quantizer), note="a quotient, bit by bit")]
+    return [_by_squares(lowering, form, base, quantizer)]
 
 
-def _mean_of_squares(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
-    count = window_volume(operation)
-    sums = window_total(lowering, operation, squared(lowering, operation, form, count))
+def _mean_of_squares(lowering: Lowering, form: LinearForm) -> LinearForm:
+    count = window_volume(lowering)
+    sums = window_total(lowering, squared(lowering, form, count))
     return scaled(sums, lambda factor: factor * Rationals.scalar(Fraction(1, count), form.rank))
 
 
-def single_integer(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+def single_integer(lowering: Lowering, form: LinearForm) -> LinearForm:
     """A form without a constant as one integer times its unit, where that fits; else the form."""
     found, _, unit = summands(form.terms, form.constant)
     if not form.constant.is_zero() or any(item.coefficients.size > 1 for item in found):
         return form
-    widths = [int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found]
+    widths = [int(abs(item.coefficients).max()) * item.value.range.magnitude() for item in found]
     if sum(widths) > INT32_MAX:
         return form
-    value: str | None = None
+    value: Value | None = None
     for item in found:
-        weight = lowering.tensor_constant(operation, item.coefficients, "weight")
-        part = lowering.emit(operation, "broadcast_mul", item.value, weight)
-        value = part if value is None else lowering.emit(operation, "broadcast_add", value, part)
+        weight = lowering.tensor_constant(item.coefficients, "weight")
+        part = item.value * weight
+        value = part if value is None else value + part
     assert value is not None
     return LinearForm(form.shape, (Term(value, Rationals.scalar(unit, form.rank)),), Rationals.scalar(0, form.rank))
 
 
 def _over_root(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, sigma: LinearForm, least: Fraction,
+    lowering: Lowering, form: LinearForm, sigma: LinearForm, least: Fraction,
     quantizer: Quantizer,
 ) -> Coded:  # fmt: skip
     """The codes of x / max(sqrt(sigma) + bias, epsilon); ``least`` is a lower bound of sigma."""
-    bias, epsilon = attribute(operation, "bias"), attribute(operation, "epsilon")
+    bias, epsilon = lowering.fraction("bias"), lowering.fraction("epsilon")
     if epsilon <= 0 and bias <= 0 and (bias < 0 or least <= 0):
-        raise _division_by_zero(lowering, operation)
+        raise _division_by_zero(lowering)
     if _fits_table(lowering, form, quantizer):
-        return _divided(lowering, operation, form, sigma, _root_divisor(operation), quantizer)
+        return _divided(lowering, form, sigma, _root_divisor(lowering), quantizer)
     if bias:
-        raise _too_many(lowering, operation, "it has a bias")
-    square = bounded_below(lowering, operation, sigma, epsilon * epsilon if epsilon > 0 else Fraction(0), least)
-    return _by_squares(lowering, operation, form, square, quantizer)
+        raise _too_many(lowering, "it has a bias")
+    square = bounded_below(lowering, sigma, epsilon * epsilon if epsilon > 0 else Fraction(0), least)
+    return _by_squares(lowering, form, square, quantizer)
 
 
-def _by_squares(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, square: LinearForm, quantizer: Quantizer
-) -> Coded:
+def _by_squares(lowering: Lowering, form: LinearForm, square: LinearForm, quantizer: Quantizer) -> Coded:
     """The codes of x / sqrt(square)."""
-    numerator = signed(lowering, operation, form, squared(lowering, operation, form, 1))
-    return Coded(root_codes(lowering, operation, numerator, square, quantizer), note="a root, bit by bit")
+    numerator = signed(lowering, form, squared(lowering, form, 1))
+    return Coded(root_codes(lowering, numerator, square, quantizer), note="a root, bit by bit")
 
 
 # Few codes: thresholds by table
@@ -279,34 +275,34 @@ def _by_squares(
 def _fits_table(lowering: Lowering, form: LinearForm, quantizer: Quantizer) -> bool:
     if not _single(form) or form.terms[0].factor.item() == 0:
         return False
-    lo, hi = lowering.builder.range(form.terms[0].value).hull()
+    lo, hi = form.terms[0].value.range.hull()
     return bool((hi - lo + 1) * 2 ** (quantizer.hi - quantizer.lo).bit_length() <= MOST_ENTRIES)
 
 
-def _too_many(lowering: Lowering, operation: GraphOperation, reason: str) -> Unsupported:
+def _too_many(lowering: Lowering, reason: str) -> Unsupported:
     return lowering.unsupported(
-        operation, f"{reason}, which needs a table of the input's values and the result's codes, of at most "
-        f"{MOST_ENTRIES} entries: give them quantisers of fewer bits"
-    )  # fmt: skip
+        f"{reason}, which needs a table of the input's values and the result's codes, of at most {MOST_ENTRIES} "
+        "entries: give them quantisers of fewer bits"
+    )
 
 
 def _divided(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, sigma: LinearForm, divisor: _Divisor,
+    lowering: Lowering, form: LinearForm, sigma: LinearForm, divisor: _Divisor,
     quantizer: Quantizer,
 ) -> Coded:  # fmt: skip
     """The codes of x / d(sigma)."""
     (term,) = form.terms
-    codes = lowering.builder.range(term.value).hull()
+    codes = term.value.range.hull()
     steps = quantizer.hi - quantizer.lo
     run = 2 ** steps.bit_length()
     found, constant, unit = summands(sigma.terms, sigma.constant, whole=True)
     rest = constant.numerators // constant.denominator
     bound = int(abs(rest).max()) + sum(
-        int(abs(item.coefficients).max()) * lowering.builder.range(item.value).magnitude() for item in found
+        int(abs(item.coefficients).max()) * item.value.range.magnitude() for item in found
     )
     thresholds = _thresholds(form, codes, quantizer, divisor, unit, bound, run)
     return Coded(
-        _selected(lowering, operation, form, codes, found, rest, thresholds, (steps, run), quantizer.lo),
+        _selected(lowering, form, codes, found, rest, thresholds, (steps, run), quantizer.lo),
         note=f"{len(thresholds)} thresholds",
     )
 
@@ -344,37 +340,34 @@ def _thresholds(
 
 
 def _selected(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, codes: tuple[int, int], sigma: list[Summand],
+    lowering: Lowering, form: LinearForm, codes: tuple[int, int], sigma: list[Summand],
     rest: Array, thresholds: list[int], size: tuple[int, int], least: int,
-) -> str:  # fmt: skip
+) -> Value:  # fmt: skip
     """The count of steps that the signed sum reaches, by digits of the thresholds in tables."""
     shape, rank = form.shape, form.rank
     (term,) = form.terms
-    value = full_value(lowering, operation, term.value, shape)
+    value = term.value.broadcast(shape)
     zero, start, (steps, run) = Rationals.scalar(0, rank), codes[0], size
     x = (term.factor.item() * q + form.constant.item() for q in range(start, codes[1] + 1))
-    signs = lowering.tensor_constant(operation, np.array([-1 if item >= 0 else 1 for item in x], dtype=object), "signs")
+    signs = lowering.tensor_constant([-1 if item >= 0 else 1 for item in x], "signs")
     row = LinearForm(shape, (Term(value, Rationals.scalar(1, rank)),), Rationals.scalar(-start, rank))
-    sign = lowering.emit(operation, "cvm_lut", signs, integer_value(lowering, operation, row, "row"))
-    signed = [Summand(lowering.emit(operation, "broadcast_mul", sign, item.value), item.coefficients) for item in sigma]
+    sign = lowering.emit("cvm_lut", signs, integer_value(lowering, row, "row"))
+    signed = [Summand(sign * item.value, item.coefficients) for item in sigma]
     if rest.any():
         signed.append(Summand(sign, rest))
-    places = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
-    name = operation.outputs[0]
+    starts = scaled(row, lambda factor: factor * Rationals.scalar(run, rank))
 
-    def reached(trial: str) -> str:
-        at = sum_of(places, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
-        index = integer_value(lowering, operation, at, "index")
-        digits = table_digits(lowering.builder, thresholds, index, rank, name)
+    def reached(trial: Value) -> Value:
+        at = sum_of(starts, LinearForm(shape, (Term(trial, Rationals.scalar(1, rank)),), zero))
+        index = integer_value(lowering, at, "index")
+        digits = table_digits(lowering, thresholds, index, rank)
         nothing = np.zeros((1,) * rank, dtype=object)
-        return at_least_zero(lowering.builder, shape, [*signed, *digits], nothing, f"{name}.reached")
+        return at_least_zero(lowering, shape, [*signed, *digits], nothing, "reached")
 
     try:
-        found = count_reached(lowering.builder, shape, steps, reached, f"{name}.count", most=steps)
+        found = count_reached(lowering, shape, steps, reached, "count", most=steps)
     except TooWide:
-        raise lowering.unsupported(operation, "the sum of squares does not fit: use fewer bits") from None
+        raise lowering.unsupported("the sum of squares does not fit: use fewer bits") from None
     if not least:
         return found
-    return lowering.emit(
-        operation, "broadcast_add", found, lowering.tensor_constant(operation, np.array([least], dtype=object), "lo")
-    )
+    return found + lowering.tensor_constant([least], "lo")

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Emission
 from cvm.lowering.forms.form import LinearForm, constant_of
-from cvm.lowering.forms.windows import Axis, axes_of, integers, reverse_axes_of, sizes_of
+from cvm.lowering.forms.windows import Axis, axes_of, reverse_axes_of, sizes_of
 from cvm.lowering.parts.axis_sums import AxisSum, summed
 from cvm.lowering.parts.digits import narrowed, squared
 from cvm.lowering.parts.operands import scaled
@@ -38,56 +38,54 @@ _FEW = 2**12
     "avg_pool",
     claim=exact("sums of integers; the divisor joins the scale", NO_RATIO, NOTHING_INSIDE),
 )
-def box(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def box(lowering: Lowering) -> list[Result]:
     """The sum of each window, divided by its size for ``normalize`` and for an average."""
-    form = lowering.linear(operation, "input")
-    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
-    normalize = operation.name == "avg_pool" or bool(operation.attributes["normalize"])
-    return [boxed(lowering, operation, form, axes, normalize)]
+    form = lowering.linear("input")
+    axes = axes_of(lowering, form.shape, sizes_of(lowering, form.rank))
+    normalize = lowering.operation.name == "avg_pool" or bool(lowering.operation.attributes["normalize"])
+    return [boxed(lowering, form, axes, normalize)]
 
 
 @rule(
     "debox",
     claim=exact("sums of integers in the up-scaled space", BEYOND_REFLECTION, NO_RATIO, NOTHING_INSIDE),
 )
-def debox(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def debox(lowering: Lowering) -> list[Result]:
     """The sum of the items whose windows reach each position of the up-scaled space."""
-    form = lowering.linear(operation, "input")
-    shape = lowering.output_shape(operation)
-    axes = reverse_axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank), shape)
-    return [boxed(lowering, operation, form, axes, bool(operation.attributes["normalize"]))]
+    form = lowering.linear("input")
+    shape = lowering.output_shape()
+    axes = reverse_axes_of(lowering, form.shape, sizes_of(lowering, form.rank), shape)
+    return [boxed(lowering, form, axes, bool(lowering.operation.attributes["normalize"]))]
 
 
-def boxed(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis], normalize: bool
-) -> LinearForm:
+def boxed(lowering: Lowering, form: LinearForm, axes: Sequence[Axis], normalize: bool) -> LinearForm:
     """The sums of windows over all axes, or their means."""
-    form = narrowed(lowering, operation, form, math.prod(axis.size for axis in axes))
+    form = narrowed(lowering, form, math.prod(axis.size for axis in axes))
     plane = len(axes) == 4 and axes[0].identity and axes[1].identity and not any(axis.reverse for axis in axes)
     if plane and any(axis.size > 1 for axis in axes):
         kernel = Kernel.ones(form.shape[1], [axis.size for axis in axes[2:]])
-        total = correlated(lowering, operation, form, kernel, axes[2:])
+        total = correlated(lowering, form, kernel, axes[2:])
     else:
-        total = summed(lowering, operation, form, [None if axis.identity else AxisSum.of(axis) for axis in axes])
+        total = summed(lowering, form, [None if axis.identity else AxisSum.of(axis) for axis in axes])
     if not normalize:
         return total
-    divisor = _counts(lowering, operation, axes)
+    divisor = _counts(lowering, axes)
     return scaled(total, lambda items: items / divisor)
 
 
-def window_total(lowering: Lowering, operation: GraphOperation, form: LinearForm) -> LinearForm:
+def window_total(lowering: Lowering, form: LinearForm) -> LinearForm:
     """The sums of windows of the attribute ``size`` around every item, with zeros beyond the data (section 4.9.4)."""
-    sizes = zip(form.shape, sizes_of(operation, form.rank), strict=True)
+    sizes = zip(form.shape, sizes_of(lowering, form.rank), strict=True)
     axes = [Axis(extent, extent, size, (size - 1) // 2, 1, 1, "constant") for extent, size in sizes]
-    return boxed(lowering, operation, form, axes, normalize=False)
+    return boxed(lowering, form, axes, normalize=False)
 
 
-def window_volume(operation: GraphOperation) -> int:
+def window_volume(lowering: Emission) -> int:
     """The number of items of a window of the attribute ``size``."""
-    return math.prod(integers(operation, "size"))
+    return math.prod(lowering.integers("size"))
 
 
-def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis]) -> Rationals:
+def _counts(lowering: Lowering, axes: Sequence[Axis]) -> Rationals:
     """What each window is divided by: its volume, or with border 'ignore' the number of items inside."""
     rank = len(axes)
     counts = Rationals.scalar(math.prod(axis.size for axis in axes), rank)
@@ -97,9 +95,7 @@ def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis])
     for i, axis in enumerate(axes):
         inside = axis.inside().sum(axis=1)
         if not inside.all():
-            raise lowering.unsupported(
-                operation, "a window has no item outside of the ignored border: there is no average"
-            )
+            raise lowering.unsupported("a window has no item outside of the ignored border: there is no average")
         along = [1] * rank
         distinct = inside[:1] if (inside == inside[0]).all() else inside
         along[i] = distinct.size
@@ -115,17 +111,17 @@ def _counts(lowering: Lowering, operation: GraphOperation, axes: Sequence[Axis])
         NOTHING_INSIDE,
     ),
 )
-def rms_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def rms_pool(lowering: Lowering) -> list[Result]:
     """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
 
     The mean is a linear form of one or two sums, of q^2 and of q; its root is compared with every threshold t between
     two codes of the result by way of t^2.
     """
-    form = lowering.linear(operation, "input")
-    squares = squared(lowering, operation, form, window_volume(operation))
-    axes = axes_of(lowering, operation, form.shape, sizes_of(operation, form.rank))
-    mean = boxed(lowering, operation, squares, axes, True)
-    return [root_of_sum(lowering, operation, mean)]
+    form = lowering.linear("input")
+    squares = squared(lowering, form, window_volume(lowering))
+    axes = axes_of(lowering, form.shape, sizes_of(lowering, form.rank))
+    mean = boxed(lowering, squares, axes, True)
+    return [root_of_sum(lowering, mean)]
 
 
 def _root_of_mean(mean: Real) -> Real:
@@ -133,16 +129,15 @@ def _root_of_mean(mean: Real) -> Real:
     return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
 
 
-def root_of_sum(lowering: Lowering, operation: GraphOperation, mean: LinearForm) -> Result:
+def root_of_sum(lowering: Lowering, mean: LinearForm) -> Result:
     """The root of a sum or mean of squares; its codes where the result has a quantiser."""
-    quantizer = lowering.quantizer(operation)
+    quantizer = lowering.quantizer()
     if not mean.terms:
-        return folded(lowering, operation, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
-    entries = math.prod(hi - lo + 1 for lo, hi in (lowering.builder.range(t.value).hull() for t in mean.terms))
+        return folded(lowering, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
+    entries = math.prod(hi - lo + 1 for lo, hi in (t.value.range.hull() for t in mean.terms))
     if quantizer is None or (len(mean.terms) == 1 and entries <= _FEW):
-        return tabulate(lowering, operation, [mean], _root_of_mean, mean.shape)
-    name, location = operation.outputs[0], lowering.location(operation)
-    value, note = staircase_codes(lowering.builder, mean, quantizer, name, location, _root_reached)
+        return tabulate(lowering, [mean], _root_of_mean, mean.shape)
+    value, note = staircase_codes(lowering, mean, quantizer, _root_reached)
     return Coded(value, note=f"root of a sum: {note}", any_rounding=True)
 
 

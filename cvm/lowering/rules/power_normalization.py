@@ -20,10 +20,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm
 from cvm.lowering.parts.digits import array_digits, squared, value_digits
 from cvm.lowering.proofs.decide import (
@@ -66,35 +66,35 @@ _APART = "operand and result differ in scale, or have an offset"
         _APART,
     ),
 )
-def power_normalization(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def power_normalization(lowering: Lowering) -> list[Result]:
     """X / (bias + alpha * mean of squares)^beta over windows of ``size`` with zeros beyond the data, half to even.
 
     Operand and result have one scale and no offset; bias, alpha and beta are positive.
     """
-    bias, alpha, beta = (Fraction(operation.attributes[name]) for name in ("bias", "alpha", "beta"))  # type: ignore[arg-type]
-    quantizer = lowering.linear_quantizer(operation)
+    bias, alpha, beta = (lowering.fraction(name) for name in ("bias", "alpha", "beta"))
+    quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
-        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+        raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     if beta < Fraction(1, _MOST_POWER):
-        raise lowering.unsupported(operation, "beta is below 1/16")
-    value, scale, constant, form = lowering.coded(operation, "input")
+        raise lowering.unsupported("beta is below 1/16")
+    value, scale, constant, form = lowering.coded("input")
     if constant or quantizer.offset[0] or quantizer.scale[0] != scale:
-        raise lowering.unsupported(operation, _APART)
-    count = window_volume(operation)
-    squares = window_total(lowering, operation, squared(lowering, operation, form, count))
-    largest = lowering.builder.range(value).magnitude()
+        raise lowering.unsupported(_APART)
+    count = window_volume(lowering)
+    squares = window_total(lowering, squared(lowering, form, count))
+    largest = value.range.magnitude()
     if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
     constants = bias, alpha * scale * scale / count
     # A divisor of 1 and more makes nothing greater.
     most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest
     tables = _tables(largest, most, constants, beta, count * largest * largest)
-    digits = _square_digits(lowering, operation, squares, scale)
-    magnitude = lowering.emit(operation, "abs", value)
-    found = _magnitudes(lowering, operation, magnitude, digits, tables, most)
-    if lowering.builder.range(value).hull()[0] < 0:
-        found = _signed(lowering, operation, value, found)
-    found = lowering.emit(operation, "clip", found, a_min=quantizer.lo, a_max=quantizer.hi)
+    digits = _square_digits(lowering, squares, scale)
+    magnitude = abs(value)
+    found = _magnitudes(magnitude, digits, tables, most)
+    if value.range.hull()[0] < 0:
+        found = _signed(value, found)
+    found = found.clip(quantizer.lo, quantizer.hi)
     note = (
         "exact comparisons of powers" if not tables.margin else f"may differ only within 2^-{_FINENESS} steps of a tie"
     )
@@ -118,12 +118,12 @@ class _Tables:
 def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta: Fraction, squares: int) -> _Tables:
     inverse = 1 / beta
     size = 2 ** steps.bit_length()
-    places = [2 * min(k, steps) - 1 if k else 0 for k in range(size)]
+    odds = [2 * min(k, steps) - 1 if k else 0 for k in range(size)]
     if inverse.denominator == 1:
         unit = math.lcm(*(item.denominator for item in constants))
         raised = [k ** int(inverse) for k in range(2 * max(largest, steps) + 1)]
         left = [raised[2 * x] * unit for x in range(largest + 1)]
-        base, slope = ([raised[k] * int(item * unit) for k in places] for item in constants)
+        base, slope = ([raised[k] * int(item * unit) for k in odds] for item in constants)
         return _Tables(left, base, slope, 0)
     margin = squares + 4
     # Near step k the right side R grows by 2 R / (beta * (2 k - 1)) per step; R is at least 1, and k at most 2^15.
@@ -133,7 +133,7 @@ def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta
     guard = -(-guard // _STEP) * _STEP
     powers = _powers(2 * max(largest, steps), inverse, bits + guard)
     left = [_shifted(powers[2 * x], guard) for x in range(largest + 1)]
-    base, slope = ([_shifted_product(powers[k], item, guard) for k in places] for item in constants)
+    base, slope = ([_shifted_product(powers[k], item, guard) for k in odds] for item in constants)
     return _Tables(left, base, slope, margin)
 
 
@@ -181,59 +181,54 @@ def _power_of_prime(k: int, exponent: Fraction, bits: int) -> int:
     return math.floor(Fraction(power) * (1 << bits))
 
 
-def _square_digits(
-    lowering: Lowering, operation: GraphOperation, squares: LinearForm, scale: Fraction
-) -> list[tuple[str, int]]:
+def _square_digits(lowering: Lowering, squares: LinearForm, scale: Fraction) -> list[tuple[Value, int]]:
     """The integer S = sum X^2 as values and their weights: its lowest 17 bits, and what is above them in digits."""
-    builder, rank, name = lowering.builder, squares.rank, operation.outputs[0]
+    rank = squares.rank
     unit = Rationals.scalar(1 / (scale * scale), rank)
     factors = [term.factor * unit for term in squares.terms]
     terms = [(t.value, f.numerators // f.denominator) for t, f in zip(squares.terms, factors, strict=True)]
     one = np.ones((1,) * rank, dtype=object)
     bits = _SQUARE_BITS
     # half_up adds 2^(bits - 1): a floor takes it off again.
-    upper = fixed_sum(builder, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, INT32_MAX), f"{name}.high")
-    low = fixed_sum(
-        builder, squares.shape, [*terms, (upper, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), f"{name}.low"
-    )
-    above = value_digits(lowering, operation, upper, 2 ** (bits + 1))
+    upper = fixed_sum(lowering, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, INT32_MAX), "high")
+    rest = [*terms, (upper, one * -(2**bits))]
+    low = fixed_sum(lowering, squares.shape, rest, one * 0, 0, (0, 2**bits - 1), "low")
+    above = value_digits(upper, 2 ** (bits + 1))
     return [(low, 1), *((value, weight * 2**bits) for value, weight in above)]
 
 
 def _magnitudes(
-    lowering: Lowering, operation: GraphOperation, magnitude: str, digits: list[tuple[str, int]], tables: _Tables,
+    magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables,
     steps: int,
-) -> str:  # fmt: skip
+) -> Value:  # fmt: skip
     """The greatest k whose step a magnitude reaches."""
-    builder, shape, name = lowering.builder, lowering.output_shape(operation), f"{operation.outputs[0]}.power"
+    lowering, shape = magnitude.emission, magnitude.shape
     rank = len(shape)
-    left = [
-        Summand(item.value, -item.coefficients) for item in table_digits(builder, tables.left, magnitude, rank, name)
-    ]
-    bases, limit = digit_tables(builder, tables.base, name), 2**_DIGIT - 1
+    thresholds = table_digits(lowering, tables.left, magnitude, rank, "power")
+    left = [Summand(item.value, -item.coefficients) for item in thresholds]
+    bases, limit = digit_tables(lowering, tables.base, "power"), 2**_DIGIT - 1
     slopes = [
-        (lowering.tensor_constant(operation, items, "slope"), weight)
+        (lowering.tensor_constant(items, "slope"), weight)
         for items, weight in array_digits(np.array(tables.slope, dtype=object), limit)
     ]
 
-    def reached(trial: str) -> str:
-        found = [*left, *looked_up(builder, bases, trial, rank, name)]
+    def reached(trial: Value) -> Value:
+        found = [*left, *looked_up(lowering, bases, trial, rank, "power")]
         for table, weight in slopes:
-            digit = lowering.emit(operation, "cvm_lut", table, trial)
+            digit = lowering.emit("cvm_lut", table, trial)
             for value, times in digits:
-                product = lowering.emit(operation, "broadcast_mul", value, digit)
+                product = value * digit
                 found.append(Summand(product, np.full((1,) * rank, -weight * times, dtype=object)))
-        return at_least_zero(builder, shape, found, np.zeros((1,) * rank, dtype=object), f"{name}.reached")
+        return at_least_zero(lowering, shape, found, np.zeros((1,) * rank, dtype=object), "power.reached")
 
-    return count_reached(builder, shape, steps, reached, name, most=steps)
+    return count_reached(lowering, shape, steps, reached, "power", most=steps)
 
 
-def _signed(lowering: Lowering, operation: GraphOperation, value: str, found: str) -> str:
+def _signed(value: Value, found: Value) -> Value:
     """The magnitude with the sign of x."""
-    rank = len(lowering.builder.shape(value))
-    zero, one = (lowering.tensor_constant(operation, np.full((1,) * rank, k, dtype=object), "sign") for k in (0, 1))
-    negative = lowering.emit(operation, "broadcast_greater", zero, value)
-    signs = lowering.emit(
-        operation, "broadcast_sub", one, lowering.emit(operation, "broadcast_add", negative, negative)
-    )
-    return lowering.emit(operation, "broadcast_mul", found, signs)
+    lowering = value.emission
+    rank = len(value.shape)
+    zero, one = (lowering.tensor_constant(np.full((1,) * rank, k, dtype=object), "sign") for k in (0, 1))
+    negative = zero.greater(value)
+    signs = one - (negative + negative)
+    return found * signs

@@ -12,7 +12,6 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.errors import Invalid, Unsupported
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import SEVERAL_AXES, TOO_WIDE, exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term, code_form, known_codes
@@ -41,75 +40,69 @@ __all__: list[str] = []
     "zero_point_linear_quantize",
     claim=exact("the codes of that quantiser", SEVERAL_AXES, "a parameter is computed"),
 )
-def linear_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def linear_quantize(lowering: Lowering) -> list[Result]:
     """The number that the code of x stands for."""
-    parameters = ("zero_point", "scale") if operation.name.startswith("zero") else ("min", "max")
-    bounds = [lowering.operand(operation, name) for name in parameters]
+    parameters = ("zero_point", "scale") if lowering.operation.name.startswith("zero") else ("min", "max")
+    bounds = [lowering.operand(name) for name in parameters]
     if all(isinstance(bound, Known) for bound in bounds):
-        quantizer = _quantizer(lowering, operation, [bound for bound in bounds if isinstance(bound, Known)])
-        return [_quantised(lowering, operation, quantizer)]
-    if operation.name != "linear_quantize":
-        raise lowering.unsupported(operation, "computed parameters are lowered for linear_quantize only")
-    return [_dynamic(lowering, operation)]
+        quantizer = _quantizer(lowering, [bound for bound in bounds if isinstance(bound, Known)])
+        return [_quantised(lowering, quantizer)]
+    if lowering.operation.name != "linear_quantize":
+        raise lowering.unsupported("computed parameters are lowered for linear_quantize only")
+    return [_dynamic(lowering)]
 
 
-def _integer(operation: GraphOperation, name: str) -> int:
-    return int(operation.attributes[name])  # type: ignore[arg-type]
-
-
-def _quantizer(lowering: Lowering, operation: GraphOperation, bounds: list[Known]) -> LinearQuantizer:
+def _quantizer(lowering: Lowering, bounds: list[Known]) -> LinearQuantizer:
     """The quantiser of constant parameters: one of each, or one per index of one axis."""
-    rank = len(lowering.output_shape(operation))
+    rank = len(lowering.output_shape())
     first, second = (bound.expanded(rank) for bound in bounds)
     shape = np.broadcast_shapes(first.shape, second.shape)
     axes = [axis for axis, extent in enumerate(shape) if extent > 1]
     if len(axes) > 1:
-        raise lowering.unsupported(operation, "a range that varies along several axes is not lowered")
+        raise lowering.unsupported("a range that varies along several axes is not lowered")
     a, b = (tuple(item.broadcast(shape).fractions()) for item in (first, second))
-    axis, bits = (axes[0] if axes else None), _integer(operation, "bits")
+    axis, bits = (axes[0] if axes else None), lowering.integer("bits")
     try:
-        if operation.name == "linear_quantize":
+        if lowering.operation.name == "linear_quantize":
             return LinearQuantizer.min_max(a, b, bits, False, False, axis)
-        signed, symmetric = (bool(operation.attributes[name]) for name in ("signed", "symmetric"))
-        if operation.name == "min_max_linear_quantize":
+        signed, symmetric = (bool(lowering.operation.attributes[name]) for name in ("signed", "symmetric"))
+        if lowering.operation.name == "min_max_linear_quantize":
             return LinearQuantizer.min_max(a, b, bits, signed, symmetric, axis)
         return LinearQuantizer.zero_point(tuple(int(z) for z in a), b, bits, signed, symmetric, axis)
     except Invalid as error:
-        at = lowering.location(operation)
+        at = lowering.location
         raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None
 
 
-def _quantised(lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer) -> Result:
-    shape = lowering.output_shape(operation)
-    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
+def _quantised(lowering: Lowering, quantizer: LinearQuantizer) -> Result:
+    shape = lowering.output_shape()
+    operand = expanded(lowering, lowering.operand("x"), shape)
     if isinstance(operand, Known):
         return known_codes(quantize_rationals(operand.rationals().broadcast(shape), quantizer), quantizer)
-    return code_form(codes_of(lowering, operation, operand, quantizer, "codes"), shape, quantizer)
+    return code_form(codes_of(lowering, operand, quantizer, "codes"), shape, quantizer)
 
 
 # Ranges that are computed (section 7.2)
 
 
-def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
+def _dynamic(lowering: Lowering) -> LinearForm:
     """Linear_quantize with a computed range. Where it is empty, every code is 0 and every number min."""
-    shape = lowering.output_shape(operation)
+    shape = lowering.output_shape()
     rank = len(shape)
-    x, low, high = (
-        linear_operand(lowering, operation, lowering.linear(operation, name), shape) for name in ("x", "min", "max")
-    )
+    x, low, high = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "min", "max"))
     extent = sum_of(high, scaled(low, lambda factor: -factor))
     above = sum_of(x, scaled(low, lambda factor: -factor))
-    levels = 2 ** _integer(operation, "bits") - 1
+    levels = 2 ** lowering.integer("bits") - 1
     quantizer = LinearQuantizer((Fraction(1, levels),), (Fraction(0),), 0, levels)
-    codes = ratio_codes(lowering, operation, above, extent, quantizer)
+    codes = ratio_codes(lowering, above, extent, quantizer)
     if least_value(lowering, extent) < 0:
         # Below zero the comparison means nothing; an extent of zero gives any code, all of which stand for min.
-        codes = lowering.emit(operation, "broadcast_mul", codes, at_least(lowering, operation, shape, extent))
+        codes = codes * at_least(lowering, shape, extent)
     result = low
     unit = Rationals.scalar(Fraction(1, levels), rank)
     zero = Rationals.scalar(0, rank)
     for term in extent.terms:
-        for value, weight in product(lowering, operation, codes, term.value):
+        for value, weight in product(codes, term.value):
             part = Term(value, term.factor * unit * Rationals.scalar(weight, rank))
             result = sum_of(result, LinearForm(shape, (part,), zero))
     if not extent.constant.is_zero():
@@ -128,37 +121,38 @@ def _dynamic(lowering: Lowering, operation: GraphOperation) -> LinearForm:
         "max differs between channels, and the powers of two of its codes do not fit 32 bits",
     ),
 )
-def logarithmic_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def logarithmic_quantize(lowering: Lowering) -> list[Result]:
     """sign(x) * 2^round(log2 |x|), clamped: the number that the code of x stands for.
 
     With a range per channel, x and the result are scaled by the power of two of the channel.
     """
-    shape, bits = lowering.output_shape(operation), _integer(operation, "bits")
-    bound = lowering.constant(operation, "max").expanded(len(shape))
+    shape, bits = lowering.output_shape(), lowering.integer("bits")
+    bound = lowering.constant("max").expanded(len(shape))
     tops = [LogarithmicQuantizer.of(item, bits).top for item in bound.fractions()]
-    operand = expanded(lowering, operation, lowering.operand(operation, "x"), shape)
+    operand = expanded(lowering, lowering.operand("x"), shape)
     if len(set(tops)) == 1:
-        return [_powers(lowering, operation, operand, LogarithmicQuantizer(tops[0], bits))]
+        return [_powers(lowering, operand, LogarithmicQuantizer(tops[0], bits))]
     unit = Rationals.of((Fraction(2) ** top for top in tops), bound.shape)
     if isinstance(operand, Known):
         values = operand.rationals() / unit
         return [Known.of(known_powers(values.broadcast(shape), LogarithmicQuantizer(0, bits)).rationals() * unit)]
-    form = linear_operand(lowering, operation, lowering.linear(operation, "x"), shape)
-    table = _powers(lowering, operation, scaled(form, lambda factor: factor / unit), LogarithmicQuantizer(0, bits))
-    found = lattice(lowering, table, f"{operation.outputs[0]}.powers") if isinstance(table, TableForm) else None
+    form = linear_operand(lowering, lowering.linear("x"), shape)
+    table = _powers(lowering, scaled(form, lambda factor: factor / unit), LogarithmicQuantizer(0, bits))
+    found = None
+    if isinstance(table, TableForm):
+        with lowering.part("powers"):
+            found = lattice(table)
     if found is None:
-        raise lowering.unsupported(operation, "a range per channel is lowered for powers of two that fit 32 bits")
+        raise lowering.unsupported("a range per channel is lowered for powers of two that fit 32 bits")
     return [scaled(found, lambda factor: factor * unit)]
 
 
-def _powers(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, quantizer: LogarithmicQuantizer
-) -> TableForm | Known:
+def _powers(lowering: Lowering, operand: Operand, quantizer: LogarithmicQuantizer) -> TableForm | Known:
     if isinstance(operand, Known):
         return known_powers(operand.rationals().broadcast(operand.shape), quantizer)
-    codes = codes_of(lowering, operation, operand, quantizer, "codes")
+    codes = codes_of(lowering, operand, quantizer, "codes")
     try:
-        return decoded(lowering.builder, codes, operand.shape, quantizer, operation.outputs[0])
+        return decoded(codes, operand.shape, quantizer)
     except Unsupported as error:
-        at = lowering.location(operation)
+        at = lowering.location
         raise error.at(file=at.file, line=at.line, column=at.column, tensor=at.tensor, op=at.op) from None

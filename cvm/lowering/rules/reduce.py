@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import SCATTERED, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.parts.digits import narrowed
-from cvm.lowering.parts.operands import codes_of, full_value, sum_of
+from cvm.lowering.parts.operands import codes_of, sum_of
 from cvm.lowering.proofs.table import Operand, tabulate
 from cvm.lowering.rules.logic import truth
 from cvm.quantization.rationals import Rationals
@@ -32,61 +32,58 @@ __all__ = ["axes_of_reduction", "total"]
     "mean_reduce",
     claim=exact("a sum of integers; 1/n joins the scale", SCATTERED),
 )
-def sum_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def sum_reduce(lowering: Lowering) -> list[Result]:
     """The sum or the mean over some axes, which keep extent 1."""
-    form, axes = lowering.linear(operation, "input"), axes_of_reduction(operation)
-    mean = operation.name == "mean_reduce" or bool(operation.attributes["normalize"])
-    return [total(lowering, operation, form, axes, math.prod(form.shape[axis] for axis in axes) if mean else 1)]
+    form, axes = lowering.linear("input"), axes_of_reduction(lowering)
+    mean = lowering.operation.name == "mean_reduce" or bool(lowering.operation.attributes["normalize"])
+    return [total(lowering, form, axes, math.prod(form.shape[axis] for axis in axes) if mean else 1)]
 
 
-def total(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int], divisor: int
-) -> LinearForm:
+def total(lowering: Lowering, form: LinearForm, axes: Sequence[int], divisor: int) -> LinearForm:
     """The sum over ``axes``, divided by an integer: sum_j (f_j * X_j + c_j) = sum_j f_j * X_j + sum_j c_j.
 
     Where the factor varies along the axes, the items of each factor are summed apart, as a term of its own.
     """
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
     scale = Rationals.scalar(Fraction(1, divisor), form.rank)
-    form = narrowed(lowering, operation, form, math.prod(form.shape[axis] for axis in axes))
-    whole = form.constant.broadcast([n if i in axes else m for i, (n, m) in enumerate(
-        zip(form.shape, form.constant.shape, strict=True))])  # fmt: skip
+    form = narrowed(lowering, form, math.prod(form.shape[axis] for axis in axes))
+    whole = form.constant.broadcast(
+        [n if i in axes else m for i, (n, m) in enumerate(zip(form.shape, form.constant.shape, strict=True))]
+    )
     constant = whole.moved(lambda array: array.sum(axis=tuple(axes), keepdims=True)) * scale
     result = LinearForm(shape, (), constant)
     zero = Rationals.scalar(0, form.rank)
     for term in form.terms:
-        for value, factor in _apart(lowering, operation, term, axes, form.shape):
-            extents = lowering.builder.shape(value)
+        for value, factor in _apart(lowering, term, axes, form.shape):
+            extents = value.shape
             along = tuple(axis for axis in axes if extents[axis] > 1)
             repeated = math.prod(form.shape[axis] for axis in axes if extents[axis] == 1)
             if along:
-                value = lowering.emit(operation, "sum", value, axes=along, keepdims=True, exclude=False)
+                value = value.sum(along, keepdims=True)
             part = Term(value, factor * Rationals.scalar(repeated, form.rank) * scale)
             result = sum_of(result, LinearForm(shape, (part,), zero))
     return result
 
 
-def _apart(
-    lowering: Lowering, operation: GraphOperation, term: Term, axes: Sequence[int], shape: Shape
-) -> list[tuple[str, Rationals]]:
+def _apart(lowering: Lowering, term: Term, axes: Sequence[int], shape: Shape) -> list[tuple[Value, Rationals]]:
     """A term as values whose factors do not vary along ``axes``."""
     varying = [axis for axis in axes if term.factor.shape[axis] > 1]
     if not varying:
         return [(term.value, term.factor)]
     if any(extent > 1 for axis, extent in enumerate(term.factor.shape) if axis not in varying):
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
-    value = full_value(lowering, operation, term.value, shape)
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
+    value = term.value.broadcast(shape)
     parts = []
     for numerator in dict.fromkeys(term.factor.numerators.ravel().tolist()):
         mask = (term.factor.numerators == numerator).astype(object) * 1
-        chosen = lowering.emit(operation, "broadcast_mul", value, lowering.tensor_constant(operation, mask, "mask"))
+        chosen = value * lowering.tensor_constant(mask, "mask")
         parts.append((chosen, Rationals.scalar(Fraction(numerator, term.factor.denominator), len(shape))))
     return parts
 
 
-def axes_of_reduction(operation: GraphOperation) -> tuple[int, ...]:
+def axes_of_reduction(lowering: Emission) -> tuple[int, ...]:
     """The axes that are reduced, in increasing order."""
-    return tuple(sorted(int(axis) for axis in operation.attributes["axes"]))  # type: ignore[union-attr, arg-type]
+    return tuple(sorted(int(axis) for axis in lowering.operation.attributes["axes"]))  # type: ignore[union-attr, arg-type]
 
 
 # Order: the greatest, the least, and where they stand
@@ -99,23 +96,21 @@ _MOST_IRRATIONAL = 4096
 class _Ranks:
     """Integers that stand in the order of the real numbers, equal where these are, and what such integers stand for."""
 
-    value: str
-    meaning: Callable[[str, Shape], Result]
+    value: Value
+    meaning: Callable[[Value, Shape], Result]
 
 
-def _ranks(lowering: Lowering, operation: GraphOperation, axes: Sequence[int], negated: bool) -> _Ranks:
+def _ranks(lowering: Lowering, axes: Sequence[int], negated: bool) -> _Ranks:
     """Ranks of the operand, or of its negative."""
-    operand = lowering.operand(operation, "input")
+    operand = lowering.operand("input")
     if isinstance(operand, LinearForm) and len(operand.terms) == 1:
-        found = _ranks_of_integers(lowering, operation, operand, axes, negated)
+        found = _ranks_of_integers(lowering, operand, axes, negated)
         if found is not None:
             return found
-    return _ranks_of_table(lowering, operation, operand, negated)
+    return _ranks_of_table(lowering, operand, negated)
 
 
-def _ranks_of_integers(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[int], negated: bool
-) -> _Ranks | None:
+def _ranks_of_integers(lowering: Lowering, form: LinearForm, axes: Sequence[int], negated: bool) -> _Ranks | None:
     """The integers themselves, if each row that is reduced has one factor and one constant. A clamp commutes."""
     (term,) = form.terms
     signs = {numerator > 0 for numerator in term.factor.numerators.ravel().tolist() if numerator}
@@ -124,37 +119,37 @@ def _ranks_of_integers(
     if any(items.shape[axis] > 1 for items in (term.factor, form.constant) for axis in axes):
         return None
     falling = (signs == {False}) != negated
-    value = full_value(lowering, operation, term.value, form.shape)
+    value = term.value.broadcast(form.shape)
     if falling:
-        value = lowering.emit(operation, "negative", value)
+        value = -value
 
-    def meaning(reduced: str, shape: Shape) -> Result:
+    def meaning(reduced: Value, shape: Shape) -> Result:
         if falling:
-            reduced = lowering.emit(operation, "negative", reduced)
+            reduced = -reduced
         return replace(form, shape=shape, terms=(Term(reduced, term.factor),))
 
     return _Ranks(value, meaning)
 
 
-def _ranks_of_table(lowering: Lowering, operation: GraphOperation, operand: Operand, negated: bool) -> _Ranks:
-    """The places of an operand's few numbers in their order."""
+def _ranks_of_table(lowering: Lowering, operand: Operand, negated: bool) -> _Ranks:
+    """The ranks of an operand's few numbers in their order."""
     if not isinstance(operand, TableForm):
-        operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
+        operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
     numbers = operand.numbers
     if len(numbers) > _MOST_IRRATIONAL and any(number.exact is None for number in numbers):
-        raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
     try:
         order = _sorted(numbers)
     except Undecided as error:
-        raise Unsupported("lowering.undecided", f"{operation.name}: {error}", lowering.location(operation)) from None
-    place = {entry: rank for rank, entries in enumerate(order) for entry in entries}
-    table = np.array([place[entry] for entry in range(len(numbers))], dtype=object)
+        raise Unsupported("lowering.undecided", f"{lowering.operation.name}: {error}", lowering.location) from None
+    rank_of = {entry: rank for rank, entries in enumerate(order) for entry in entries}
+    table = np.array([rank_of[entry] for entry in range(len(numbers))], dtype=object)
     ascending = tuple(numbers[entries[0]] for entries in order)
     if negated:
         table = len(order) - 1 - table
         ascending = ascending[::-1]
-    ranks = lowering.tensor_constant(operation, table, "ranks")
-    value = lowering.emit(operation, "cvm_lut", ranks, operand.value)
+    ranks = lowering.tensor_constant(table, "ranks")
+    value = lowering.emit("cvm_lut", ranks, operand.value)
     return _Ranks(value, lambda reduced, shape: TableForm(shape, reduced, ascending))
 
 
@@ -190,14 +185,14 @@ def _sorted(numbers: Sequence[Real]) -> list[list[int]]:
 @rule(
     "max_reduce", "min_reduce", claim=exact("the greatest of integers in the order of the reals, of ranks, or of codes")
 )
-def max_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def max_reduce(lowering: Lowering) -> list[Result]:
     """The greatest or the least item over some axes; the least is the greatest of the negatives, negated.
 
     It is found among integers that have the order of the reals, else among the codes of the result's quantiser, which
     is monotone.
     """
-    operand, axes = lowering.operand(operation, "input"), axes_of_reduction(operation)
-    negated, shape = operation.name == "min_reduce", lowering.output_shape(operation)
+    operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
+    negated, shape = lowering.operation.name == "min_reduce", lowering.output_shape()
     if isinstance(operand, Known):
         choose = np.min if negated else np.max
         values = operand.rationals().moved(lambda items: choose(items, axis=axes, keepdims=True))
@@ -205,63 +200,63 @@ def max_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     if not axes:
         return [operand]
     try:
-        ranks = _ranks(lowering, operation, axes, negated)
+        ranks = _ranks(lowering, axes, negated)
     except Unsupported:
-        quantizer = lowering.quantizer(operation)
+        quantizer = lowering.quantizer()
         if quantizer is None:
             raise
-        value = codes_of(lowering, operation, operand, quantizer, "codes")
+        value = codes_of(lowering, operand, quantizer, "codes")
         op: list[tuple[str, dict[str, Any]]] = [("negative", {})] if negated else []
         for name, attributes in (*op, ("max", {"axes": axes, "keepdims": True, "exclude": False}), *op):
-            value = lowering.emit(operation, name, value, **attributes)
-        return [Coded(value, note=f"{operation.name} of codes", any_rounding=True)]
-    greatest = lowering.emit(operation, "max", ranks.value, axes=axes, keepdims=True, exclude=False)
+            value = lowering.emit(name, value, **attributes)
+        return [Coded(value, note=f"{lowering.operation.name} of codes", any_rounding=True)]
+    greatest = ranks.value.max(axes, keepdims=True)
     return [ranks.meaning(greatest, shape)]
 
 
 @rule(
-    "argmax_reduce", "argmin_reduce", claim=exact("the first place of the greatest integer, or rank among all numbers")
+    "argmax_reduce", "argmin_reduce", claim=exact("the first index of the greatest integer, or rank among all numbers")
 )
-def argmax_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """The first place of the greatest or least item, row-major over the axes in increasing order.
+def argmax_reduce(lowering: Lowering) -> list[Result]:
+    """The first index of the greatest or least item, row-major over the axes in increasing order.
 
-    With n places and j for each, n - 1 - j is least wanted where the item is less than the greatest, and of the others
-    the greatest is the first place: n - 1 - max((n - 1 - j) * [item = greatest]).
+    With n indices j, n - 1 - j is least wanted where the item is less than the greatest, and of the others
+    the greatest is the first index: n - 1 - max((n - 1 - j) * [item = greatest]).
     """
-    operand, axes = lowering.operand(operation, "input"), axes_of_reduction(operation)
+    operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
     count = math.prod(operand.shape[axis] for axis in axes)
     if isinstance(operand, Known):
-        return [_known_places(lowering, operation, operand, axes)]
-    shape = lowering.output_shape(operation)
+        return [_known_places(lowering, operand, axes)]
+    shape = lowering.output_shape()
     if count == 1:
         return [LinearForm(shape, (), Rationals.scalar(0, len(shape)))]
-    negated = operation.name == "argmin_reduce"
+    negated = lowering.operation.name == "argmin_reduce"
     if isinstance(operand, LinearForm) and operand.clamped:  # a pending clamp makes numbers equal, and moves the first
-        ranks = _ranks_of_table(lowering, operation, operand, negated)
+        ranks = _ranks_of_table(lowering, operand, negated)
     else:
-        ranks = _ranks(lowering, operation, axes, negated)
-    greatest = lowering.emit(operation, "max", ranks.value, axes=axes, keepdims=True, exclude=False)
-    behind = lowering.emit(operation, "broadcast_greater", greatest, ranks.value)
+        ranks = _ranks(lowering, axes, negated)
+    greatest = ranks.value.max(axes, keepdims=True)
+    behind = greatest.greater(ranks.value)
     extents = [n if axis in axes else 1 for axis, n in enumerate(operand.shape)]
     left = np.arange(count - 1, -1, -1).reshape(extents).astype(object)
-    wanted = lowering.tensor_constant(operation, np.broadcast_to(left, operand.shape), "places")
-    none = lowering.tensor_constant(operation, np.zeros(operand.shape, dtype=object), "zeros")
-    chosen = lowering.emit(operation, "where", behind, none, wanted)
-    best = lowering.emit(operation, "max", chosen, axes=axes, keepdims=True, exclude=False)
-    last = lowering.tensor_constant(operation, np.array([count - 1], dtype=object), "last")
-    value = lowering.emit(operation, "broadcast_sub", last, best)
-    if lowering.builder.shape(value) != shape:
+    wanted = lowering.tensor_constant(np.broadcast_to(left, operand.shape), "places")
+    none = lowering.tensor_constant(np.zeros(operand.shape, dtype=object), "zeros")
+    chosen = lowering.emit("where", behind, none, wanted)
+    best = chosen.max(axes, keepdims=True)
+    last = lowering.tensor_constant([count - 1], "last")
+    value = last - best
+    if value.shape != shape:
         raise AssertionError("a difference has the shape of its larger operand")
     return [LinearForm(shape, (Term(value, Rationals.scalar(1, len(shape))),), Rationals.scalar(0, len(shape)))]
 
 
-def _known_places(lowering: Lowering, operation: GraphOperation, known: Known, axes: Sequence[int]) -> LinearForm:
-    numbers = known.rationals().numerators * (1 if operation.name == "argmax_reduce" else -1)
+def _known_places(lowering: Lowering, known: Known, axes: Sequence[int]) -> LinearForm:
+    numbers = known.rationals().numerators * (1 if lowering.operation.name == "argmax_reduce" else -1)
     kept = [axis for axis in range(numbers.ndim) if axis not in axes]
     rows: npt.NDArray[Any] = numbers.transpose([*kept, *axes]).reshape([*(numbers.shape[axis] for axis in kept), -1])
-    places = rows.argmax(axis=-1).astype(object)
-    shape = lowering.output_shape(operation)
-    return LinearForm(shape, (), Rationals(np.asarray(places, dtype=object).reshape(shape)))
+    indices = rows.argmax(axis=-1).astype(object)
+    shape = lowering.output_shape()
+    return LinearForm(shape, (), Rationals(np.asarray(indices, dtype=object).reshape(shape)))
 
 
 @rule(
@@ -269,20 +264,20 @@ def _known_places(lowering: Lowering, operation: GraphOperation, known: Known, a
     "all_reduce",
     claim=exact("the greatest, or least, of zeros and ones"),
 )
-def any_reduce(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def any_reduce(lowering: Lowering) -> list[Result]:
     """The greatest, or the least, of zeros and ones."""
-    shape = lowering.output_shape(operation)
-    operand, axes = lowering.operand(operation, "input"), axes_of_reduction(operation)
-    value = full_value(lowering, operation, truth(lowering, operation, "input", len(shape)), operand.shape)
+    shape = lowering.output_shape()
+    operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
+    value = truth(lowering, "input", len(shape)).broadcast(operand.shape)
     one = Rationals.scalar(1, len(shape))
-    if operation.name == "all_reduce":
-        value = lowering.emit(operation, "broadcast_sub", _ones(lowering, operation, len(shape)), value)
+    if lowering.operation.name == "all_reduce":
+        value = _ones(lowering, len(shape)) - value
     if axes:
-        value = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
-    if operation.name == "all_reduce":
-        value = lowering.emit(operation, "broadcast_sub", _ones(lowering, operation, len(shape)), value)
+        value = value.max(axes, keepdims=True)
+    if lowering.operation.name == "all_reduce":
+        value = _ones(lowering, len(shape)) - value
     return [LinearForm(shape, (Term(value, one),), Rationals.scalar(0, len(shape)))]
 
 
-def _ones(lowering: Lowering, operation: GraphOperation, rank: int) -> str:
-    return lowering.tensor_constant(operation, np.ones((1,) * rank, dtype=object), "one")
+def _ones(lowering: Lowering, rank: int) -> Value:
+    return lowering.tensor_constant(np.ones((1,) * rank, dtype=object), "one")

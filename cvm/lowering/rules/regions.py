@@ -2,8 +2,8 @@
 
 A region selects by its batch index one image, and along each spatial axis, one after the other, the positions of its
 cells or samples: cells by masks of zeros and ones, samples by the integer weights of linear interpolation. What the
-document leaves undefined is cut: a batch index into those that exist, a pooled region to at least one position inside.
-A cell starts at the region's own corner (the text's "c + i * s" has no corner).
+document leaves undefined is clipped: a batch index to those that exist, a pooled region to at least one position
+inside. A cell starts at the region's own corner (the text's "c + i * s" has no corner).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import TOO_FINE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Shape, Term
-from cvm.lowering.parts.operands import around_zero, codes_of, full_value, integers, scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, codes_of, integers, scaled, sum_of
 from cvm.lowering.parts.ratio import quotient_codes, summands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -34,36 +34,31 @@ _ONE = Fraction(1)
 class _Regions:
     """The operands of an operation on regions."""
 
-    def __init__(self, lowering: Lowering, operation: GraphOperation, size: Sequence[int]) -> None:
-        self.lowering, self.operation, self.size = lowering, operation, tuple(size)
-        form = lowering.linear(operation, "input")
+    def __init__(self, lowering: Lowering, size: Sequence[int]) -> None:
+        self.lowering, self.size = lowering, tuple(size)
+        form = lowering.linear("input")
         if len(form.terms) != 1 or not (form.terms[0].factor.uniform and form.constant.uniform):
-            raise lowering.needs_quantization(operation, str(operation.inputs["input"]))
-        self.form = around_zero(lowering, operation, form)
-        self.rois = lowering.linear(operation, "rois")
+            raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
+        self.form = around_zero(lowering, form)
+        self.rois = lowering.linear("rois")
         self.count, self.dimensions = self.rois.shape[0], len(self.size)
         self.extents = self.form.shape[2:]
 
-    def emit(self, op: str, *inputs: str, **attributes: Any) -> str:
-        return self.lowering.emit(self.operation, op, *inputs, **attributes)
+    def constant(self, items: Any, what: str) -> Value:
+        return self.lowering.tensor_constant(np.asarray(items, dtype=object), what)
 
-    def constant(self, items: Any, what: str) -> str:
-        return self.lowering.tensor_constant(self.operation, np.asarray(items, dtype=object), what)
-
-    def images(self) -> str:
+    def images(self) -> Value:
         """One image per region, (N, C, ..)."""
-        value = full_value(self.lowering, self.operation, self.form.terms[0].value, self.form.shape)
-        index = integers(self.lowering, self.operation, "batch_index")
-        index = self.emit("clip", self.emit("reshape", index, target_shape=(self.count,)), a_min=0,
-                          a_max=self.form.shape[0] - 1)  # fmt: skip
-        return self.emit("take", value, index, axis=0)
+        value = self.form.terms[0].value.broadcast(self.form.shape)
+        index = integers(self.lowering, "batch_index")
+        return value.take(index.reshape((self.count,)).clip(0, self.form.shape[0] - 1), 0)
 
     def coordinate(self, column: int) -> LinearForm:
         """One coordinate of every region, of shape (N, 1, 1)."""
-        lowering, operation, rois = self.lowering, self.operation, self.rois
+        lowering, rois = self.lowering, self.rois
         shape = (self.count, 1, 1)
 
-        def cut(items: Rationals) -> Rationals:
+        def column_of(items: Rationals) -> Rationals:
             if items.uniform:
                 return Rationals.scalar(items.item(), 3)
             whole = items.broadcast(rois.shape)
@@ -71,12 +66,12 @@ class _Regions:
 
         terms = []
         for term in rois.terms:
-            value = full_value(lowering, operation, term.value, rois.shape)
-            value = self.emit("slice", value, begin=(0, column), end=(self.count, column + 1), strides=(1, 1))
-            terms.append(Term(self.emit("reshape", value, target_shape=shape), cut(term.factor)))
-        return LinearForm(shape, tuple(terms), cut(rois.constant))
+            value = term.value.broadcast(rois.shape)
+            value = lowering.emit("slice", value, begin=(0, column), end=(self.count, column + 1), strides=(1, 1))
+            terms.append(Term(value.reshape(shape), column_of(term.factor)))
+        return LinearForm(shape, tuple(terms), column_of(rois.constant))
 
-    def result(self, value: str, factor: Fraction) -> LinearForm:
+    def result(self, value: Value, factor: Fraction) -> LinearForm:
         """The meaning of integers that are a multiple of the input's."""
         rank = self.form.rank
         return LinearForm(
@@ -84,10 +79,6 @@ class _Regions:
             (Term(value, self.form.terms[0].factor * Rationals.scalar(factor, rank)),),
             Rationals.scalar(self.form.constant.item(), rank),
         )
-
-
-def _size(operation: GraphOperation, name: str = "output_size") -> tuple[int, ...]:
-    return tuple(int(extent) for extent in operation.attributes[name])  # type: ignore[union-attr, arg-type]
 
 
 # Pooling
@@ -101,60 +92,60 @@ def _size(operation: GraphOperation, name: str = "output_size") -> tuple[int, ..
     "avg_roi_pool",
     claim=exact("cells by masks of zeros and ones; sums over areas bit by bit"),
 )
-def roi_pool(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def roi_pool(lowering: Lowering) -> list[Result]:
     """The greatest item or the mean of each cell of each region."""
-    regions = _Regions(lowering, operation, _size(operation))
+    regions = _Regions(lowering, lowering.integers("output_size"))
     value = regions.images()
-    average = operation.name == "avg_roi_pool"
-    least = lowering.builder.range(value).hull()[0]
+    average = lowering.operation.name == "avg_roi_pool"
+    least = value.range.hull()[0]
     if not average:
         # Items from 1 on, so that 0 stands for what lies outside of a cell.
-        value = regions.emit("broadcast_sub", value, regions.constant([least - 1], "least"))
-    area: str | None = None
+        value = value - regions.constant([least - 1], "least")
+    area: Value | None = None
     for axis in range(regions.dimensions):
         mask, extent = _cells(regions, axis)
         value = _weighted(regions, value, mask, axis) if average else _masked(regions, value, mask, axis)
-        area = extent if area is None else regions.emit("broadcast_mul", area, extent)
+        area = extent if area is None else area * extent
     assert area is not None
     if not average:
-        value = regions.emit("broadcast_add", value, regions.constant([least - 1], "least"))
+        value = value + regions.constant([least - 1], "least")
         return [regions.result(value, _ONE)]
     return [_divided(regions, value, area)]
 
 
-def _cells(regions: _Regions, axis: int) -> tuple[str, str]:
+def _cells(regions: _Regions, axis: int) -> tuple[Value, Value]:
     """Per region the mask (N, cells, positions) of the cells along an axis, and their extent (N, 1, 1)."""
     extent, cells = regions.extents[axis], regions.size[axis]
-    lowering, operation = regions.lowering, regions.operation
+    lowering = regions.lowering
     first, last = (
         _codes(regions, regions.coordinate(axis + side * regions.dimensions), _ONE, (side, extent - 1 + side), what)
         for side, what in enumerate(("start", "end"))
     )
-    length = regions.emit("clip", regions.emit("broadcast_sub", last, first), a_min=1, a_max=extent)
+    length = (last - first).clip(1, extent)
     lengths = range(extent + 1)
-    step = regions.emit("cvm_lut", regions.constant([n // cells for n in lengths], "step"), length)
-    size = regions.emit("cvm_lut", regions.constant([max(1, -(-n // cells)) for n in lengths], "size"), length)
+    step = regions.lowering.emit("cvm_lut", regions.constant([n // cells for n in lengths], "step"), length)
+    size = regions.lowering.emit("cvm_lut", regions.constant([max(1, -(-n // cells)) for n in lengths], "size"), length)
     numbers = regions.constant(np.arange(cells).reshape(1, cells, 1), "cells")
-    begin = regions.emit("broadcast_add", regions.emit("broadcast_mul", numbers, step), first)
+    begin = (numbers * step) + first
     # Position - begin is 0 .. size - 1 inside of a cell.
     positions = regions.constant(np.arange(extent).reshape(1, 1, extent), "positions")
-    place = regions.emit("broadcast_sub", positions, begin)
+    offset = positions - begin
     minus = regions.constant([-1], "minus")
-    inside = regions.emit("broadcast_greater", place, minus)
-    before = regions.emit("broadcast_greater", size, place)
-    assert lowering.output_shape(operation)[0] == regions.count
-    return regions.emit("broadcast_mul", inside, before), size
+    inside = offset.greater(minus)
+    before = size.greater(offset)
+    assert lowering.output_shape()[0] == regions.count
+    return inside * before, size
 
 
-def _codes(regions: _Regions, form: LinearForm, unit: Fraction, bounds: tuple[int, int], what: str) -> str:
-    """The numbers of a form as multiples of a unit, rounded and cut."""
+def _codes(regions: _Regions, form: LinearForm, unit: Fraction, bounds: tuple[int, int], what: str) -> Value:
+    """The numbers of a form as multiples of a unit, rounded and clipped."""
     lo, hi = bounds
     if not form.terms or lo == hi:
         steps = form.constant / Rationals.scalar(unit, form.rank)
         items = np.broadcast_to(np.clip(_rounded(steps), lo, hi), form.shape)
         return regions.constant(items, what)
     quantizer = LinearQuantizer((unit,), (Fraction(0),), lo, hi)
-    return codes_of(regions.lowering, regions.operation, form, quantizer, what)
+    return codes_of(regions.lowering, form, quantizer, what)
 
 
 def _rounded(items: Rationals) -> Any:
@@ -162,50 +153,50 @@ def _rounded(items: Rationals) -> Any:
     return (2 * items.numerators + items.denominator) // doubled
 
 
-def _split(regions: _Regions, value: str, axis: int) -> Shape:
+def _split(regions: _Regions, value: Value, axis: int) -> Shape:
     """The extents (N, axes before, the axis, axes behind) of a value that is reduced along a spatial axis."""
-    shape = regions.lowering.builder.shape(value)
+    shape = value.shape
     return shape[0], math.prod(shape[1 : axis + 2]), shape[axis + 2], math.prod(shape[axis + 3 :])
 
 
-def _weighted(regions: _Regions, value: str, weights: str, axis: int) -> str:
+def _weighted(regions: _Regions, value: Value, weights: Value, axis: int) -> Value:
     """Sum over positions of weights (N, cells, positions) times items: a convolution with one group per region."""
-    shape = regions.lowering.builder.shape(value)
+    shape = value.shape
     n, before, extent, behind = _split(regions, value, axis)
     cells = regions.size[axis]
-    image = regions.emit("reshape", value, target_shape=(n, before, extent, behind))
-    image = regions.emit("transpose", image, axes=(0, 2, 1, 3))
-    image = regions.emit("reshape", image, target_shape=(1, n * extent, before * behind, 1))
-    filters = regions.emit("reshape", weights, target_shape=(n * cells, extent, 1, 1))
-    sums = regions.emit("conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=n)
-    sums = regions.emit("reshape", sums, target_shape=(n, cells, before, behind))
-    sums = regions.emit("transpose", sums, axes=(0, 2, 1, 3))
-    return regions.emit("reshape", sums, target_shape=(*shape[: axis + 2], cells, *shape[axis + 3 :]))
+    image = value.reshape((n, before, extent, behind))
+    image = image.transpose((0, 2, 1, 3))
+    image = image.reshape((1, n * extent, before * behind, 1))
+    filters = weights.reshape((n * cells, extent, 1, 1))
+    sums = regions.lowering.emit("conv2d", image, filters, padding=(0, 0), stride=(1, 1), dilation=(1, 1), groups=n)
+    sums = sums.reshape((n, cells, before, behind))
+    sums = sums.transpose((0, 2, 1, 3))
+    return sums.reshape((*shape[: axis + 2], cells, *shape[axis + 3 :]))
 
 
-def _masked(regions: _Regions, value: str, mask: str, axis: int) -> str:
+def _masked(regions: _Regions, value: Value, mask: Value, axis: int) -> Value:
     """The greatest of the items (all positive) where the mask (N, cells, positions) is 1."""
-    shape = regions.lowering.builder.shape(value)
+    shape = value.shape
     n, before, extent, behind = _split(regions, value, axis)
     cells = regions.size[axis]
-    items = regions.emit("reshape", value, target_shape=(n, before, 1, extent, behind))
-    chosen = regions.emit("reshape", mask, target_shape=(n, 1, cells, extent, 1))
-    product = regions.emit("broadcast_mul", items, chosen)
-    best = regions.emit("max", product, axes=(3,), keepdims=False, exclude=False)
-    return regions.emit("reshape", best, target_shape=(*shape[: axis + 2], cells, *shape[axis + 3 :]))
+    items = value.reshape((n, before, 1, extent, behind))
+    chosen = mask.reshape((n, 1, cells, extent, 1))
+    product = items * chosen
+    best = product.max((3,))
+    return best.reshape((*shape[: axis + 2], cells, *shape[axis + 3 :]))
 
 
-def _divided(regions: _Regions, value: str, area: str) -> Result:
+def _divided(regions: _Regions, value: Value, area: Value) -> Result:
     """The sums of cells divided by their areas (N, 1, 1): the constant of the input stays as it is in a mean."""
-    lowering, operation = regions.lowering, regions.operation
-    quantizer = lowering.quantizer(operation)
+    lowering = regions.lowering
+    quantizer = lowering.quantizer()
     if quantizer is None:
-        raise lowering.needs_quantization(operation, operation.outputs[0])
-    if lowering.builder.range(area).hull() == (1, 1):
+        raise lowering.needs_quantization(lowering.operation.outputs[0])
+    if area.range.hull() == (1, 1):
         return regions.result(value, _ONE)
     numerator = replace(regions.result(value, _ONE), constant=Rationals.scalar(0, regions.form.rank))
     shape = (regions.count, *(1 for _ in range(regions.form.rank - 1)))
-    area = regions.emit("reshape", area, target_shape=shape)
+    area = area.reshape(shape)
     one = Rationals.scalar(1, regions.form.rank)
     divisor = LinearForm(numerator.shape, (Term(area, one),), Rationals.scalar(0, regions.form.rank))
     constant = regions.form.constant
@@ -213,7 +204,7 @@ def _divided(regions: _Regions, value: str, area: str) -> Result:
         quantizer = replace(quantizer, offset=tuple(item - constant.item() for item in quantizer.offset))
     else:
         numerator = sum_of(numerator, scaled(divisor, lambda factor: factor * constant))
-    value = quotient_codes(lowering, operation, numerator, divisor, quantizer)
+    value = quotient_codes(lowering, numerator, divisor, quantizer)
     return Coded(value, note="a quotient, bit by bit")
 
 
@@ -226,13 +217,13 @@ def _divided(regions: _Regions, value: str, area: str) -> Result:
     "max_roi_align",
     claim=exact("sums with whole weights of interpolation over a common denominator", TOO_FINE),
 )
-def roi_resample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def roi_resample(lowering: Lowering) -> list[Result]:
     """Multilinear interpolation at a grid of positions of each region; roi align then pools the samples."""
-    align = operation.name != "roi_resample"
-    output, rate = _size(operation), _size(operation, "sampling_rate") if align else ()
+    align = lowering.operation.name != "roi_resample"
+    output, rate = lowering.integers("output_size"), lowering.integers("sampling_rate") if align else ()
     size = tuple(a * b for a, b in zip(output, rate, strict=True)) if align else output
-    regions = _Regions(lowering, operation, size)
-    method = str(operation.attributes["resize_method" if align else "method"])
+    regions = _Regions(lowering, size)
+    method = str(lowering.operation.attributes["resize_method" if align else "method"])
     value, divisor = regions.images(), 1
     for axis in range(regions.dimensions):
         weights, unit = _weights(regions, axis, method)
@@ -247,15 +238,14 @@ def roi_resample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
 
 def _too_fine(regions: _Regions) -> Unsupported:
     return regions.lowering.unsupported(
-        regions.operation,
         "the weights of interpolation do not fit 32 bits: give rois a quantiser of a simple scale with zero as a code",
     )
 
 
-def _weights(regions: _Regions, axis: int, method: str) -> tuple[str, int]:
+def _weights(regions: _Regions, axis: int, method: str) -> tuple[Value, int]:
     """The weights of positions along an axis in units of 1/G, (N, samples, positions), and G.
 
-    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, cut into the axis, since
+    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, clipped to the axis, since
     neighbours beyond the ends are the ends. Item j weighs max(0, 1 - |position - j|).
     """
     extent, samples = regions.extents[axis], regions.size[axis]
@@ -270,7 +260,7 @@ def _weights(regions: _Regions, axis: int, method: str) -> tuple[str, int]:
         share = Rationals(2 * i + (1 if method == "symmetric" else 0), 2 * samples)
         shift = Rationals.scalar(Fraction(-1, 2) if method == "symmetric" else 0, 3)
     else:
-        raise regions.lowering.unsupported(regions.operation, f"method {method!r} is not lowered")
+        raise regions.lowering.unsupported(f"method {method!r} is not lowered")
     one = Rationals.scalar(1, 3)
     position = sum_of(
         scaled(replace(start, shape=shape), lambda factor: factor * (one - share)),
@@ -286,10 +276,10 @@ def _weights(regions: _Regions, axis: int, method: str) -> tuple[str, int]:
     last = inverse * (extent - 1)
     at = _codes(regions, position, grid, (0, last), "position")
     items = regions.constant((np.arange(extent, dtype=object) * inverse).reshape(1, 1, extent), "items")
-    distance = regions.emit("abs", regions.emit("broadcast_sub", at, items))
+    distance = abs(at - items)
     whole = regions.constant([inverse], "whole")
-    near = regions.emit("broadcast_sub", whole, distance)
-    return regions.emit("clip", near, a_min=0, a_max=inverse), inverse
+    near = whole - distance
+    return near.clip(0, inverse), inverse
 
 
 def _pooled(regions: _Regions, form: LinearForm, output: Sequence[int], rate: Sequence[int]) -> LinearForm:
@@ -298,9 +288,9 @@ def _pooled(regions: _Regions, form: LinearForm, output: Sequence[int], rate: Se
     for extent, step in zip(output, rate, strict=True):
         shape += [extent, step]
     (term,) = form.terms
-    blocks = regions.emit("reshape", term.value, target_shape=tuple(shape))
+    blocks = term.value.reshape(tuple(shape))
     axes = tuple(range(3, len(shape), 2))
-    average = regions.operation.name == "avg_roi_align"
-    value = regions.emit("sum" if average else "max", blocks, axes=axes, keepdims=False, exclude=False)
+    average = regions.lowering.operation.name == "avg_roi_align"
+    value = regions.lowering.emit("sum" if average else "max", blocks, axes=axes, keepdims=False, exclude=False)
     divisor = Rationals.scalar(Fraction(1, math.prod(rate) if average else 1), form.rank)
     return replace(form, shape=(*form.shape[:2], *output), terms=(Term(value, term.factor * divisor),))

@@ -1,6 +1,6 @@
 """Index based sampling (NNEF 1.0.1 section 4.3.3).
 
-``sample`` reads the padded input at the place that an index names within its window: one look-up in the flattened
+``sample`` reads the padded input at the position that an index names within its window: one look-up in the flattened
 tensor. ``desample`` is its reverse: each position of the up-scaled space looks at the windows that reach it, of which
 there is one only where windows do not overlap, and takes the item where the index names this very position.
 
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.lowering.claims import APART, INDICES, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term
 from cvm.lowering.forms.gather import gathered
 from cvm.lowering.forms.windows import Axis, Indices, axes_of, reverse_axes_of, sizes_of
@@ -32,43 +32,39 @@ __all__: list[str] = []
 Array = npt.NDArray[Any]
 
 
-def _index(lowering: Lowering, operation: GraphOperation, taps: int) -> str:
+def _index(lowering: Lowering, taps: int) -> Value:
     """The indices as a value in [0, taps).
 
     Raises `Unsupported` where they are no integers, or not proven to lie within the window.
     """
-    name = str(operation.inputs["index"])
-    form = lowering.linear(operation, "index")
+    name = str(lowering.operation.inputs["index"])
+    form = lowering.linear("index")
     parts = (form.constant, *(term.factor for term in form.terms))
     if any(item.denominator != 1 for part in parts for item in part.fractions()):
-        raise lowering.unsupported(operation, f"the indices {name!r} are not all integers")
-    value = integer_value(lowering, operation, form, "index")
-    lo, hi = lowering.builder.range(value).hull()
+        raise lowering.unsupported(f"the indices {name!r} are not all integers")
+    value = integer_value(lowering, form, "index")
+    lo, hi = value.range.hull()
     if lo < 0 or hi >= taps:
         message = f"the indices {name!r} lie in [{lo}, {hi}], but the window has the positions 0 to {taps - 1}"
-        raise lowering.unsupported(operation, message)
+        raise lowering.unsupported(message)
     return value
 
 
-def _input(lowering: Lowering, operation: GraphOperation) -> LinearForm:
-    operand = lowering.operand(operation, "input")
+def _input(lowering: Lowering) -> LinearForm:
+    operand = lowering.operand("input")
     if isinstance(operand, Known):
-        return valued(lowering, operation, operand, "constant")
-    return lowering.linear(operation, "input")
+        return valued(lowering, operand, "constant")
+    return lowering.linear("input")
 
 
-def _uniform(
-    lowering: Lowering, operation: GraphOperation, form: LinearForm, axes: Sequence[Axis]
-) -> tuple[LinearForm, list[int]]:
+def _uniform(lowering: Lowering, form: LinearForm, axes: Sequence[Axis]) -> tuple[LinearForm, list[int]]:
     """The input around zero, with one factor and constant along the axes that windows move on, and those axes."""
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
-    form = spread(lowering, operation, form, range(form.rank))
-    if operation.name == "desample" or any((axis.sources() < 0).any() for axis in axes):
-        form = moved_to_zero(lowering, operation, form, moving)
-    form = spread(lowering, operation, with_constant_as_value(lowering, operation, form, moving), range(form.rank))
-    terms = tuple(
-        Term(*with_common_factor(lowering, operation, term, moving)) if moving else term for term in form.terms
-    )
+    form = spread(lowering, form, range(form.rank))
+    if lowering.operation.name == "desample" or any((axis.sources() < 0).any() for axis in axes):
+        form = moved_to_zero(lowering, form, moving)
+    form = spread(lowering, with_constant_as_value(lowering, form, moving), range(form.rank))
+    terms = tuple(Term(*with_common_factor(term, moving)) if moving else term for term in form.terms)
     return LinearForm(form.shape, terms, form.constant), moving
 
 
@@ -80,73 +76,71 @@ def _along(items: Array, axis: int, rank: int) -> Array:
     "sample",
     claim=exact("one look-up in the flattened tensor", APART, INDICES),
 )
-def sample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def sample(lowering: Lowering) -> list[Result]:
     """The item of each window that the index names."""
-    form = _input(lowering, operation)
-    size = sizes_of(operation, form.rank)
-    axes = axes_of(lowering, operation, form.shape, size)
-    form, _ = _uniform(lowering, operation, form, axes)
-    index = _index(lowering, operation, math.prod(size))
-    place = _places(lowering, operation, index, axes)
+    form = _input(lowering)
+    size = sizes_of(lowering, form.rank)
+    axes = axes_of(lowering, form.shape, size)
+    form, _ = _uniform(lowering, form, axes)
+    index = _index(lowering, math.prod(size))
+    position = _positions(lowering, index, axes)
     shape = tuple(axis.outputs for axis in axes)
-    terms = [Term(_looked_up(lowering, operation, term.value, axes, place), term.factor) for term in form.terms]
+    terms = [Term(_looked_up(term.value, axes, position), term.factor) for term in form.terms]
     zero = Rationals.scalar(0, form.rank)
     if form.constant.is_zero() or not any((axis.sources() < 0).any() for axis in axes):
         return [LinearForm(shape, tuple(terms), form.constant)]
-    ones = lowering.tensor_constant(operation, np.ones(form.shape, dtype=object), "ones")
-    terms.append(Term(_looked_up(lowering, operation, ones, axes, place), form.constant))
+    ones = lowering.tensor_constant(np.ones(form.shape, dtype=object), "ones")
+    terms.append(Term(_looked_up(ones, axes, position), form.constant))
     return [LinearForm(shape, tuple(terms), zero)]
 
 
-def _looked_up(lowering: Lowering, operation: GraphOperation, value: str, axes: Sequence[Axis], place: str) -> str:
+def _looked_up(value: Value, axes: Sequence[Axis], position: Value) -> Value:
     for i, axis in enumerate(axes):
-        value = gathered(lowering, operation, value, i, axis.line())
-    return lowering.emit(operation, "take", value, place, axis=None)
+        value = gathered(value, i, axis.line())
+    return value.apply("take", position, axis=None)
 
 
-def _places(lowering: Lowering, operation: GraphOperation, index: str, axes: Sequence[Axis]) -> str:
+def _positions(lowering: Lowering, index: Value, axes: Sequence[Axis]) -> Value:
     """Where in the flattened lines each index points: the start of its window plus what the index adds."""
     extents = [axis.line().size for axis in axes]
     strides = [math.prod(extents[i + 1 :]) for i in range(len(axes))]
     offsets = np.zeros((1,) * len(axes), dtype=object)
     for i, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
         offsets = offsets + _along(np.arange(axis.size).astype(object) * (axis.dilation * stride), i, len(axes))
-    place = index
+    position = index
     if offsets.size > 1:
-        table = lowering.tensor_constant(operation, offsets.ravel(), "offsets")
-        place = lowering.emit(operation, "cvm_lut", table, index)
+        table = lowering.tensor_constant(offsets.ravel(), "offsets")
+        position = lowering.emit("cvm_lut", table, index)
     for i, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
         if axis.outputs > 1:
             starts = _along(np.arange(axis.outputs).astype(object) * (axis.step * stride), i, len(axes))
-            start = lowering.tensor_constant(operation, starts, "starts")
-            place = lowering.emit(operation, "broadcast_add", place, start)
-    return place
+            start = lowering.tensor_constant(starts, "starts")
+            position = position + start
+    return position
 
 
 @rule(
     "desample",
     claim=exact("sums of items times whether their index names the position", APART, INDICES),
 )
-def desample(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def desample(lowering: Lowering) -> list[Result]:
     """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
-    form = _input(lowering, operation)
-    size, shape = sizes_of(operation, form.rank), lowering.output_shape(operation)
-    axes = reverse_axes_of(lowering, operation, form.shape, size, shape)
-    form, _ = _uniform(lowering, operation, form, axes)
-    index = _index(lowering, operation, math.prod(size))
+    form = _input(lowering)
+    size, shape = sizes_of(lowering, form.rank), lowering.output_shape()
+    axes = reverse_axes_of(lowering, form.shape, size, shape)
+    form, _ = _uniform(lowering, form, axes)
+    index = _index(lowering, math.prod(size))
     packed = [_packed(axis) for axis in axes]
-    values: list[str | None] = [None] * len(form.terms)
-    count: str | None = None
+    values: list[Value | None] = [None] * len(form.terms)
+    count: Value | None = None
     for choice in np.ndindex(*(sources.shape[1] for sources, _ in packed)):
         sources = [item[:, k] for (item, _), k in zip(packed, choice, strict=True)]
-        here = _named(
-            lowering, operation, index, size, sources, [t[:, k] for (_, t), k in zip(packed, choice, strict=True)]
-        )
+        here = _named(lowering, index, size, sources, [t[:, k] for (_, t), k in zip(packed, choice, strict=True)])
         for i, term in enumerate(form.terms):
-            item = _spread_out(lowering, operation, term.value, sources, 0)
-            values[i] = _plus(lowering, operation, values[i], lowering.emit(operation, "broadcast_mul", item, here))
+            item = _spread_out(term.value, sources, 0)
+            values[i] = _plus(lowering, values[i], item * here)
         if not form.constant.is_zero():
-            count = _plus(lowering, operation, count, here)
+            count = _plus(lowering, count, here)
     terms = [Term(value, term.factor) for value, term in zip(values, form.terms, strict=True) if value is not None]
     if count is not None:
         terms.append(Term(count, form.constant))
@@ -161,18 +155,16 @@ def _packed(axis: Axis) -> tuple[Indices, Indices]:
     return np.take_along_axis(sources, order, axis=1), order
 
 
-def _spread_out(
-    lowering: Lowering, operation: GraphOperation, value: str, sources: Sequence[Indices], fill: int
-) -> str:
+def _spread_out(value: Value, sources: Sequence[Indices], fill: int) -> Value:
     for i, item in enumerate(sources):
-        value = gathered(lowering, operation, value, i, item, fill)
+        value = gathered(value, i, item, fill)
     return value
 
 
 def _named(
-    lowering: Lowering, operation: GraphOperation, index: str, size: Sequence[int], sources: Sequence[Indices],
+    lowering: Lowering, index: Value, size: Sequence[int], sources: Sequence[Indices],
     taps: Sequence[Indices],
-) -> str:  # fmt: skip
+) -> Value:  # fmt: skip
     """1 where the index of the item at ``sources`` names the tap ``taps``, which leads back to the position; else 0."""
     rank = len(size)
     wanted = np.zeros((1,) * rank, dtype=object)
@@ -181,14 +173,14 @@ def _named(
     for i in range(rank):  # where all positions along an axis want the same, one says so
         if (wanted == np.take(wanted, [0], i)).all():
             wanted = np.take(wanted, [0], i)
-    found = _spread_out(lowering, operation, index, sources, -1)
-    tap_constant = lowering.tensor_constant(operation, wanted, "taps")
-    difference = lowering.emit(operation, "broadcast_sub", found, tap_constant)
-    apart = lowering.emit(operation, "abs", difference)
-    other = lowering.emit(operation, "clip", apart, a_min=0, a_max=1)
-    one = lowering.tensor_constant(operation, np.array([1], dtype=object), "one")
-    return lowering.emit(operation, "broadcast_sub", one, other)
+    found = _spread_out(index, sources, -1)
+    tap_constant = lowering.tensor_constant(wanted, "taps")
+    difference = found - tap_constant
+    apart = abs(difference)
+    other = apart.clip(0, 1)
+    one = lowering.tensor_constant([1], "one")
+    return one - other
 
 
-def _plus(lowering: Lowering, operation: GraphOperation, total: str | None, part: str) -> str:
-    return part if total is None else lowering.emit(operation, "broadcast_add", total, part)
+def _plus(lowering: Lowering, total: Value | None, part: Value) -> Value:
+    return part if total is None else total + part

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import PARTS, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, SurdForm, TableForm, Term
 from cvm.lowering.parts.movement import joined, moved, sliced, valued
-from cvm.lowering.parts.operands import codes_of, full_value, function, integers, scaled
+from cvm.lowering.parts.operands import codes_of, function, integers, scaled
 from cvm.lowering.proofs.table import Operand, tabulate
 from cvm.lowering.rules.logic import not_zero
 from cvm.quantization import LinearQuantizer
@@ -26,72 +26,64 @@ from cvm.quantization.reals import FUNCTIONS, Real, rational
 __all__: list[str] = []
 
 
-def _integers(operation: GraphOperation, attribute: str) -> tuple[int, ...]:
-    return tuple(int(item) for item in operation.attributes[attribute])  # type: ignore[union-attr, arg-type]
-
-
-def _integer(operation: GraphOperation, attribute: str) -> int:
-    return int(operation.attributes[attribute])  # type: ignore[arg-type]
-
-
 @rule(
     "reshape",
     "squeeze",
     "unsqueeze",
     claim=exact("the integers move"),
 )
-def reshape(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def reshape(lowering: Lowering) -> list[Result]:
     """The same items in row-major order under another shape."""
-    operand, shape = lowering.operand(operation, "input"), lowering.output_shape(operation)
+    operand, shape = lowering.operand("input"), lowering.output_shape()
     if operand.shape == shape:
         return [operand]
-    return [moved(lowering, operation, operand, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)]
+    return [moved(lowering, operand, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)]
 
 
 @rule(
     "transpose",
     claim=exact("the integers move"),
 )
-def transpose(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def transpose(lowering: Lowering) -> list[Result]:
     """A permutation of the leading axes."""
-    operand, leading = lowering.operand(operation, "input"), _integers(operation, "axes")
+    operand, leading = lowering.operand("input"), lowering.integers("axes")
     if not leading:
         return [operand]
     axes = (*leading, *range(len(leading), len(operand.shape)))
-    shape = lowering.output_shape(operation)
-    return [moved(lowering, operation, operand, shape, lambda a: a.transpose(axes), "transpose", axes=axes)]
+    shape = lowering.output_shape()
+    return [moved(lowering, operand, shape, lambda a: a.transpose(axes), "transpose", axes=axes)]
 
 
 @rule(
     "concat",
     claim=exact("the integers side by side; parts with other scales keep them", PARTS),
 )
-def concat(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def concat(lowering: Lowering) -> list[Result]:
     """Parts side by side."""
-    return [joined(lowering, operation, _parts(lowering, operation), _integer(operation, "axis"))]
+    return [joined(lowering, _parts(lowering), lowering.integer("axis"))]
 
 
 @rule(
     "stack",
     claim=exact("the integers side by side; parts with other scales keep them", PARTS),
 )
-def stack(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def stack(lowering: Lowering) -> list[Result]:
     """Parts side by side along a new axis."""
-    axis = _integer(operation, "axis")
-    whole = lowering.output_shape(operation)
+    axis = lowering.integer("axis")
+    whole = lowering.output_shape()
     shape = (*whole[:axis], 1, *whole[axis + 1 :])
     parts = [
-        moved(lowering, operation, part, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)
-        for part in _parts(lowering, operation)
+        moved(lowering, part, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)
+        for part in _parts(lowering)
     ]
-    return [joined(lowering, operation, parts, axis)]
+    return [joined(lowering, parts, axis)]
 
 
-def _parts(lowering: Lowering, operation: GraphOperation) -> list[Operand]:
-    parts = operation.inputs["values"]
+def _parts(lowering: Lowering) -> list[Operand]:
+    parts = lowering.operation.inputs["values"]
     if not isinstance(parts, tuple):
-        raise lowering.unsupported(operation, "values must be an array of tensors")
-    return [lowering.operand_of(part, operation, "values") for part in parts]
+        raise lowering.unsupported("values must be an array of tensors")
+    return [lowering.operand_of(part, "values") for part in parts]
 
 
 @rule(
@@ -99,18 +91,18 @@ def _parts(lowering: Lowering, operation: GraphOperation) -> list[Operand]:
     "unstack",
     claim=exact("the integers move"),
 )
-def split(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def split(lowering: Lowering) -> list[Result]:
     """Sections along an axis; unstack takes them of extent 1 and drops the axis."""
-    operand, axis = lowering.operand(operation, "value"), _integer(operation, "axis")
-    unstack = operation.name == "unstack"
-    ratios = (1,) * len(operation.outputs) if unstack else _integers(operation, "ratios")
+    operand, axis = lowering.operand("value"), lowering.integer("axis")
+    unstack = lowering.operation.name == "unstack"
+    ratios = (1,) * len(lowering.operation.outputs) if unstack else lowering.integers("ratios")
     unit = operand.shape[axis] // sum(ratios)
     results: list[Result] = []
     start = 0
     for ratio in ratios:
-        cuts = [slice(None)] * len(operand.shape)
-        cuts[axis] = slice(start, start + ratio * unit)
-        results.append(sliced(lowering, operation, operand, cuts, axis if unstack else None))
+        slices = [slice(None)] * len(operand.shape)
+        slices[axis] = slice(start, start + ratio * unit)
+        results.append(sliced(lowering, operand, slices, axis if unstack else None))
         start += ratio * unit
     return results
 
@@ -119,40 +111,40 @@ def split(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     "slice",
     claim=exact("the integers move", "a stride is below 1"),
 )
-def slice_(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def slice_(lowering: Lowering) -> list[Result]:
     """A section along some axes. A negative end counts from the end of the axis, and 0 is the end of the axis."""
-    operand = lowering.operand(operation, "input")
-    axes, begin, end = (_integers(operation, name) for name in ("axes", "begin", "end"))
-    stride = _integers(operation, "stride") or (1,) * len(axes)
-    cuts = [slice(None)] * len(operand.shape)
+    operand = lowering.operand("input")
+    axes, begin, end = (lowering.integers(name) for name in ("axes", "begin", "end"))
+    stride = lowering.integers("stride") or (1,) * len(axes)
+    slices = [slice(None)] * len(operand.shape)
     for axis, first, last, step in zip(axes, begin, end, stride, strict=True):
         if step < 1:
-            raise lowering.unsupported(operation, f"stride {step} is not lowered")
+            raise lowering.unsupported(f"stride {step} is not lowered")
         extent = operand.shape[axis]
-        cuts[axis] = slice(first + extent if first < 0 else first, last + extent if last <= 0 else last, step)
-    return [sliced(lowering, operation, operand, cuts)]
+        slices[axis] = slice(first + extent if first < 0 else first, last + extent if last <= 0 else last, step)
+    return [sliced(lowering, operand, slices)]
 
 
 @rule(
     "tile",
     claim=exact("the integers move"),
 )
-def tile(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def tile(lowering: Lowering) -> list[Result]:
     """The whole tensor repeated along its axes."""
-    operand, repeats = lowering.operand(operation, "input"), _integers(operation, "repeats")
-    shape = lowering.output_shape(operation)
+    operand, repeats = lowering.operand("input"), lowering.integers("repeats")
+    shape = lowering.output_shape()
     if operand.shape == shape:
         return [operand]
-    return [moved(lowering, operation, operand, shape, lambda a: np.tile(a, repeats), "tile", reps=repeats)]
+    return [moved(lowering, operand, shape, lambda a: np.tile(a, repeats), "tile", reps=repeats)]
 
 
 @rule(
     "copy_n",
     claim=exact("the same integers; each copy is rounded by its own quantiser"),
 )
-def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def copy_n(lowering: Lowering) -> list[Result]:
     """The same tensor several times; each copy has its own quantiser."""
-    return [lowering.operand(operation, "x") for _ in operation.outputs]
+    return [lowering.operand("x") for _ in lowering.operation.outputs]
 
 
 # pad
@@ -162,21 +154,21 @@ def copy_n(lowering: Lowering, operation: GraphOperation) -> list[Result]:
     "pad",
     claim=exact("integers beside integers; what no code stands for is a constant of the position"),
 )
-def pad(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def pad(lowering: Lowering) -> list[Result]:
     """Items before and after the tensor along every axis; negative padding crops."""
-    operand = lowering.operand(operation, "input")
-    padding = _pairs(operation.attributes["padding"])
+    operand = lowering.operand("input")
+    padding = _pairs(lowering.operation.attributes["padding"])
     if not padding:  # of a single number
         return [operand]
-    border = str(operation.attributes["border"])
-    cuts = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
+    border = str(lowering.operation.attributes["border"])
+    slices = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
     if border == "constant":
-        operand = sliced(lowering, operation, operand, cuts)
-        value = Fraction(operation.attributes["value"])  # type: ignore[arg-type]
-        return [_padded_with(lowering, operation, operand, [(max(p, 0), max(q, 0)) for p, q in padding], value)]
+        operand = sliced(lowering, operand, slices)
+        value = lowering.fraction("value")
+        return [_padded_with(lowering, operand, [(max(p, 0), max(q, 0)) for p, q in padding], value)]
     for axis, (before, after) in enumerate(padding):
         if before or after:
-            operand = _reflected(lowering, operation, operand, axis, before, after, border)
+            operand = _reflected(lowering, operand, axis, before, after, border)
     return [operand]
 
 
@@ -184,9 +176,7 @@ def _pairs(attribute: Any) -> list[tuple[int, int]]:
     return [(int(before), int(after)) for before, after in attribute]
 
 
-def _reflected(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, axis: int, before: int, after: int, border: str
-) -> Operand:
+def _reflected(lowering: Lowering, operand: Operand, axis: int, before: int, after: int, border: str) -> Operand:
     """The items beyond the ends of one axis are those at other positions of it."""
     extent = operand.shape[axis]
     at = np.arange(-before, extent + after)
@@ -198,26 +188,22 @@ def _reflected(
     elif border == "reflect-even":
         mirrored = np.where(at < 0, -at - 1, 2 * extent - 1 - at)
     else:
-        raise lowering.unsupported(operation, f"border {border!r} is not lowered")
+        raise lowering.unsupported(f"border {border!r} is not lowered")
     at = np.where(outside, mirrored, at)
     if at.min() < 0 or at.max() >= extent:
-        raise lowering.unsupported(operation, "the padding reflects to items that do not exist")
-    return _taken(lowering, operation, operand, at, axis)
+        raise lowering.unsupported("the padding reflects to items that do not exist")
+    return _taken(lowering, operand, at, axis)
 
 
-def _taken(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, at: npt.NDArray[np.int64], axis: int
-) -> Operand:
+def _taken(lowering: Lowering, operand: Operand, at: npt.NDArray[np.int64], axis: int) -> Operand:
     """The items at constant positions along an axis, which the axes of ``at`` replace."""
     shape = (*operand.shape[:axis], *at.shape, *operand.shape[axis + 1 :])
-    indices = lowering.tensor_constant(operation, at.astype(object), "indices")
+    indices = lowering.tensor_constant(at.astype(object), "indices")
 
-    return moved(lowering, operation, operand, shape, lambda a: np.take(a, at, axis), "take", indices, axis=axis)
+    return moved(lowering, operand, shape, lambda a: np.take(a, at, axis), "take", indices, axis=axis)
 
 
-def _padded_with(
-    lowering: Lowering, operation: GraphOperation, operand: Operand, padding: list[tuple[int, int]], value: Fraction
-) -> Operand:
+def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, int]], value: Fraction) -> Operand:
     """The operand with a constant around it.
 
     Integers are padded with the one nearest to the constant; what is missing joins the form's constant, which is then
@@ -227,7 +213,7 @@ def _padded_with(
     if shape == operand.shape:
         return operand
     if (isinstance(operand, LinearForm) and operand.clamped) or not isinstance(operand, LinearForm | TableForm | Known):
-        operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
+        operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
     if isinstance(operand, Known):
         whole = operand.rationals().broadcast(operand.shape)
         common = Rationals.scalar(value, len(shape))
@@ -235,7 +221,7 @@ def _padded_with(
         return Known.of(padded)
     if isinstance(operand, TableForm):
         last = len(operand.numbers)
-        padded_value = _bordered(lowering, operation, operand.value, padding, last)
+        padded_value = _bordered(lowering, operand.value, padding, last)
         return TableForm(shape, padded_value, (*operand.numbers, rational(value)))
     fill = 0
     if len(operand.terms) == 1 and operand.terms[0].factor.uniform and operand.constant.uniform:
@@ -243,14 +229,14 @@ def _padded_with(
         fill = fill if abs(fill) <= INT32_MAX else 0
     terms, rest = [], value
     for term in operand.terms:
-        full = full_value(lowering, operation, term.value, operand.shape)
+        full = term.value.broadcast(operand.shape)
         factor = term.factor
         if factor.uniform:
             rest -= fill * factor.item()
             factor = Rationals.scalar(factor.item(), len(shape))
         else:
             factor = _surrounded(factor.broadcast(operand.shape), padding, Rationals.scalar(0, len(shape)))
-        terms.append(Term(_bordered(lowering, operation, full, padding, fill), factor))
+        terms.append(Term(_bordered(lowering, full, padding, fill), factor))
     if operand.constant.uniform and operand.constant.item() == rest:
         constant = Rationals.scalar(rest, len(shape))
     else:
@@ -267,20 +253,18 @@ def _surrounded(items: Rationals, padding: list[tuple[int, int]], value: Rationa
     return Rationals(whole, denominator)
 
 
-def _bordered(
-    lowering: Lowering, operation: GraphOperation, value: str, padding: list[tuple[int, int]], fill: int
-) -> str:
+def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], fill: int) -> Value:
     """Emit ``value`` with an integer around it, axis by axis."""
     for axis, sides in enumerate(padding):
-        shape = list(lowering.builder.shape(value))
+        shape = list(value.shape)
         parts = [value]
         for side, extent in enumerate(sides):
             if extent:
                 shape[axis] = extent
-                constant = lowering.tensor_constant(operation, np.full(shape, fill, dtype=object), "padding")
+                constant = lowering.tensor_constant(np.full(shape, fill, dtype=object), "padding")
                 parts.insert(0 if side == 0 else len(parts), constant)
         if len(parts) > 1:
-            value = lowering.emit(operation, "concatenate", *parts, axis=axis)
+            value = lowering.emit("concatenate", *parts, axis=axis)
     return value
 
 
@@ -291,21 +275,21 @@ def _bordered(
     "gather",
     claim=exact("one take", "a constant index lies outside of the axis"),
 )
-def gather(lowering: Lowering, operation: GraphOperation) -> list[Result]:
-    """The items at given positions along an axis. A position that is computed is cut into those that exist."""
-    operand, indices = lowering.operand(operation, "input"), lowering.operand(operation, "indices")
-    axis = _integer(operation, "axis")
+def gather(lowering: Lowering) -> list[Result]:
+    """The items at given positions along an axis. A position that is computed is clipped to those that exist."""
+    operand, indices = lowering.operand("input"), lowering.operand("indices")
+    axis = lowering.integer("axis")
     if isinstance(indices, Known):
-        at = _positions(lowering, operation, indices, operand.shape[axis])
-        return [_taken(lowering, operation, operand, at, axis)]
+        at = _positions(lowering, indices, operand.shape[axis])
+        return [_taken(lowering, operand, at, axis)]
     if isinstance(operand, Known):
-        operand = valued(lowering, operation, operand, "input")
-    value = integers(lowering, operation, "indices")
-    shape = lowering.output_shape(operation)
+        operand = valued(lowering, operand, "input")
+    value = integers(lowering, "indices")
+    shape = lowering.output_shape()
     if any(extent > 1 for items in _coefficients(operand) for extent in items.shape[axis : axis + 1]):
-        operand = tabulate(lowering, operation, [operand], lambda x: x, operand.shape)
-    first = np.zeros(lowering.builder.shape(value), np.int64)  # coefficients are the same at any position
-    return [moved(lowering, operation, operand, shape, lambda a: np.take(a, first, axis), "take", value, axis=axis)]
+        operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
+    first = np.zeros(value.shape, np.int64)  # coefficients are the same at any position
+    return [moved(lowering, operand, shape, lambda a: np.take(a, first, axis), "take", value, axis=axis)]
 
 
 def _coefficients(operand: Operand) -> list[Rationals]:
@@ -316,13 +300,13 @@ def _coefficients(operand: Operand) -> list[Rationals]:
     return []
 
 
-def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, extent: int) -> npt.NDArray[np.int64]:
+def _positions(lowering: Lowering, indices: Known, extent: int) -> npt.NDArray[np.int64]:
     numbers = indices.rationals()
     if any(item % numbers.denominator for item in numbers.numerators.ravel().tolist()):
-        raise lowering.unsupported(operation, "the indices are not integers")
+        raise lowering.unsupported("the indices are not integers")
     at = (numbers.numerators // numbers.denominator).astype(object)
     if at.min() < 0 or at.max() >= extent:
-        raise lowering.unsupported(operation, f"an index lies outside of [0, {extent - 1}]")
+        raise lowering.unsupported(f"an index lies outside of [0, {extent - 1}]")
     return np.asarray(at, np.int64)
 
 
@@ -333,31 +317,31 @@ def _positions(lowering: Lowering, operation: GraphOperation, indices: Known, ex
     "cast",
     claim=exact("to integer by two exact floors; to logical by two comparisons"),
 )
-def cast(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def cast(lowering: Lowering) -> list[Result]:
     """To logical: whether x is not 0. To integer: x truncated toward zero. To scalar: x."""
-    (source,) = operation.inputs.values()
-    before = lowering.tensor(source, operation, "input").dtype
-    after = lowering.graph.tensors[operation.outputs[0]].dtype
+    (source,) = lowering.operation.inputs.values()
+    before = lowering.tensor(source, "input").dtype
+    after = lowering.graph.tensors[lowering.operation.outputs[0]].dtype
     if after == "scalar" or before in (after, "logical"):
-        return [lowering.operand(operation, "input")]
+        return [lowering.operand("input")]
     if after == "logical":
-        return [not_zero(lowering, operation, "input")]
+        return [not_zero(lowering, "input")]
     if before == "integer":
-        return [lowering.operand(operation, "input")]
-    return [_truncated(lowering, operation)]
+        return [lowering.operand("input")]
+    return [_truncated(lowering)]
 
 
-def _truncated(lowering: Lowering, operation: GraphOperation) -> Result:
+def _truncated(lowering: Lowering) -> Result:
     """max(floor(x), 0) + min(ceil(x), 0)."""
-    operand = lowering.operand(operation, "input")
+    operand = lowering.operand("input")
     if not isinstance(operand, LinearForm) or operand.clamped:
-        return function(lowering, operation, ["input"], _truncated_number)
+        return function(lowering, ["input"], _truncated_number)
     # floor(x) is the code of x for a quantiser whose code k stands for k + 1/2; ceil(x) is -floor(-x).
     below = LinearQuantizer((Fraction(1),), (Fraction(1, 2),), 0, INT32_MAX)
-    positive = codes_of(lowering, operation, operand, below, "floor")
+    positive = codes_of(lowering, operand, below, "floor")
     negated = scaled(operand, lambda factor: -factor)
-    negative = codes_of(lowering, operation, negated, below, "ceil")
-    value = lowering.emit(operation, "broadcast_sub", positive, negative)
+    negative = codes_of(lowering, negated, below, "ceil")
+    value = positive - negative
     one = Rationals.scalar(1, operand.rank)
     return LinearForm(operand.shape, (Term(value, one),), Rationals.scalar(0, operand.rank))
 

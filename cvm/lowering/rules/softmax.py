@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm
 from cvm.lowering.rules.exact_softmax import softmax_of_few, softmax_of_two
 from cvm.quantization import LinearQuantizer
@@ -42,43 +42,43 @@ _TABLE = 65_536
         "so many items that no bits are left for the table",
     ),
 )
-def softmax(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def softmax(lowering: Lowering) -> list[Result]:
     """exp(x) / sum(exp(x)) over ``axes``: exact for few items, else from a table of the exponential and a division."""
-    axes = tuple(int(axis) for axis in operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
-    shape = lowering.output_shape(operation)
+    axes = tuple(int(axis) for axis in lowering.operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
+    shape = lowering.output_shape()
     count = math.prod(shape[axis] for axis in axes)
     if count == 1:
         return [LinearForm(shape, (), Rationals.scalar(1, len(shape)))]
-    value, scale, _, _ = lowering.coded(operation, "x")
-    lo, hi = lowering.builder.range(value).hull()
+    value, scale, _, _ = lowering.coded("x")
+    lo, hi = value.range.hull()
     if hi - lo >= _TABLE:
-        raise lowering.needs_quantization(operation, str(operation.inputs["x"]))
+        raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
     if count == 2:
-        return [softmax_of_two(lowering, operation, value, scale, axes)]
-    quantizer = lowering.quantizer(operation)
-    exact = softmax_of_few(lowering, operation, value, scale, axes, quantizer) if quantizer else None
+        return [softmax_of_two(lowering, value, scale, axes)]
+    quantizer = lowering.quantizer()
+    exact = softmax_of_few(lowering, value, scale, axes, quantizer) if quantizer else None
     if exact is not None:
         return [exact]
-    quantizer = lowering.linear_quantizer(operation)
+    quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
-        raise lowering.unsupported(operation, "the result needs a quantiser for the whole tensor")
+        raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     width = _width(quantizer, count)
     if width < 1:
-        raise lowering.unsupported(operation, f"{count} items leave no bits for the table of the exponential")
+        raise lowering.unsupported(f"{count} items leave no bits for the table of the exponential")
     powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(hi - lo + 1))
     table = np.array([rounded(item) for item in powers_of_e], dtype=object)
-    greatest = lowering.emit(operation, "max", value, axes=axes, keepdims=True, exclude=False)
-    distance = lowering.emit(operation, "broadcast_sub", greatest, value)
-    powers = lowering.emit(operation, "cvm_lut", lowering.tensor_constant(operation, table, "exp"), distance)
-    total = lowering.emit(operation, "sum", powers, axes=axes, keepdims=True, exclude=False)
-    numerator, error = _numerator(lowering, operation, quantizer, powers, total, width, count)
-    two = lowering.tensor_constant(operation, np.array([2], dtype=object), "two")
-    doubled = lowering.emit(operation, "broadcast_mul", total, two)
-    quotient = lowering.emit(operation, "broadcast_div", numerator, doubled)
-    codes = lowering.emit(operation, "clip", quotient, a_min=0, a_max=quantizer.hi - quantizer.lo)
+    greatest = value.max(axes, keepdims=True)
+    distance = greatest - value
+    powers = lowering.emit("cvm_lut", lowering.tensor_constant(table, "exp"), distance)
+    total = powers.sum(axes, keepdims=True)
+    numerator, error = _numerator(lowering, quantizer, powers, total, width, count)
+    two = lowering.tensor_constant([2], "two")
+    doubled = total * two
+    quotient = lowering.emit("broadcast_div", numerator, doubled)
+    codes = quotient.clip(0, quantizer.hi - quantizer.lo)
     if quantizer.lo:
-        least = lowering.tensor_constant(operation, np.array([quantizer.lo], dtype=object), "least")
-        codes = lowering.emit(operation, "broadcast_add", codes, least)
+        least = lowering.tensor_constant([quantizer.lo], "least")
+        codes = codes + least
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
     bound = Fraction(math.ceil(steps))
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
@@ -100,20 +100,20 @@ def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
 
 
 def _numerator(
-    lowering: Lowering, operation: GraphOperation, quantizer: LinearQuantizer, powers: str, total: str, width: int,
+    lowering: Lowering, quantizer: LinearQuantizer, powers: Value, total: Value, width: int,
     count: int,
-) -> tuple[str, Fraction]:  # fmt: skip
+) -> tuple[Value, Fraction]:  # fmt: skip
     """2*K*E + (1 - 2*z)*S, at least zero, and the error it adds to the code before rounding, in steps."""
     rise, shift = _coefficients(quantizer)
     exact = rise.denominator == shift.denominator == 1
     bits = 0 if exact else max(0, _MULTIPLIER_BITS - max(int(rise), int(abs(shift))).bit_length())
     factors = [round_fraction(factor * 2**bits, "half_up") for factor in (rise, shift)]
-    rank = len(lowering.builder.shape(powers))
+    rank = len(powers.shape)
     parameters = [
-        lowering.builder.parameter(np.full((1,) * rank, item, np.int64), name=f"{operation.outputs[0]}.{label}")
+        lowering.parameter(np.full((1,) * rank, item), label)
         for item, label in zip((*factors, 0, bits), ("m1", "m2", "c", "s"), strict=True)
     ]
-    value = lowering.emit(operation, "requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=INT32_MAX)
+    value = lowering.emit("requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=INT32_MAX)
     if exact:
         return value, Fraction(0)
     # Rounding adds 1/2; each factor is off by 2^-(bits+1) times at most 2^W and n*2^W. All of it over 2*S >= 2^(W+1).

@@ -7,9 +7,10 @@ a run has ended; every operation of the run, wherever it stands, reads what the 
 from __future__ import annotations
 
 from cvm.errors import Location, Unsupported
-from cvm.graph import GraphOperation, GraphTensor
+from cvm.graph import GraphTensor
 from cvm.lowering.claims import SHARED_LABEL, exact
 from cvm.lowering.context import Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known
 from cvm.lowering.forms.logarithms import codes_of_known
 from cvm.lowering.forms.unquantized import unquantized
@@ -46,8 +47,8 @@ def introduce_state(lowering: Lowering, tensor: GraphTensor) -> None:
     lowering.introduce(tensor)
     known: Known = lowering.known.pop(tensor.name)
     initial = lowering.builder.constant(codes_of_known(known, quantizer), name=f"{tensor.name}.initial")
-    lowering.builder.state(tensor.name, initial, quantizer.lo, quantizer.hi)
-    lowering.hold(tensor, tensor.name)
+    state = lowering.builder.state(tensor.name, initial, quantizer.lo, quantizer.hi)
+    lowering.hold(tensor, Value(state, lowering))
 
 
 def _at(tensor: GraphTensor) -> Location:
@@ -56,11 +57,11 @@ def _at(tensor: GraphTensor) -> Location:
 
 
 @rule("update", claim=exact("the codes of the variable are state, committed after the run", SHARED_LABEL))
-def update(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+def update(lowering: Lowering) -> list[Result]:
     """The value becomes the variable's in the next cycle; the result is the value itself."""
-    name = operation.inputs["variable"]
+    name = lowering.operation.inputs["variable"]
     assert isinstance(name, str)
     quantizer = lowering.graph.tensors[name].quantizer
     assert quantizer is not None
-    lowering.builder.update(name, codes(lowering, operation, "value", quantizer))
-    return [lowering.operand(operation, "value")]
+    lowering.builder.update(name, codes(lowering, "value", quantizer).name)
+    return [lowering.operand("value")]

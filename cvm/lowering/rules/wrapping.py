@@ -1,6 +1,7 @@
 """Quantisers that wrap: round(x / scale) modulo 2^N, in two's complement, which NNEF has none of.
 
-For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but its turns do,
+For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but the number of periods of
+2^N in it does,
 
     t = floor((q - lo) / 2^N),   q - 2^N * t = round((S - 2^(s + N) * t) / 2^s),
 
@@ -18,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
-from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
+from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm
 from cvm.lowering.parts.ratio import summands
 from cvm.lowering.proofs.decide import fixed_sum
@@ -34,24 +35,24 @@ from cvm.quantization.rationals import Rationals
 __all__: list[str] = []
 
 
-Term = tuple[str, npt.NDArray[Any]]
+Term = tuple[Value, npt.NDArray[Any]]
 
 
-@rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of turns that it is beyond the range"))
-def wrapping_quantize(lowering: Lowering, operation: GraphOperation) -> list[Result]:
+@rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of periods that it is beyond the range"))
+def wrapping_quantize(lowering: Lowering) -> list[Result]:
     """The code of x with step ``scale``, rounded by ``rounding``, modulo hi - lo + 1 = 2^N; lo is even."""
-    scale = Fraction(operation.attributes["scale"])  # type: ignore[arg-type]
-    lo, hi = (int(operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
-    rounding: Rounding = operation.attributes["rounding"]  # type: ignore[assignment]
-    form = lowering.linear(operation, "x")
+    scale = lowering.fraction("scale")
+    lo, hi = (int(lowering.operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
+    rounding: Rounding = lowering.operation.attributes["rounding"]  # type: ignore[assignment]
+    form = lowering.linear("x")
     if not form.terms:
         return [_known(form, scale, lo, hi, rounding)]
     least, greatest = _ends(lowering, form, scale)
-    name, location = operation.outputs[0], lowering.location(operation)
+    name, location = lowering.owner, lowering.location
     if lo <= round_fraction(least, rounding) and round_fraction(greatest, rounding) <= hi:
         reported = len(lowering.report)
         quantizer = LinearQuantizer((scale,), (Fraction(0),), lo, hi, rounding=rounding)
-        value = requantize(lowering, form, quantizer, name, location)
+        value = requantize(lowering, form, quantizer)
         note = lowering.report[-1].note if len(lowering.report) > reported else "the same codes"
         del lowering.report[reported:]
         return [Coded(value, note=f"{note}, proven to fit", any_rounding=True)]
@@ -60,14 +61,14 @@ def wrapping_quantize(lowering: Lowering, operation: GraphOperation) -> list[Res
     shift = step.denominator.bit_length() - 1
     terms: list[Term] = [(item.value, item.coefficients * step.numerator) for item in found]
     offset = constant.numerators // constant.denominator * step.numerator
-    turns = max(-least, greatest) / (hi - lo + 1) + 2
-    if step.denominator & (step.denominator - 1) or turns > INT32_MAX:
+    periods = max(-least, greatest) / (hi - lo + 1) + 2
+    if step.denominator & (step.denominator - 1) or periods > INT32_MAX:
         message = f"codes of {name!r} that wrap need a scale of integers times a power of two, of at most 62 bits"
         raise Unsupported("lowering.rounding", message, location)
     try:
-        value = _wrapped(lowering, name, form.shape, terms, offset, shift, (lo, hi), rounding)
+        value = _wrapped(lowering, form.shape, terms, offset, shift, (lo, hi), rounding)
     except Invalid as error:
-        raise Unsupported("lowering.range", f"{operation.name}: {error.message}", location) from None
+        raise Unsupported("lowering.range", f"{lowering.operation.name}: {error.message}", location) from None
     return [Coded(value, note=f"modulo 2^{(hi - lo).bit_length()}", any_rounding=True)]
 
 
@@ -75,7 +76,7 @@ def _ends(lowering: Lowering, form: LinearForm, scale: Fraction) -> tuple[Fracti
     """Bounds of a form in steps."""
     low, high = min(form.constant.fractions()), max(form.constant.fractions())
     for term in form.terms:
-        ends = lowering.builder.range(term.value).hull()
+        ends = term.value.range.hull()
         products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
         low, high = low + min(products), high + max(products)
     return low / scale, high / scale
@@ -89,23 +90,22 @@ def _known(form: LinearForm, scale: Fraction, lo: int, hi: int, rounding: Roundi
 
 
 def _wrapped(
-    lowering: Lowering, name: str, shape: tuple[int, ...], terms: list[Term], offset: npt.NDArray[Any], shift: int,
+    lowering: Lowering, shape: tuple[int, ...], terms: list[Term], offset: npt.NDArray[Any], shift: int,
     bounds: tuple[int, int], rounding: Rounding,
-) -> str:  # fmt: skip
-    builder, rank = lowering.builder, len(shape)
-    (lo, hi), one = bounds, np.ones((1,) * rank, dtype=object)
+) -> Value:  # fmt: skip
+    (lo, hi), one = bounds, np.ones((1,) * len(shape), dtype=object)
     bits = shift + (hi - lo).bit_length()
     half = 2**shift >> 1
     if rounding == "toward_zero":
         if shift:
             negated = [(value, -factor) for value, factor in terms]
-            below = fixed_sum(builder, shape, negated, -offset, 0, (0, 1), f"{name}.negative")
+            below = fixed_sum(lowering, shape, negated, -offset, 0, (0, 1), "negative")
             terms = [*terms, (below, one * (2**shift - 1))]
         # The addend of half_up is taken off, which leaves the floor.
         floored, last, rounding = offset, offset - half, "half_up"
     else:
         floored, last = offset + half, offset
     first = floored - (lo << shift) - 2 ** (bits - 1)
-    turns = fixed_sum(builder, shape, terms, first, bits, (-INT32_MAX, INT32_MAX), f"{name}.turns")
-    whole = [*terms, (turns, one * -(2**bits))]
-    return fixed_sum(builder, shape, whole, last, shift, bounds, name, rounding)
+    periods = fixed_sum(lowering, shape, terms, first, bits, (-INT32_MAX, INT32_MAX), "turns")
+    whole = [*terms, (periods, one * -(2**bits))]
+    return fixed_sum(lowering, shape, whole, last, shift, bounds, "", rounding)

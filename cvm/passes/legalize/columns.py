@@ -70,7 +70,7 @@ class Quotients:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Emits weighted sums in columns of a layout. All methods raise `Unprovable`."""
+    """The writer of weighted sums in the columns of a layout. All methods raise `Unprovable`."""
 
     tensors: Tensors
     layout: Layout
@@ -84,7 +84,7 @@ class Columns:
         products = self._products(wanted)
         fold = sum(1 << (base - 1 + base * t) for t in range(last)) + (1 << (wanted.shift - 1))
         remains = roomy(wanted.constants[0], fold.bit_length()) - fold
-        # What the constants of further sums exceed the first by; the first column takes it in.
+        # How much the constants of further sums exceed the first constant; the first column takes in this difference.
         excess = [constant - wanted.constants[0] for constant in wanted.constants]
         carries: list[Expression] = []
         for t in range(last + 1):

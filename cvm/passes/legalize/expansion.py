@@ -27,16 +27,16 @@ def expansions(before: VerifiedProgram, after: VerifiedProgram) -> tuple[Expansi
     kept = {value.name for node in before.program.nodes for value in node.outputs}
     parts: dict[str, list[int]] = {}
     waiting: list[int] = []
-    for place, node in enumerate(after.program.nodes):
-        waiting.append(place)
+    for index, node in enumerate(after.program.nodes):
+        waiting.append(index)
         if node.outputs[0].name in kept:
             parts[node.outputs[0].name] = waiting
             waiting = []
     found = []
     for node, call in zip(before.program.nodes, before.calls, strict=True):
         if REGISTRY[node.op].family == "extension":
-            places = parts[node.outputs[0].name]
-            nodes = tuple(after.program.nodes[place] for place in places)
-            gas = sum(ops.get(after.program.nodes[place].op).gas(after.calls[place]) for place in places)
+            indices = parts[node.outputs[0].name]
+            nodes = tuple(after.program.nodes[index] for index in indices)
+            gas = sum(ops.get(after.program.nodes[index].op).gas(after.calls[index]) for index in indices)
             found.append(Expansion(node, nodes, ops.get(node.op).gas(call), gas))
     return tuple(found)

@@ -18,13 +18,13 @@ def greater(made: Expressions, a: Expression, b: Expression) -> Expression:
     tensors = Tensors(made)
 
     def exceeds(x: Expression, y: Expression) -> Expression:
-        return tensors.cut(tensors.minus(x, y, "difference"), 0, 1, "greater")
+        return tensors.clip(tensors.minus(x, y, "difference"), 0, 1, "greater")
 
     try:
         return exceeds(a, b)
     except Unprovable:
         positive, negative = (
-            exceeds(tensors.cut(a, lo, hi, "half"), tensors.cut(b, lo, hi, "half"))
+            exceeds(tensors.clip(a, lo, hi, "half"), tensors.clip(b, lo, hi, "half"))
             for lo, hi in ((0, INT32_MAX), (-INT32_MAX, 0))
         )
         return tensors.largest(positive, negative, "greater")

@@ -10,11 +10,11 @@ from cvm.passes.legalize.integers import bits
 __all__ = ["layouts"]
 
 BASES = range(6, 27)
-"""Digits of so many bits are tried."""
+"""The widths of digits, in bits, that are tried."""
 SLACK = 6
-"""So many bits less than a product may take are tried for the top digits of multipliers: room for sums of products."""
+"""The reductions, in bits, that are tried for the top digits of multipliers, so that sums of products have room."""
 SPLIT = 4
-"""Ops that take one digit off a tensor."""
+"""The number of ops that split one digit off a tensor."""
 
 
 def layouts(wanted: WeightedSum) -> list[tuple[int, Layout]]:
@@ -56,7 +56,7 @@ def _lasts(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[
 
 
 def _estimate(sizes: Sequence[tuple[int, int]], last: int, chains: int) -> int:
-    """About the number of ops, given how many digits the tensors and multipliers have."""
+    """Estimate the number of ops from how many digits the tensors and multipliers have."""
     splits = sum(SPLIT * (x - 1) for x, _ in sizes)
     products = sum(x * m for x, m in sizes)
     columns = max(x + m - 1 for x, m in sizes)

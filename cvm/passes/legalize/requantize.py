@@ -56,7 +56,7 @@ def requantize(
         if lo < hi:
             return arithmetic.spread(made.constant(items), x, "zeros")
     if lo == hi:
-        return arithmetic.cut(x, lo, hi, "constant")
+        return arithmetic.clip(x, lo, hi, "constant")
     best: tuple[int, Expression] | None = None
     failure = Unprovable("there is no layout")
     for estimate, layout in layouts(wanted):
@@ -157,7 +157,7 @@ def _joined(
     """Every q0 with H, within its bounds, which are within [lo, hi]."""
     tensors = columns.tensors
     if found.whole:
-        return [tensors.cut(q, *limits, "cut") for q, limits in zip(found.low, bounds, strict=True)]
+        return [tensors.clip(q, *limits, "cut") for q, limits in zip(found.low, bounds, strict=True)]
     try:
         below = min(q.lo for q in found.low), max(q.hi for q in found.low)
         needed = (lo - below[1]) >> found.step, -((below[0] - hi) >> found.step)
@@ -165,7 +165,7 @@ def _joined(
         assert high is not None
         upper = tensors.raised(high, found.step, below, (lo, hi), "upper")
         sums = [tensors.total((q, upper), "quotient") for q in found.low]
-        return [tensors.cut(total, *limits, "cut") for total, limits in zip(sums, bounds, strict=True)]
+        return [tensors.clip(total, *limits, "cut") for total, limits in zip(sums, bounds, strict=True)]
     except Unprovable:
         return [_saturated(columns, q, found, *limits) for q, limits in zip(found.low, bounds, strict=True)]
 
@@ -175,8 +175,9 @@ def _saturated(columns: Columns, q: Expression, found: Quotients, lo: int, hi: i
 
     q0 = d + 2^k a with |d| < 2^k, and H + a in place of H. Let L = 2^(31-k) - 1, G = clip(H, -L, L) and
     E = clip(H - G, -2, 2). Then y = 2^k G + clip(2^k E + d, 1 - 2^k, 2^k - 1) lies within +-(2^31 - 1), and is
-    2^k H + d cut to that. For |H| <= L, E = 0 and y = 2^k H + d. For H = L + 1, y = 2^31 - 2^k + min(2^k + d, 2^k - 1).
-    For H >= L + 2, 2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives y = 2^31 - 1. Likewise below.
+    2^k H + d clipped to that. For |H| <= L, E = 0 and y = 2^k H + d. For H = L + 1,
+    y = 2^31 - 2^k + min(2^k + d, 2^k - 1). For H >= L + 2, 2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives
+    y = 2^31 - 1. Likewise below.
     """
     tensors, k = columns.tensors, found.step
     if k < 2:
@@ -196,8 +197,8 @@ def _saturated(columns: Columns, q: Expression, found: Quotients, lo: int, hi: i
     else:
         high = columns.high((), found.beyond, needed)
     assert high is not None
-    near = tensors.cut(high, -largest, largest, "near")
-    far = tensors.cut(tensors.minus(high, near, "far"), -2, 2, "far")
+    near = tensors.clip(high, -largest, largest, "near")
+    far = tensors.clip(tensors.minus(high, near, "far"), -2, 2, "far")
     rest = tensors.total((tensors.up(far, k, "far"), q), "rest")
-    total = tensors.total((tensors.up(near, k, "near"), tensors.cut(rest, -limit, limit, "rest")), "quotient")
-    return tensors.cut(total, lo, hi, "cut")
+    total = tensors.total((tensors.up(near, k, "near"), tensors.clip(rest, -limit, limit, "rest")), "quotient")
+    return tensors.clip(total, lo, hi, "cut")

@@ -1,4 +1,4 @@
-"""Int32 tensors in digits, shifted without overflow, and cut: the arithmetic that legalisation is made of.
+"""Int32 tensors in digits, shifted without overflow, and clipped: the arithmetic that legalisation is made of.
 
 cvm_right_shift by b rounds half up: h = floor((x + 2^(b-1)) / 2^b), so that x - h * 2^b is a balanced digit, in
 [-2^(b-1), 2^(b-1) - 1]. Plain intervals do not show that: a clip that changes no element says it.
@@ -21,7 +21,7 @@ Interval = tuple[int, int]
 """Bounds of an integer, which may be wider than any tensor's."""
 
 WIDE = 32
-"""The precision that cuts nothing."""
+"""The precision that every int32 fits, so that nothing is clipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Tensors:
         """-x."""
         return self.made.apply("negative", x, label=label)
 
-    def cut(self, x: Expression, lo: int, hi: int, label: str) -> Expression:
+    def clip(self, x: Expression, lo: int, hi: int, label: str) -> Expression:
         """``x`` within [lo, hi], which may be wider than int32; ``x`` itself where it is proven to lie there."""
         if lo <= x.lo and x.hi <= hi:
             return x
@@ -73,13 +73,13 @@ class Tensors:
         return self.made.apply("cvm_right_shift", x, label=label, precision=precision, shift_bit=shift)
 
     def up(self, x: Expression, shift: int, label: str) -> Expression:
-        """The product x * 2^shift. The op cuts it to int32, so it is required to fit."""
+        """The product x * 2^shift. The op clips it to int32, so it must fit."""
         if max(abs(x.lo), abs(x.hi)) << shift > INT32_MAX:
             raise Unprovable(f"{label}: cvm_left_shift by {shift} exceeds int32")
         return self.saturated(x, shift, label, WIDE) if shift else x
 
     def saturated(self, x: Expression, shift: int, label: str, precision: int) -> Expression:
-        """The product x * 2^shift cut to +-(2^(precision - 1) - 1)."""
+        """The product x * 2^shift clipped to +-(2^(precision - 1) - 1)."""
         return self.made.apply("cvm_left_shift", x, label=label, precision=precision, shift_bit=shift)
 
     def raised(self, x: Expression, shift: int, below: Interval, needed: Interval, label: str) -> Expression:
@@ -87,11 +87,11 @@ class Tensors:
 
         ``below`` bounds the lower part, l. With the result r in place of x * 2^shift the sum l + r is the same where it
         lies within ``needed``, and beyond the same end where it does not: r differs from x * 2^shift only where r is
-        cut to a bound beyond which no l leads back inside.
+        clipped to a bound beyond which no l leads back inside.
         """
         low, high = needed[0] - below[1], needed[1] - below[0]  # below low, or above high, the sum is outside
         if not shift:
-            return self.cut(x, low, high, label)
+            return self.clip(x, low, high, label)
         least, largest = x.lo << shift, x.hi << shift
         alpha = max(0, min(largest, high), -max(least, low))
         precision = alpha.bit_length() + 1
@@ -99,10 +99,10 @@ class Tensors:
         fits = min(largest, alpha) + below[1] <= INT32_MAX and max(least, -alpha) + below[0] >= -INT32_MAX
         if fits and precision <= WIDE:
             return self.saturated(x, shift, label, precision)
-        return self.up(self.cut(x, low >> shift, -(-high >> shift), label), shift, label)
+        return self.up(self.clip(x, low >> shift, -(-high >> shift), label), shift, label)
 
     def split(self, x: Expression, base: int) -> tuple[Expression, Expression]:
-        """(l, h) with x = l + 2^base * h; l is a balanced digit but where h is cut so that 2^base * h is an int32.
+        """(l, h) with x = l + 2^base * h; l is a balanced digit unless h is clipped so that 2^base * h is an int32.
 
         x - 2^base * h is proven where x, or its span, is less than 2^30 or so, or x has one sign. Otherwise |x| is
         split, and the sign put back.
@@ -123,7 +123,7 @@ class Tensors:
         high = self.down(x, base, "digit", 32 - base)
         rest = self.minus(x, self.up(high, base, "digit"), "digit")
         lo, hi = min(-half, x.lo + (largest << base)), max(half - 1, x.hi - (largest << base))
-        return self.cut(rest, lo, hi, "digit"), high
+        return self.clip(rest, lo, hi, "digit"), high
 
     def digits(self, x: Expression, base: int, top: int) -> list[Expression]:
         """Digits d with the sum of d[i] * 2^(base * i) = x, the last of magnitude <= 2^top."""

@@ -9,7 +9,7 @@ import numpy as np
 from cvm.limits import INT32_MAX
 from cvm.ops.extension import terms
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
-from cvm.passes.optimize.steps import Exact, Step, broadcast, step_of
+from cvm.passes.optimize.steps import AffineStep, Exact, broadcast, step_of
 from cvm.program.model import Node, Program
 from cvm.program.verifier import VerifiedProgram
 
@@ -27,7 +27,7 @@ def merged_steps(verified: VerifiedProgram) -> Program:
     * -y: half_even and toward_zero are odd functions. -floor(v / 2^s + 1/2) = floor((-v - 1) / 2^s + 1/2) for s >= 1,
       since -floor(a / b) = floor((-a + b - 1) / b).
 
-    The cut into [lo, hi] becomes one into [lo + d, hi + d] or [-hi, -lo]. Roundings are never merged: of a factor after
+    The clip to [lo, hi] becomes one to [lo + d, hi + d] or [-hi, -lo]. Roundings are never merged: of a factor after
     a requantize, or one requantize of another, nothing is said here. The verifier proves the new sum within 64 bits,
     or the rewrite is not made.
     """
@@ -42,7 +42,7 @@ def _rule(draft: Draft, node: Node) -> bool:
         return False
     (output,) = node.outputs
     inner = draft.unchanged(step.x)
-    if inner is None or not draft.facts.dies_with(step.x, frozenset({draft.facts.places[output.name]})):
+    if inner is None or not draft.facts.dies_with(step.x, frozenset({draft.facts.indices[output.name]})):
         return False
     return _after(draft, node, step, inner) if inner.op == "requantize" else _composed(draft, node, step, inner)
 
@@ -51,7 +51,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     """Steps that nothing else reads, constants, and factors of zero leave the terms of a requantize."""
     (output,) = node.outputs
     count = terms(len(node.inputs))
-    here = frozenset({draft.facts.places[output.name]})
+    here = frozenset({draft.facts.indices[output.name]})
     parameters = [draft.array(draft.now(name)) for name in node.inputs[count:]]
     *factors, offset, shift = (array.astype(object) for array in parameters if array is not None)
     merged: dict[str, Exact] = {}
@@ -80,7 +80,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     return True
 
 
-def _after(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+def _after(draft: Draft, node: Node, step: AffineStep, inner: Node) -> bool:
     """A step after a requantize."""
     (output,) = node.outputs
     count = terms(len(inner.inputs))
@@ -128,7 +128,7 @@ def _stored(array: Exact, rank: int) -> np.ndarray[Any, np.dtype[Any]]:
     return array.astype(np.int64).reshape((1,) * (rank - array.ndim) + array.shape)
 
 
-def _composed(draft: Draft, node: Node, step: Step, inner: Node) -> bool:
+def _composed(draft: Draft, node: Node, step: AffineStep, inner: Node) -> bool:
     """A step of a step, where one op can say both: k (k' x + d') + d = (k k') x + (k d' + d)."""
     (output,) = node.outputs
     first = step_of(draft, inner)

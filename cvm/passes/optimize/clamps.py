@@ -1,4 +1,4 @@
-"""Clamps: cuts of cuts are one cut, and the cut after a requantize is its bounds."""
+"""Clips: a clip of a clip is one clip, and a clip after a requantize becomes the bounds of the requantize."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["clamp_of", "merged_clamps"]
 
 
 def clamp_of(node: Node) -> tuple[int, int] | None:
-    """The interval [lo, hi] if the node cuts each element of its operand into it and does nothing else."""
+    """The interval [lo, hi] if the node clips each element of its operand to it and does nothing else."""
     attributes: Any = node.attributes
     match node.op:
         case "clip":
@@ -27,12 +27,12 @@ def clamp_of(node: Node) -> tuple[int, int] | None:
 
 
 def merged_clamps(verified: VerifiedProgram) -> Program:
-    """The program in which a cut follows neither a cut nor a requantize that nothing else reads.
+    """The program in which no clip follows a clip or a requantize that nothing else reads.
 
-    To cut v into [a, b] and then into [lo, hi] is to cut it into [a', b'], a' and b' being a and b cut into [lo, hi].
+    To clip v to [a, b] and then to [lo, hi] is to clip it to [a', b'], a' and b' being a and b clipped to [lo, hi].
     Both are monotone in v, with values from a' to b', which they reach. If the intervals meet, [a', b'] is what they
-    have in common, and both leave its v alone; else a' = b'. requantize ends with such a cut; the rounded sum that it
-    cuts stays as it is.
+    have in common, and both leave its v alone; else a' = b'. requantize ends with such a clip; the rounded sum that it
+    clips stays as it is.
     """
     return rewritten(verified, _merge)
 
@@ -43,7 +43,7 @@ def _merge(draft: Draft, node: Node) -> bool:
     inner = draft.unchanged(node.inputs[0])
     if outer is None or inner is None:
         return False
-    reads = frozenset({draft.facts.places[output.name]})
+    reads = frozenset({draft.facts.indices[output.name]})
     if not draft.facts.dies_with(node.inputs[0], reads):
         return False
     inputs = [draft.now(name) for name in inner.inputs]
@@ -62,6 +62,6 @@ def _merge(draft: Draft, node: Node) -> bool:
 
 
 def _both(inner: tuple[int, int], outer: tuple[int, int]) -> tuple[int, int]:
-    """The one interval that cuts as ``inner`` does and then ``outer``."""
+    """The one interval that clips as ``inner`` and then ``outer`` do."""
     lo, hi = (min(max(bound, outer[0]), outer[1]) for bound in inner)
     return lo, hi

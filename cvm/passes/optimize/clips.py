@@ -1,4 +1,4 @@
-"""A requantize or a table that only cuts its integers is a clip."""
+"""A requantize or a table that only clips its integers becomes a clip."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cvm.program.verifier import VerifiedProgram
 __all__ = ["exact_clips"]
 
 SAMPLES = 16
-"""Integers that are tried before all are."""
+"""The number of integers that are tried first; all are tried only if these are clipped as expected."""
 
 Function: TypeAlias = "Callable[[Integers, list[Integers]], Integers | None]"
 
 
 def exact_clips(verified: VerifiedProgram) -> Program:
-    """The program in which a requantize or a table that only cuts the integers of its operand is a clip.
+    """The program in which a requantize or a table that only clips the integers of its operand is a clip.
 
     A tensor that is quantised once more by the same scale, with an activation taken in, is computed by such a
     requantize. Proven by trying every integer of the operand's proven interval, with every multiplier, offset and shift
-    that occurs: the result must be the integer cut into [a, b], a and b being the results at both ends.
+    that occurs: the result must be the integer clipped to [a, b], a and b being the results at both ends.
     """
     return rewritten(verified, _rule)
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed twice from the same operands is computed once."""
+"""Common subexpressions: an op that is applied twice to the same operands is computed once."""
 
 from __future__ import annotations
 

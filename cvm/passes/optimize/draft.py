@@ -1,4 +1,4 @@
-"""A program while a pass rewrites it: front to back, every value proven again before anything takes its place.
+"""A program while a pass rewrites it: front to back, every value is proven again before anything replaces it.
 
 A rewrite adds values; it never takes one away (what is no longer needed is removed later, by `dead`). What takes the
 place of a value has its shape, and a proven range within the one it had. So everything that was proven from the
@@ -29,11 +29,11 @@ SUFFIX = 32
 """Bytes that are added to the name of a value, at most, to make another."""
 
 COMPARED = 4096
-"""The most bounds of two ranges that are compared."""
+"""Ranges with more bounds than this are not compared; they count as different."""
 
 
 class Declined(Exception):
-    """A rewrite that is not made, because a range would be wider, a rule would be broken or nothing would be gained."""
+    """Raised when a rewrite is not made: a range would be wider, a rule would be broken or nothing would be gained."""
 
 
 class Draft:
@@ -200,7 +200,7 @@ class Draft:
         return replace(program, provenance=replace(old.provenance, exactness=exactness))
 
     def _unread(self) -> set[str]:
-        """The values that need not stay and that no node reads, or only such as compute others of them."""
+        """The values that need not stay and that nothing reads except nodes that compute other such values."""
         unread = set(self._rearranged)
         for node in reversed(self._nodes):
             if not any(value.name in unread for value in node.outputs):
@@ -301,7 +301,7 @@ def _report(item: Exactness, names: _Names, gone: set[str]) -> Exactness:
 
 
 def _same(one: Range, other: Range) -> bool:
-    """Whether two ranges are the same, told by little work: what was proven from one need not be proven again."""
+    """Whether two ranges are the same, found cheaply. What was proven from one then need not be proven again."""
     if one is other:
         return True
     if one.shape != other.shape or one.size > COMPARED:

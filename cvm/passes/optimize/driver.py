@@ -96,7 +96,7 @@ def _reported(before: Program, after: Program) -> Program:
     constants = {constant.name for constant in after.constants}
     exactness = []
     for old, new in zip(before.provenance.exactness, after.provenance.exactness, strict=True):
-        # What has become the value of another tensor, or the result of another op, has no sum of its own.
+        # A tensor that now shares the value of another tensor or op has no sum of its own.
         same = old.value == new.value and was.get(old.value) == now.get(new.value)
         value = "" if new.value in constants else new.value
         exactness.append(replace(new, value=value, accumulator=new.accumulator if same else None))

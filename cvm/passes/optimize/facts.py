@@ -28,18 +28,18 @@ class Facts:
         return {constant.name: constant for constant in self.verified.program.constants}
 
     @cached_property
-    def places(self) -> Mapping[str, int]:
-        """The place, among the nodes, of the one that computes a value."""
-        return {value.name: place for place, node in enumerate(self.verified.program.nodes) for value in node.outputs}
+    def indices(self) -> Mapping[str, int]:
+        """The index of the node that computes each value."""
+        return {value.name: index for index, node in enumerate(self.verified.program.nodes) for value in node.outputs}
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[int, ...]]:
-        """The places of the nodes that read a value, in order, each once."""
+        """The indices of the nodes that read a value, in order, each once."""
         found: dict[str, list[int]] = {}
-        for place, node in enumerate(self.verified.program.nodes):
+        for index, node in enumerate(self.verified.program.nodes):
             for name in dict.fromkeys(node.inputs):
-                found.setdefault(name, []).append(place)
-        return {name: tuple(places) for name, places in found.items()}
+                found.setdefault(name, []).append(index)
+        return {name: tuple(indices) for name, indices in found.items()}
 
     @cached_property
     def public(self) -> frozenset[str]:
@@ -66,14 +66,14 @@ class Facts:
 
     def node(self, name: str) -> Node | None:
         """The node that computes a value, if one does."""
-        place = self.places.get(name)
-        return None if place is None else self.verified.program.nodes[place]
+        index = self.indices.get(name)
+        return None if index is None else self.verified.program.nodes[index]
 
     def gas(self, name: str) -> int:
         """The gas of the node that computes a value."""
-        place = self.places[name]
-        return ops.get(self.verified.program.nodes[place].op).gas(self.verified.calls[place])
+        index = self.indices[name]
+        return ops.get(self.verified.program.nodes[index].op).gas(self.verified.calls[index])
 
     def dies_with(self, name: str, readers: frozenset[int]) -> bool:
-        """Whether nothing needs the value once the nodes at these places no longer read it."""
-        return name in self.places and name not in self.kept and readers.issuperset(self.readers.get(name, ()))
+        """Whether nothing needs the value once the nodes of these indices no longer read it."""
+        return name in self.indices and name not in self.kept and readers.issuperset(self.readers.get(name, ()))

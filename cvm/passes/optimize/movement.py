@@ -1,4 +1,4 @@
-"""Movement: ops that leave every element where it is go, and moves of moves are one move."""
+"""Movement: ops that leave every element where it is are removed, and two moves in a row become one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _one_each(node: Node, shape: Shape) -> bool:
 
 
 def _reshaped(draft: Draft, node: Node) -> bool:
-    """A reshape of a reshape is one, or none; a reduction of single elements is a reshape, which costs less."""
+    """A reshape of a reshape becomes one reshape, or none; a reduction of single elements becomes one."""
     (output,) = node.outputs
     source = node.inputs[0]
     if not _is_reshape(node, draft.shape(draft.now(source))):
@@ -106,7 +106,7 @@ def _reshaped(draft: Draft, node: Node) -> bool:
 
 
 def _transposed(draft: Draft, node: Node) -> bool:
-    """A transpose of a transpose is one, or none."""
+    """A transpose of a transpose becomes one transpose, or none."""
     inner = draft.unchanged(node.inputs[0])
     if node.op != "transpose" or inner is None or inner.op != "transpose":
         return False
@@ -122,12 +122,12 @@ def _transposed(draft: Draft, node: Node) -> bool:
 
 
 def _concatenated(draft: Draft, node: Node) -> bool:
-    """A concatenation along the same axis that nothing else reads is written out in its place."""
+    """A concatenation along the same axis that nothing else reads is replaced by its operands."""
     if node.op != "concatenate":
         return False
     (output,) = node.outputs
     rank = len(output.shape)
-    here = frozenset({draft.facts.places[output.name]})
+    here = frozenset({draft.facts.indices[output.name]})
     names: list[str] = []
     for name in node.inputs:
         inner = draft.unchanged(name)

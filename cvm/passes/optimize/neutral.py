@@ -27,21 +27,21 @@ def neutral_ops(verified: VerifiedProgram) -> Program:
 def _rule(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
     names = [draft.now(name) for name in node.inputs]
-    place = _operand(draft, node, names)
-    if place is None or draft.shape(names[place]) != output.shape:
+    index = _operand(draft, node, names)
+    if index is None or draft.shape(names[index]) != output.shape:
         return False
-    draft.alias(output.name, names[place])
+    draft.alias(output.name, names[index])
     return True
 
 
 def _operand(draft: Draft, node: Node, names: Sequence[str]) -> int | None:
-    """The place of an operand that is the result, if there is one."""
+    """The index of an operand that is the result, if there is one."""
     clamp = clamp_of(node)
     ranges = [draft.range(name) for name in names]
     if clamp is not None:
         lo, hi = ranges[0].hull()
         return 0 if clamp[0] <= lo and hi <= clamp[1] else None
-    return next((place for place, holds in NEUTRAL.get(node.op, {}).items() if holds(ranges)), None)
+    return next((index for index, holds in NEUTRAL.get(node.op, {}).items() if holds(ranges)), None)
 
 
 def _always(bounds: Range, value: int) -> bool:

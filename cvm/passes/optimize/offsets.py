@@ -57,7 +57,7 @@ def _rule(draft: Draft, node: Node) -> bool:
 
 
 def _reader(draft: Draft, node: Node) -> frozenset[int]:
-    return frozenset({draft.facts.places[node.outputs[0].name]})
+    return frozenset({draft.facts.indices[node.outputs[0].name]})
 
 
 def _offset(draft: Draft, name: str, readers: frozenset[int], depth: int) -> tuple[int, int] | None:

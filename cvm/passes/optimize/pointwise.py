@@ -1,4 +1,4 @@
-"""Ops that treat each element by itself, tried on every integer of an interval.
+"""The results of ops on single elements, found by running the op on every integer of an interval.
 
 The range rule of such an op is the op where each operand's interval is one number: what it then proves is one number
 too, the result. So a whole table is proven at once, by the rules that the verifier uses, and no kernel is needed.
@@ -34,7 +34,7 @@ POINTWISE = frozenset({
     "clip", "cvm_clip", "cvm_left_shift", "cvm_lut", "cvm_precision", "cvm_right_shift", "elemwise_add",
     "elemwise_sub", "negative", "relu", "requantize", "where",
 })  # fmt: skip
-"""Ops whose element at a place depends on the elements of the operands at that place (and on the whole of a table)."""
+"""Ops whose element at an index depends on the elements of the operands at that index (and on a whole table)."""
 
 
 def tried(op: str, attributes: Mapping[str, AttributeValue], operands: Sequence[Integers]) -> Integers | None:
@@ -81,4 +81,4 @@ def _blocks(codes: Integers, kinds: Integers) -> Iterator[tuple[Integers, list[I
     at_once = max(1, BOUNDS // len(codes))
     for start in range(0, len(kinds), at_once):
         block: Any = kinds[start : start + at_once]
-        yield np.broadcast_to(codes, (len(block), len(codes))), [block[:, [place]] for place in range(block.shape[1])]
+        yield np.broadcast_to(codes, (len(block), len(codes))), [block[:, [index]] for index in range(block.shape[1])]

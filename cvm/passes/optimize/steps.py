@@ -11,14 +11,14 @@ import numpy.typing as npt
 from cvm.passes.optimize.draft import Declined, Draft
 from cvm.program.model import Node
 
-__all__ = ["Exact", "Step", "broadcast", "step_of"]
+__all__ = ["AffineStep", "Exact", "broadcast", "step_of"]
 
 Exact = npt.NDArray[np.object_]
 """Arrays of Python integers, which cannot overflow."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Step:
+class AffineStep:
     """factor * x + offset, both constant and broadcast to the shape of x."""
 
     x: str
@@ -27,32 +27,32 @@ class Step:
     offset: Exact
 
 
-def step_of(draft: Draft, node: Node | None) -> Step | None:
-    """What an op of one tensor and constants is, if it is an affine step of the tensor's own shape."""
+def step_of(draft: Draft, node: Node | None) -> AffineStep | None:
+    """The affine step that a node computes of its one tensor operand, if it is one and keeps the tensor's shape."""
     if node is None or node.op not in _STEPS:
         return None
     (output,) = node.outputs
     arrays = [draft.array(draft.now(name)) for name in node.inputs]
-    tensors = [place for place, array in enumerate(arrays) if array is None]
+    tensors = [index for index, array in enumerate(arrays) if array is None]
     if len(tensors) != 1 or draft.facts.verified.shapes[node.inputs[tensors[0]]] != output.shape:
         return None
-    (place,) = tensors
-    x = node.inputs[place]
+    (index,) = tensors
+    x = node.inputs[index]
     one = np.ones((1,), object)
     known = [array.astype(object) for array in arrays if array is not None]
     match node.op:
         case "broadcast_add" | "elemwise_add":
-            return Step(x, one, known[0])
+            return AffineStep(x, one, known[0])
         case "broadcast_sub" | "elemwise_sub":
-            return Step(x, one, -known[0]) if place == 0 else Step(x, -one, known[0])
+            return AffineStep(x, one, -known[0]) if index == 0 else AffineStep(x, -one, known[0])
         case "broadcast_mul":
-            return Step(x, known[0], 0 * one)
+            return AffineStep(x, known[0], 0 * one)
         case "negative":
-            return Step(x, -one, 0 * one)
+            return AffineStep(x, -one, 0 * one)
     attributes: Any = node.attributes
     factor = 1 << attributes["shift_bit"]
     uncut = draft.facts.verified.ranges[x].magnitude() * factor < 1 << (attributes["precision"] - 1)
-    return Step(x, factor * one, 0 * one) if uncut else None
+    return AffineStep(x, factor * one, 0 * one) if uncut else None
 
 
 _STEPS = frozenset({
@@ -61,7 +61,7 @@ _STEPS = frozenset({
 
 
 def broadcast(result: Exact, *operands: Exact) -> Exact:
-    """A result of constants, if it has no more elements than the largest of them. Raises `Declined`."""
+    """The array, computed from constants, unless it has more elements than the largest of them. Raises `Declined`."""
     if result.size > max(operand.size for operand in operands):
         raise Declined("the constants would grow")
     return result

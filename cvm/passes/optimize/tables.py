@@ -1,4 +1,4 @@
-"""Tables: pointwise ops on one tensor of few integers are one table."""
+"""Tables: pointwise ops on one tensor that takes few integers become one table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def composed_tables(verified: VerifiedProgram) -> Program:
     """The program in which pointwise ops that start from one tensor are one table, where that costs less gas.
 
     What they compute of an integer is found by trying every integer of the tensor's proven interval, one op after the
-    other (`cvm.passes.optimize.pointwise`): roundings and cuts included, whatever they are. Where the tensor is only
-    read as the index of tables, which is cut to the positions there are, these positions are tried instead, and its
+    other (`cvm.passes.optimize.pointwise`): roundings and clips included, whatever they are. Where the tensor is only
+    read as the index of tables, which is clipped to the positions there are, these positions are tried instead, and its
     interval does not matter: so a table of a table is one. All ops but the last must have no other reader.
     """
     return rewritten(verified, _rule)
@@ -68,31 +68,31 @@ def _region(draft: Draft, node: Node) -> _Region | None:
     """The largest set of two ops or more that compute the node's result from one tensor of its shape."""
     if not _pointwise(draft, node):
         return None
-    nodes, places, best = [node], {draft.facts.places[node.outputs[0].name]}, None
+    nodes, indices, best = [node], {draft.facts.indices[node.outputs[0].name]}, None
     sources = set(_tensors(draft, node))
     while sources and len(nodes) <= NODES:
         if len(sources) == 1 and len(nodes) > 1:
             (source,) = sources
             if draft.facts.verified.shapes[source] == node.outputs[0].shape:
                 best = _Region(source, tuple(reversed(nodes)))
-        latest = max(sources, key=lambda name: draft.facts.places.get(name, -1))
+        latest = max(sources, key=lambda name: draft.facts.indices.get(name, -1))
         inner = draft.unchanged(latest)
         fits = inner is not None and _pointwise(draft, inner) and inner.outputs[0].shape == node.outputs[0].shape
-        if inner is None or not fits or not draft.facts.dies_with(latest, frozenset(places)):
+        if inner is None or not fits or not draft.facts.dies_with(latest, frozenset(indices)):
             break
         nodes.append(inner)
-        places.add(draft.facts.places[latest])
+        indices.add(draft.facts.indices[latest])
         sources = (sources - {latest}) | set(_tensors(draft, inner))
     return best
 
 
 def _pointwise(draft: Draft, node: Node) -> bool:
-    """Whether each element of the result depends on the elements at its place alone; so a table must be constant."""
+    """Whether each element of the result depends on the elements at its index alone; so a table must be constant."""
     return node.op in POINTWISE and (node.op != "cvm_lut" or draft.array(draft.now(node.inputs[0])) is not None)
 
 
 def _tensors(draft: Draft, node: Node) -> list[str]:
-    """The operands of a node that are no constants."""
+    """The operands of a node that are not constants."""
     return [name for name in node.inputs if draft.array(draft.now(name)) is None]
 
 
@@ -121,15 +121,15 @@ def _table(draft: Draft, region: _Region, codes: Integers) -> Integers | None:
 def _operands(draft: Draft, node: Node, values: Mapping[str, Integers], codes: Integers) -> list[Integers] | None:
     """The operands of a node for all codes: tensors and tables as they are, other constants if they are one number."""
     found = []
-    for place, name in enumerate(node.inputs):
+    for index, name in enumerate(node.inputs):
         array = draft.array(draft.now(name))
         if array is None:
             found.append(values[name])
-        elif node.op == "cvm_lut" and place == 0:
+        elif node.op == "cvm_lut" and index == 0:
             found.append(array.ravel())
         elif (array != array.flat[0]).any():
             return None
         else:
-            parameter = node.op == "requantize" and place >= terms(len(node.inputs))
+            parameter = node.op == "requantize" and index >= terms(len(node.inputs))
             found.append(np.full(1 if parameter else len(codes), array.flat[0]))
     return found

@@ -25,7 +25,7 @@ PASSED = POINTWISE | {"concatenate"}
 def cancelled_transposes(verified: VerifiedProgram) -> Program:
     """The program in which ops between a transpose and its inverse work in the order of axes outside the two.
 
-    A pointwise op computes every element from those of the operands at its place, a concatenation lines up elements
+    A pointwise op computes every element from those of the operands at its index, a concatenation lines up elements
     along one axis: both commute with any order of the axes, if constants are transposed and the axis is renamed. An op
     is moved if each operand is a constant, a transpose that cancels, or moved itself, and if all that reads its result
     is a transpose that cancels, or moved itself. So no transpose is added, and no op is computed twice.
@@ -43,7 +43,7 @@ def cancelled_transposes(verified: VerifiedProgram) -> Program:
         axes = orders.get(output.name)
         if axes is not None:
             try:
-                operands = [_operand(draft, node, place, axes, moved) for place in range(len(node.inputs))]
+                operands = [_operand(draft, node, index, axes, moved) for index in range(len(node.inputs))]
                 moved[output.name] = draft.emit(output.name, node.op, operands, _attributes(node, axes))
                 draft.rearranged(output.name)
             except Declined:
@@ -58,7 +58,7 @@ def _orders(facts: Facts) -> Mapping[str, Axes]:
     nodes = facts.verified.program.nodes
     orders: dict[str, Axes] = {}
     for node in reversed(nodes):
-        wanted = {_wanted(facts, orders, place, node) for place in facts.readers.get(node.outputs[0].name, ())}
+        wanted = {_wanted(facts, orders, index, node) for index in facts.readers.get(node.outputs[0].name, ())}
         if (
             len(node.outputs) == 1
             and node.op in PASSED
@@ -75,9 +75,9 @@ def _orders(facts: Facts) -> Mapping[str, Axes]:
         orders = kept
 
 
-def _wanted(facts: Facts, orders: Mapping[str, Axes], place: int, read: Node) -> Axes | None:
-    """The order in which the node at ``place`` would rather read the value of another."""
-    node = facts.verified.program.nodes[place]
+def _wanted(facts: Facts, orders: Mapping[str, Axes], index: int, read: Node) -> Axes | None:
+    """The order in which the node ``index`` would rather read the value of another node."""
+    node = facts.verified.program.nodes[index]
     if node.op == "transpose":
         return axes_of(node, len(node.outputs[0].shape))
     return orders.get(node.outputs[0].name)
@@ -87,19 +87,19 @@ def _stands(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> 
     """Whether a value can be moved: its operands and its readers are."""
     node = facts.node(name)
     assert node is not None
-    readers = (_wanted(facts, orders, place, node) for place in facts.readers[name])
+    readers = (_wanted(facts, orders, index, node) for index in facts.readers[name])
     return all(wanted == axes for wanted in readers) and all(
-        _available(facts, orders, node, place, axes) for place in range(len(node.inputs))
+        _available(facts, orders, node, index, axes) for index in range(len(node.inputs))
     )
 
 
-def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, place: int, axes: Axes) -> bool:
-    name = node.inputs[place]
+def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, index: int, axes: Axes) -> bool:
+    name = node.inputs[index]
     if node.op == "where" and facts.verified.shapes[name] != node.outputs[0].shape:
         return False  # a vector of conditions stands for the first axis
     if name in facts.constants:
         return True
-    if len(facts.verified.shapes[name]) != len(axes) or (node.op == "cvm_lut" and place == 0):
+    if len(facts.verified.shapes[name]) != len(axes) or (node.op == "cvm_lut" and index == 0):
         return False
     return orders.get(name) == axes or _cancelled(facts, name, axes) is not None
 
@@ -110,12 +110,12 @@ def _cancelled(facts: Facts, name: str, axes: Axes) -> str | None:
     if node is None or node.op != "transpose":
         return None
     first = axes_of(node, len(axes))
-    return node.inputs[0] if all(first[axis] == place for place, axis in enumerate(axes)) else None
+    return node.inputs[0] if all(first[axis] == index for index, axis in enumerate(axes)) else None
 
 
-def _operand(draft: Draft, node: Node, place: int, axes: Axes, moved: Mapping[str, str]) -> str:
+def _operand(draft: Draft, node: Node, index: int, axes: Axes, moved: Mapping[str, str]) -> str:
     """An operand in the order of axes ``axes``. Raises `Declined`."""
-    name = node.inputs[place]
+    name = node.inputs[index]
     if name in moved:
         return moved[name]
     base = _cancelled(draft.facts, name, axes)
@@ -124,7 +124,7 @@ def _operand(draft: Draft, node: Node, place: int, axes: Axes, moved: Mapping[st
     array = draft.array(draft.now(name))
     if array is None:
         raise Declined("an operand could not be moved")
-    if node.op == "cvm_lut" and place == 0:
+    if node.op == "cvm_lut" and index == 0:
         return draft.now(name)
     kind = draft.facts.constants[name].kind
     return draft.constant(_ordered(array, axes), node.outputs[0].name, kind)

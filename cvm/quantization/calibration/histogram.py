@@ -52,8 +52,8 @@ class Histogram:
         magnitudes = np.abs(real)
         exponent = _exponent(max(-low, high))
         with np.errstate(under="ignore"):
-            places = np.ldexp(magnitudes, -exponent).astype(np.int64) + (magnitudes > 0.0)
-        counts = np.bincount(np.where(real < 0.0, -places, places) + BINS, minlength=2 * BINS + 1)
+            bins = np.ldexp(magnitudes, -exponent).astype(np.int64) + (magnitudes > 0.0)
+        counts = np.bincount(np.where(real < 0.0, -bins, bins) + BINS, minlength=2 * BINS + 1)
         return Histogram(low, high, exponent, counts)
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -78,8 +78,8 @@ class Histogram:
         Zeros are at 0, exactly; no point is beyond the extremes.
         """
         (used,) = np.nonzero(self.counts)
-        places = used - BINS
-        middles = places - 0.5 * np.sign(places)
+        bins = used - BINS
+        middles = bins - 0.5 * np.sign(bins)
         return np.clip(middles, self._in_widths(self.min), self._in_widths(self.max)), self.counts[used]
 
     def _in_widths(self, extreme: float) -> float:
@@ -99,10 +99,10 @@ class Histogram:
         if shift == 0:
             return self.counts
         (used,) = np.nonzero(self.counts)
-        places = used - BINS
-        merged = np.sign(places) * (((np.abs(places) - 1) >> min(shift, 62)) + 1)
+        bins = used - BINS
+        merged = np.sign(bins) * (((np.abs(bins) - 1) >> min(shift, 62)) + 1)
         counts = np.zeros_like(self.counts)
-        np.add.at(counts, np.where(places == 0, 0, merged) + BINS, self.counts[used])
+        np.add.at(counts, np.where(bins == 0, 0, merged) + BINS, self.counts[used])
         return counts
 
 

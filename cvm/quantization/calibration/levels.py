@@ -1,4 +1,4 @@
-"""The numbers that a kind of quantiser can say, in float64: what methods compare when they look for a range.
+"""The numbers that a kind of quantiser can represent, in float64: what methods compare when they look for a range.
 
 They are those of the exact quantiser of the range but for its rounding to a short decimal (`quantizers`).
 """

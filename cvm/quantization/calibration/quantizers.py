@@ -23,7 +23,7 @@ __all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "
 _DIGITS = 6
 
 _NARROWEST = 2**10
-"""A range is at least its greatest magnitude over this: that some data hardly differ does not say that others will."""
+"""A range is at least its greatest magnitude divided by this number: if some data hardly differ, others still may."""
 
 
 def decimal_above(value: Fraction) -> Fraction:

@@ -59,7 +59,7 @@ def min_reduce(input: Array, axes: Integers) -> Array:
 
 def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array:
     """The first position that ``find`` gives among the items along the axes, these in row-major order."""
-    last = [input.ndim - len(axes) + place for place in range(len(axes))]
+    last = [input.ndim - len(axes) + index for index in range(len(axes))]
     moved = np.moveaxis(input, sorted(axes), last)
     kept = moved.shape[: input.ndim - len(axes)]
     return np.expand_dims(find(moved.reshape(*kept, -1), axis=-1), tuple(sorted(axes)))

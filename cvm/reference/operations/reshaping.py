@@ -21,7 +21,7 @@ def reshape(input: Array, shape: Integers, axis_start: int = 0, axis_count: int 
     Khronos: only ``axis_count`` dimensions from ``axis_start`` on are replaced, all the rest if it is -1.
     """
     stop = input.ndim if axis_count == -1 else axis_start + axis_count
-    items = [input.shape[axis_start + place] if item == 0 else item for place, item in enumerate(shape)]
+    items = [input.shape[axis_start + index] if item == 0 else item for index, item in enumerate(shape)]
     return input.reshape(*input.shape[:axis_start], *items, *input.shape[stop:])
 
 

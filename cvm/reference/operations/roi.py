@@ -34,9 +34,9 @@ def _regions(input: Array, rois: Array, batch_index: Array) -> Iterator[tuple[Ar
 
 
 def _cells(start: int, end: int, count: int, extent: int) -> list[slice]:
-    """The cells of a region along one dimension, cut off at the feature map.
+    """The cells of a region along one dimension, clipped to the feature map.
 
-    Cell i has extent ceil(r / p) and starts at y0 + i * floor(r / p): the document prints c_H in place of y0.
+    Cell i has extent ceil(r / p) and starts at y0 + i * floor(r / p): the document prints c_H where y0 is meant.
     """
     length = end - start
     size, step = -(-length // count), length // count
@@ -57,10 +57,10 @@ def _pooled(pool: Callable[..., Array], input: Array, rois: Array, batch_index: 
             _cells(int(start), int(end), count, extent)
             for start, end, count, extent in zip(starts, ends, output_size, item.shape[1:], strict=True)
         ]
-        for place, cell_slices in zip(np.ndindex(*output_size), itertools.product(*axes), strict=True):
+        for cell_index, cell_slices in zip(np.ndindex(*output_size), itertools.product(*axes), strict=True):
             cell = item[(slice(None), *cell_slices)]
             if cell.size:
-                output[(number, slice(None), *place)] = pool(cell, axis=spatial)
+                output[(number, slice(None), *cell_index)] = pool(cell, axis=spatial)
     return output
 
 

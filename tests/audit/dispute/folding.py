@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvm.audit.dispute import vision
-from cvm.audit.dispute.folds import Call
+from cvm.audit.dispute.folds import FoldCall
 from cvm.audit.dispute.reading import NotedTensor, Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.audit.dispute.targets import auxiliary_count, fold
@@ -53,7 +53,7 @@ class Application:
         """The auxiliary tensors."""
         if not auxiliary_count(self.record.op):
             return []
-        made = vision.auxiliaries(Call(self.record, 0, self.operands(auxiliaries=False), ()))
+        made = vision.auxiliaries(FoldCall(self.record, 0, self.operands(auxiliaries=False), ()))
         return [np.array(items).reshape(self.record.outputs[0].shape[:2]) for items in made]
 
     def folded(self, target: int, element: int) -> tuple[int, list[Reads]]:

@@ -52,17 +52,17 @@ def shaken(array: np.ndarray, random: Random) -> np.ndarray:
     """Other elements, of any size."""
     noise = [random.choice((0, 1, -1, random.randint(-(2**31), 2**31 - 1))) for _ in range(min(array.size, 50))]
     found = array.ravel().copy()
-    places = [random.randrange(array.size) for _ in noise]
-    found[places] = np.array(noise, np.int32)
+    indices = [random.randrange(array.size) for _ in noise]
+    found[indices] = np.array(noise, np.int32)
     return found.reshape(array.shape)
 
 
 def one(array: np.ndarray, random: Random) -> np.ndarray:
     """One other element."""
     found = array.ravel().copy()
-    place = random.randrange(array.size)
-    other = int(found[place]) + random.choice((-1, 1, 7, -(2**20)))
-    found[place] = other if -(2**31) <= other < 2**31 else 0
+    index = random.randrange(array.size)
+    other = int(found[index]) + random.choice((-1, 1, 7, -(2**20)))
+    found[index] = other if -(2**31) <= other < 2**31 else 0
     return found.reshape(array.shape)
 
 
@@ -140,8 +140,8 @@ class WrongAuxiliaries(Evidence):
         if op not in self._wrong:
             found = list(super().auxiliaries(op))
             if found:
-                place = self._random.randrange(len(found))
-                found[place] = one(found[place], self._random)
+                index = self._random.randrange(len(found))
+                found[index] = one(found[index], self._random)
             self._wrong[op] = tuple(found)
         return self._wrong[op]
 
@@ -206,7 +206,7 @@ class OtherTrace(Witnessed):
 
     def __init__(self, evidence: Evidence, trace: Trace) -> None:
         super().__init__(Evidence(evidence.program, evidence.values))
-        self.evidence.__dict__["trace"] = trace  # in place of the cached property
+        self.evidence.__dict__["trace"] = trace  # instead of the cached property
 
 
 def wrong_status(true: Evidence, random: Random) -> Witnessed:
@@ -244,10 +244,10 @@ def forged(true: Evidence, random: Random) -> Witnessed:
         honest = Witnessed(true).answer(question)
         base = answer if isinstance(answer, bytes) and random.random() < 0.5 else honest
         assert isinstance(base, bytes)
-        place = random.randrange(len(base))
+        index = random.randrange(len(base))
         changes = (
-            base[:place] + bytes([base[place] ^ 1 << random.randrange(8)]) + base[place + 1 :],
-            base[:place],
+            base[:index] + bytes([base[index] ^ 1 << random.randrange(8)]) + base[index + 1 :],
+            base[:index],
             base,
         )
         return random.choice(changes)

@@ -37,11 +37,11 @@ def chosen(size: int, seed: int, most: int = 24) -> list[int]:
 @pytest.mark.parametrize("op", REGISTRY)
 def test_the_steps_give_what_the_vectors_say_and_read_what_formal_reads(op, terms):
     assert cases()[op]
-    for place, case in enumerate(cases()[op]):
+    for index, case in enumerate(cases()[op]):
         applied = Application.of(op, [tensor.array() for tensor in case.inputs], case.attributes)
         for output, expected in enumerate(tensor.array() for tensor in case.outputs):
             target = auxiliary_count(op) + output
-            for element in chosen(expected.size, place):
+            for element in chosen(expected.size, index):
                 found, reads = applied.folded(target, element)
                 assert found == int(expected.flat[element]), (case.id, element)
                 if op not in ("get_valid_count", "non_max_suppression"):
@@ -62,12 +62,12 @@ def require_declared(course: Fold, reads: dict[int, set[int]], op: str) -> None:
 
 @pytest.mark.parametrize("op", REGISTRY)
 def test_no_step_reads_more_than_its_fold_says(op):
-    for place, case in enumerate(cases()[op]):
+    for index, case in enumerate(cases()[op]):
         applied = Application.of(op, [tensor.array() for tensor in case.inputs], case.attributes)
         for target in range(auxiliary_count(op) + len(case.outputs)):
             shape = case.outputs[0].array().shape[:2] if target < auxiliary_count(op) else None
             size = int(np.prod(shape)) if shape else case.outputs[target - auxiliary_count(op)].array().size
-            for element in chosen(size, place, 8):
+            for element in chosen(size, index, 8):
                 course = fold(applied.record, target, element, applied.operands())
                 for reads in applied.folded(target, element)[1]:
                     require_declared(course, reads, op)
@@ -140,20 +140,20 @@ def test_chunks_are_a_partition_and_touch_no_more_leaves_than_they_may():
         shape = [random.choice((1, 2, 3, 7, 49, 56, 300, 1000)) for _ in range(random.randint(1, 4))]
         strides = folds.strides_of(tuple(shape))
         axes = sorted(random.sample(range(len(shape)), random.randint(0, len(shape))))
-        cut = Chunks([shape[a] for a in axes], [[strides[a] for a in axes]])
+        parts = Chunks([shape[a] for a in axes], [[strides[a] for a in axes]])
         space = int(np.prod([shape[a] for a in axes]))
         if space > 60_000:
-            assert cut.count * chunks.TERMS >= space
+            assert parts.count * chunks.TERMS >= space
             continue
-        seen = [index for number in range(cut.count) for index in cut.indices(number)]
+        seen = [index for number in range(parts.count) for index in parts.indices(number)]
         assert len(seen) == len(set(seen)) == space
-        for number in (0, cut.count // 2, cut.count - 1):
+        for number in (0, parts.count // 2, parts.count - 1):
             begin = random.randrange(256)
             touched = {
                 (begin + sum(strides[a] * i for a, i in zip(axes, index, strict=True))) // 256
-                for index in cut.indices(number)
+                for index in parts.indices(number)
             }
-            assert len(list(cut.indices(number))) <= chunks.TERMS
+            assert len(list(parts.indices(number))) <= chunks.TERMS
             assert len(touched) <= chunks.LEAVES
 
 

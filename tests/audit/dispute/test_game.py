@@ -101,7 +101,7 @@ def test_two_liars_may_both_lose():
     true = vector_programs()["tiny_cnn"]
     first, second = (Witnessed(wrong_element(true, Random(seed)).evidence) for seed in (0, 1))
     assert first.root != second.root
-    # Each is the truth at the place of the other's lie, or they lie at one place: nobody else can win.
+    # Each is the truth at the step of the other's lie, or they lie at one step: nobody else can win.
     outcome = settle(statement_of(true), (first.root, second.root), (first, second))
     silent = settle(statement_of(true), (bytes(32), bytes(31)), (first, second))
     assert outcome.winner in ("A", "B", None)

@@ -85,7 +85,7 @@ def mutants(value: Any) -> Iterator[Any]:
         yield from (value + "x", value[:-1], value.upper()) if value != value.upper() else (value + "x",)
     elif isinstance(value, bytes):
         yield from (value[:-1], value + b"\0", b"")
-        pairs = zip(places(len(value)), BITS, strict=False)
+        pairs = zip(offsets(len(value)), BITS, strict=False)
         yield from (value[:i] + bytes([value[i] ^ bit]) + value[i + 1 :] for i, bit in pairs)
     elif isinstance(value, tuple):
         yield from ((*value, item) for item in (value[-1:] or (bytes(32),)))
@@ -107,9 +107,9 @@ def mutants(value: Any) -> Iterator[Any]:
 BITS = (1, 128, 16, 2, 64) * 8
 
 
-def places(size: int) -> list[int]:
-    """Some places in bytes: ends, tags and what follows, the middle, and a few more."""
-    return [place for place in (0, 10, 20, 40, 60, 80, size // 2, size - 5, size - 1) if 0 <= place < size]
+def offsets(size: int) -> list[int]:
+    """Some offsets in bytes: ends, tags and what follows, the middle, and a few more."""
+    return [index for index in (0, 10, 20, 40, 60, 80, size // 2, size - 5, size - 1) if 0 <= index < size]
 
 
 @cache
@@ -147,12 +147,12 @@ def test_no_byte_of_a_proof_can_be_changed():
     random = Random(3)
     for proof in one_proof_of_each_op().values():
         data = encode_proof(proof)
-        for place in random.sample(range(len(data)), 60):
-            assert refused(data[:place] + bytes([data[place] ^ 1 << random.randrange(8)]) + data[place + 1 :])
-        place = random.randrange(len(data))
-        assert refused(data[:place])
-        assert refused(data[:place] + data[place + 1 :])
-        assert refused(data[:place] + b"\0" + data[place:])
+        for index in random.sample(range(len(data)), 60):
+            assert refused(data[:index] + bytes([data[index] ^ 1 << random.randrange(8)]) + data[index + 1 :])
+        index = random.randrange(len(data))
+        assert refused(data[:index])
+        assert refused(data[:index] + data[index + 1 :])
+        assert refused(data[:index] + b"\0" + data[index:])
         assert refused(data + b"\0")
 
 
@@ -161,9 +161,9 @@ def test_no_bit_of_any_byte_of_a_proof_can_be_changed():
     """`python -m pytest -m long tests/audit/dispute/test_judge.py`"""
     for proof in one_proof_of_each_op().values():
         data = encode_proof(proof)
-        for place in range(len(data)):
+        for index in range(len(data)):
             for bit in range(8):
-                assert refused(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+                assert refused(data[:index] + bytes([data[index] ^ 1 << bit]) + data[index + 1 :])
 
 
 def test_a_false_step_is_not_accepted_whatever_it_gives():
@@ -202,8 +202,8 @@ def test_more_than_the_limit_is_not_looked_at():
 def test_lengths_that_promise_too_much_are_refused_before_anything_is_allocated():
     proof = one_proof_of_each_op()["conv2d 0"]
     data = encode_proof(proof)
-    for place in range(0, len(data) - 4, 3):
-        huge = data[:place] + b"\xff\xff\xff\xff" + data[place + 4 :]
+    for index in range(0, len(data) - 4, 3):
+        huge = data[:index] + b"\xff\xff\xff\xff" + data[index + 4 :]
         assert huge == data or refused(huge)
     for size in (0, 1, 15, 16, 17, 40, 100):
         with pytest.raises(Malformed):

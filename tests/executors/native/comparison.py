@@ -9,8 +9,8 @@ import numpy as np
 
 from cvm.executors import Capture, RunResult, initial_state
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.select import available
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from cvm.executors.native import executor, runtime
+from cvm.executors.native.runtime import calls, networks
 
 
 @pytest.fixture(scope="package", autouse=True)
 def _small_work_is_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Calls are cut into as many chunks as they have units and threads allow; what that compiles to lies by itself."""
+    """Calls are split into as many chunks as units and threads allow; the compiled code lies in a cache of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CVM_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("CVM_MACHINE", raising=False)
-        patch.setattr(executor, "WORTH", 0)
-        patch.setattr(runtime, "GRAIN", 1)
+        patch.setattr(networks, "WORTH", 0)
+        patch.setattr(calls, "GRAIN", 1)
         yield

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from cvm.executors import Capture, initial_state
 from cvm.executors.base import returned
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.executor import SLACK
-from cvm.executors.native.select import named
+from cvm.executors.native.runtime.networks import SLACK
+from cvm.executors.native.runtime.select import named
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
 from tools.feeds import Feed, feeds
@@ -107,8 +107,8 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
             found = array.content.view(np.int32) if array.address % 4 == 0 else array.content.copy().view(np.int32)
             right = known.values[name] if name in known.values else constants[name]
             np.testing.assert_array_equal(found.reshape(shape), right, err_msg=name)
-        for place in (arena, packed, *arrays):
-            assert place.spared(), "bytes outside a tensor were written"
+        for area in (arena, packed, *arrays):
+            assert area.spared(), "bytes outside a tensor were written"
 
 
 def main() -> None:

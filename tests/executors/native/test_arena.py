@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.arena import ALIGNMENT, place
-from cvm.executors.native.steps import Buffer
+from cvm.executors.native.plan.arena import ALIGNMENT, allocate
+from cvm.executors.native.plan.homes import Buffer
 
 LIVES = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
 BUFFERS = st.lists(
@@ -19,7 +19,7 @@ BUFFERS = st.lists(
 
 @given(BUFFERS)
 def test_buffers_that_live_together_do_not_overlap(buffers: list[Buffer]) -> None:
-    offsets, size = place(buffers)
+    offsets, size = allocate(buffers)
     assert set(offsets) == set(buffers)
     for buffer, start in offsets.items():
         assert start >= 0
@@ -34,7 +34,7 @@ def test_buffers_that_live_together_do_not_overlap(buffers: list[Buffer]) -> Non
 
 @given(BUFFERS)
 def test_the_arena_is_no_larger_than_all_buffers_and_no_smaller_than_those_of_any_step(buffers: list[Buffer]) -> None:
-    _, size = place(buffers)
+    _, size = allocate(buffers)
     rounded = {buffer: -(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers}
     steps = [sum(rounded[one] for one in buffers if one.first <= step <= one.last) for step in range(10)]
     assert max(steps) <= size <= sum(rounded.values())
@@ -42,7 +42,7 @@ def test_the_arena_is_no_larger_than_all_buffers_and_no_smaller_than_those_of_an
 
 def test_buffers_of_one_step_after_another_share_their_place() -> None:
     buffers = [Buffer("arena", 100, first=step, last=step) for step in range(5)]
-    offsets, size = place(buffers)
+    offsets, size = allocate(buffers)
     assert set(offsets.values()) == {0}
     assert size == 128
 

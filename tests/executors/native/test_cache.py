@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native import NativeExecutor, cache
-from cvm.executors.native.machine import Machine
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import cache
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare
@@ -299,9 +300,9 @@ def test_the_owner_of_a_shared_folder_cannot_choose_what_another_user_runs(folde
         chosen = inbox / "photo"
         chosen.write_bytes(hashlib.sha256(entry.name.encode() + b"\0" + content).digest() + content)
         os.chown(chosen, victim, victim)
-        for place in (folder, folder.parent):
-            os.chown(place, owner, owner)
-            place.chmod(0o777)
+        for path in (folder, folder.parent):
+            os.chown(path, owner, owner)
+            path.chmod(0o777)
         (folder / entry.name).symlink_to(chosen)
         assert _printed_by_a_stranger(folder.parent) == "[10, 20, 30, 41]"
 
@@ -321,10 +322,10 @@ def _as_user(user: int, own: Path) -> Iterator[None]:
             path.chmod(mode)
 
 
-def _printed_by_a_stranger(place: Path) -> str:
+def _printed_by_a_stranger(path: Path) -> str:
     """What a network of four constants gives, in a process of another user with this cache."""
     result = subprocess.run(
-        [sys.executable, "-c", STRANGER, str(place)],
+        [sys.executable, "-c", STRANGER, str(path)],
         capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -368,17 +369,17 @@ def test_no_folder_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_that_cannot_be_used_costs_time_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
-    place = tmp_path / "cache"
+    path = tmp_path / "cache"
     if obstacle == "a file":
-        place.write_bytes(b"")
+        path.write_bytes(b"")
     elif obstacle == "a link to nowhere":
-        place.symlink_to(tmp_path / "nowhere" / "at" / "all")
+        path.symlink_to(tmp_path / "nowhere" / "at" / "all")
         (tmp_path / "nowhere").write_bytes(b"")
     else:
-        place.mkdir(mode=0o500)
-        if os.access(place, os.W_OK):
-            place = Path("/proc/cache")  # root may write anywhere but there
-    monkeypatch.setenv("CVM_CACHE", str(place))
+        path.mkdir(mode=0o500)
+        if os.access(path, os.W_OK):
+            path = Path("/proc/cache")  # root may write anywhere but there
+    monkeypatch.setenv("CVM_CACHE", str(path))
     assert [cached(small()) for _ in range(2)] == [False, False]
     compare(small(), machines=[GENERIC], threads=[1])
 
@@ -409,15 +410,15 @@ def test_a_key_depends_on_everything_that_code_depends_on(monkeypatch: pytest.Mo
     assert cache.key(GENERIC, ("a",)) == cache.key(GENERIC, ("a",))
 
 
-def test_our_code_is_all_that_formats_and_places_follow_from() -> None:
-    root = Path(cache.__file__).parents[2]
+def test_our_code_is_all_that_formats_and_addresses_follow_from() -> None:
+    root = Path(cache.__file__).parents[3]
     for part in cache.PARTS:
         assert list((root / part).glob("*.py"))
 
 
 PROCESS = """
 import sys, time
-from cvm.executors.native import cache
+from cvm.executors.native.runtime import cache
 names = [str(k) * 64 for k in range(3)]
 contents = {name: name.encode() * 2000 for name in names}
 found, end = 0, time.monotonic() + float(sys.argv[1])
@@ -443,7 +444,7 @@ def test_several_processes_share_a_folder(folder: Path) -> None:
 
 PLANNED = """
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tools.planted.networks import AIMS, network
 for aim in list(AIMS)[1:4]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.contraction import tile_start
-from cvm.executors.native.cover import Grid, cover
-from cvm.executors.native.ir import Code, Module
+from cvm.executors.native.emit.contraction import tile_start
+from cvm.executors.native.emit.cover import Grid, cover
+from cvm.executors.native.emit.ir import Code, Module
 
 
 def tiles(grid: Grid) -> list[list[tuple[int, int]]]:

@@ -41,7 +41,7 @@ def test_no_impossible_cell_is_filled(coverage: Coverage) -> None:
 
 def test_every_reason_is_needed() -> None:
     """Without any one of the rules the table would have more cells, here or on a machine that this one is not."""
-    from cvm.executors.native.machine import MACHINES as KNOWN
+    from cvm.executors.native.emit.machine import MACHINES as KNOWN
 
     for rule in IMPOSSIBLE:
         others = [other for other in IMPOSSIBLE if other is not rule]
@@ -74,10 +74,10 @@ def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
 def test_wide_documents_agree() -> None:
     """One document of each operation on all machines; some go through sums of wide unsigned operands."""
     programs = []
-    for place, operation in enumerate(OPERATIONS):
+    for index, operation in enumerate(OPERATIONS):
         for attempt in range(5):
             try:
-                programs.append(compiled(document(Random(f"{place}:{attempt}"), operation)))
+                programs.append(compiled(document(Random(f"{index}:{attempt}"), operation)))
                 break
             except CvmError:
                 continue

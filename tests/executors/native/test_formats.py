@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.formats import INT32, INT64, Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.ir import Module
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.nest import Loop, Nest, emit_nest
+from cvm.executors.native.descriptions.expressions import Formula
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.loops import Loop, Nest
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import emit_nest
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 LEAST, MOST = -(2**31) + 1, 2**31 - 1
@@ -61,18 +62,18 @@ KINDS = (Format(8, False), Format(8, False, 128), Format(8, False, 200), Format(
 def test_code_stores_and_loads_every_value(machine: Machine) -> None:
     count = 256 + 31  # whole vectors and every rest
     module, cases = Module(), []
-    for place, format_ in enumerate(KINDS):
+    for index, format_ in enumerate(KINDS):
         for way, formats in (("to", (INT32, format_)), ("from", (format_, INT32))):
             nest = Nest((Loop(count, (1, 1)),), formats, Formula(1))
-            emit_nest(module, f"{way}_{place}", nest, machine.width)
+            emit_nest(module, f"{way}_{index}", nest, machine.width)
     loaded = Loaded(compiled(str(module), machine), machine)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    for place, format_ in enumerate(KINDS):
+    for index, format_ in enumerate(KINDS):
         least, most = np.iinfo(format_.dtype).min - format_.bias, np.iinfo(format_.dtype).max - format_.bias
         values = np.linspace(least, most, count).astype(np.int64).clip(LEAST, MOST).astype(np.int32)
         stored, back = np.zeros(count, format_.dtype), np.zeros(count, np.int32)
-        kind(loaded.address(f"to_{place}"))(values.ctypes.data, stored.ctypes.data, 0, 1)
-        kind(loaded.address(f"from_{place}"))(stored.ctypes.data, back.ctypes.data, 0, 1)
+        kind(loaded.address(f"to_{index}"))(values.ctypes.data, stored.ctypes.data, 0, 1)
+        kind(loaded.address(f"from_{index}"))(stored.ctypes.data, back.ctypes.data, 0, 1)
         np.testing.assert_array_equal(stored, format_.stored(values))
         np.testing.assert_array_equal(back, values)
         cases.append(format_)

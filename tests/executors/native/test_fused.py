@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.fused import LEAST, MOST, fused_parameters
-from cvm.executors.native.select import available
+from cvm.executors.native.emit.fused import LEAST, MOST, fused_parameters
+from cvm.executors.native.runtime.select import available
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
 

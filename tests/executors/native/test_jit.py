@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cvm.executors.native.ir import Code, Module, Scalar, V, typed
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 GENERIC = MACHINES[-1]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.executor import SLACK
+from cvm.executors.native.runtime.networks import SLACK
 from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, NAMES, expected
 from tools.feeds import feeds
@@ -31,7 +31,7 @@ def guarded(machine: str, aim: str, first: int, last: int) -> None:
 
 @posix
 @pytest.mark.parametrize(
-    ("machine", "aim"), [(NAMES[place % len(NAMES)], aim) for place, aim in enumerate(AIMS)], ids=list(AIMS)
+    ("machine", "aim"), [(NAMES[index % len(NAMES)], aim) for index, aim in enumerate(AIMS)], ids=list(AIMS)
 )
 def test_networks_run_among_guards(machine: str, aim: str) -> None:
     guarded(machine, aim, 0, 2)

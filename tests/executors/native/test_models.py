@@ -44,13 +44,13 @@ def require_same(name: str, program: cvm.Program, runs: list[Sequence], machine:
     """Every output of every input, and every tensor of the last one."""
     native, numpy = cvm.Session(program, "native", threads), cvm.Session(program, "numpy")
     assert any(machine in line for line in native.explain())
-    for place, sequence in enumerate(runs):
-        for capture in (None, "all") if place == len(runs) - 1 else (None,):
+    for index, sequence in enumerate(runs):
+        for capture in (None, "all") if index == len(runs) - 1 else (None,):
             pairs = zip(results(native, sequence, capture), results(numpy, sequence, capture), strict=True)
             for found, expected in pairs:
                 assert found.keys() == expected.keys()
                 for tensor, codes in expected.items():
-                    context = f"{name}, input {place}, {tensor} on {machine}, {threads} threads"
+                    context = f"{name}, input {index}, {tensor} on {machine}, {threads} threads"
                     np.testing.assert_array_equal(found[tensor], codes, err_msg=context, strict=True)
         np.testing.assert_equal(native.state, numpy.state)
 

@@ -38,7 +38,7 @@ def test_networks_agree_with_every_machine_thread_and_capture(aim: str) -> None:
 
 def test_networks_reach_every_kind_of_kernel() -> None:
     """The first networks of all aims, planned for the first machine: nothing that the tests aim at is missed."""
-    from cvm.executors.native.plan import plan
+    from cvm.executors.native.kernels.registry import plan
 
     notes = set()
     for aim in AIMS:
@@ -52,5 +52,5 @@ def test_networks_reach_every_kind_of_kernel() -> None:
 
 KINDS = ("8-bit dot products", "16-bit dot products", "32-bit multiply-adds", "2 passes", "3 passes",
          "depthwise, 1 parts", "sums + requantize", "maxima of windows", "sum, modulo", "max, modulo",
-         "copy by places", "axes exchanged", "the weights are computed", "rows one after the other",
+         "copy by a table", "axes exchanged", "the weights are computed", "rows one after the other",
          "sorted by counting")  # fmt: skip

@@ -13,8 +13,8 @@ import sys
 import numpy as np
 import pytest
 
-from cvm.executors.native import jit, objects
-from cvm.executors.native.objects import placed
+from cvm.executors.native.runtime import jit, objects
+from cvm.executors.native.runtime.objects import placed
 from tests.executors.native.comparison import MACHINES
 
 pytestmark = pytest.mark.skipif(
@@ -61,7 +61,7 @@ def test_functions_find_their_constants_and_one_another(code: bytes) -> None:
     found = placed(code)
     assert found is not None
     looked_up = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(found.address("looked_up"))
-    assert [looked_up(place) for place in range(4)] == [1007, 995, -(2**31) + 999, 1011]
+    assert [looked_up(index) for index in range(4)] == [1007, 995, -(2**31) + 999, 1011]
     assert found.address("no such function") == 0
 
 
@@ -136,14 +136,14 @@ def test_a_part_of_a_file_is_no_file(code: bytes, size: int) -> None:
 
 
 def test_another_kind_of_file_is_left_to_llvm(code: bytes) -> None:
-    for place, value in ((0, 0), (4, 1), (5, 2), (16, 2), (18, 183)):  # magic, bits, order, not relocatable, ARM
-        assert placed(code[:place] + bytes([value]) + code[place + 1 :]) is None
+    for index, value in ((0, 0), (4, 1), (5, 2), (16, 2), (18, 183)):  # magic, bits, order, not relocatable, ARM
+        assert placed(code[:index] + bytes([value]) + code[index + 1 :]) is None
 
 
 def test_a_section_of_a_terabyte_is_refused_before_memory_is_asked_for(code: bytes) -> None:
     (start,) = struct.unpack_from("<Q", code, 40)
     for number in range(struct.unpack_from("<H", code, 60)[0]):
-        flags, size = (struct.unpack_from("<Q", code, start + 64 * number + place)[0] for place in (8, 32))
+        flags, size = (struct.unpack_from("<Q", code, start + 64 * number + index)[0] for index in (8, 32))
         if flags & 2 and size:
             harmed = bytearray(code)
             struct.pack_into("<Q", harmed, start + 64 * number + 32, 2**40)
@@ -157,6 +157,6 @@ def test_whatever_the_bytes_nothing_but_none_or_code_comes_back(code: bytes) -> 
     for _ in range(2000):
         harmed = bytearray(code)
         for _ in range(choose.choice((1, 1, 2, 5))):
-            place = choose.randrange(start, len(code)) if choose.random() < 0.7 else choose.randrange(len(code))
-            harmed[place] = choose.choice((0, 1, 0x7F, 0x80, 0xFF, choose.randrange(256)))
+            index = choose.randrange(start, len(code)) if choose.random() < 0.7 else choose.randrange(len(code))
+            harmed[index] = choose.choice((0, 1, 0x7F, 0x80, 0xFF, choose.randrange(256)))
         placed(bytes(harmed))

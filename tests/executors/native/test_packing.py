@@ -1,4 +1,4 @@
-"""Packed weights are the weights: digits add up, no product saturates, and every place is filled once."""
+"""Packed weights are the weights: digits add up, no product saturates, and every element is filled once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cvm.executors.native.contraction import segments
-from cvm.executors.native.epilogue import Block, interleaved
-from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.packing import packed_weights, passes
+from cvm.executors.native.descriptions.sums import Block, interleaved
+from cvm.executors.native.emit.contraction import segments
+from cvm.executors.native.emit.machine import MACHINES, Machine
+from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.program import Constant
 
 WEIGHTS = st.integers(1, 31).flatmap(
@@ -83,14 +83,14 @@ def test_wider_products_take_weights_as_they_are(weights: Any) -> None:
 def test_interleaved_channels_are_a_permutation_within_blocks_of_128_bits(lane: int, vectors: int) -> None:
     found = list(interleaved(lane, vectors))
     assert sorted(found) == list(range(vectors * lane))
-    for place, channel in enumerate(found):
-        q, rest = divmod(place, lane)
+    for index, channel in enumerate(found):
+        q, rest = divmod(index, lane)
         block, e = divmod(rest, 4)
         assert channel == 4 * vectors * block + 4 * q + e
-    for turned in (False, True):
-        block_ = Block(lane, vectors, vectors * lane, turned)
+    for interleaved_ in (False, True):
+        block_ = Block(lane, vectors, vectors * lane, interleaved_)
         channels = [channel for q in range(vectors) for channel in block_.channels(q)]
-        assert channels == (found if turned else list(range(vectors * lane)))
+        assert channels == (found if interleaved_ else list(range(vectors * lane)))
 
 
 @given(

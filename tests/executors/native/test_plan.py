@@ -14,7 +14,7 @@ from tools.feeds import feeds
 
 
 def program(builder: ProgramBuilder, *values: str) -> Program:
-    return builder.build([Output(f"y{place}", name) for place, name in enumerate(values)])
+    return builder.build([Output(f"y{index}", name) for index, name in enumerate(values)])
 
 
 def add(builder: ProgramBuilder, op: str, *inputs: str, **attributes: object) -> str:
@@ -25,11 +25,11 @@ def weights(builder: ProgramBuilder, *shape: int) -> str:
     return builder.constant(np.arange(int(np.prod(shape))).reshape(shape) * 7 % 23 - 11)
 
 
-def test_elements_behind_a_negative_stride_are_laid_out_by_places() -> None:
+def test_elements_behind_a_negative_stride_are_laid_out_by_a_table() -> None:
     b = ProgramBuilder()
     x = b.input("x", (3, 4), -100, 100)
-    turned = add(b, "slice", x, begin=(2, 3), end=(-4, -5), strides=(-1, -1))
-    flat = add(b, "reshape", add(b, "transpose", turned, axes=(1, 0)), target_shape=(12,))
+    flipped = add(b, "slice", x, begin=(2, 3), end=(-4, -5), strides=(-1, -1))
+    flat = add(b, "reshape", add(b, "transpose", flipped, axes=(1, 0)), target_shape=(12,))
     compare(program(b, add(b, "slice", flat, begin=(1,), end=(11,), strides=(1,)), flat))
 
 
@@ -157,8 +157,8 @@ def test_groups_whose_weights_need_other_digits_share_a_kernel() -> None:
     x = b.input("x", (1, 8, 5, 5), 0, 255)
     values = np.zeros((8, 4, 1, 1), np.int64)
     values[:4], values[4:] = 100 * 256 + 10, 127
-    for place in (values, values[::-1]):
-        b_ = add(b, "conv2d", x, b.constant(place), groups=2)
+    for weights_ in (values, values[::-1]):
+        b_ = add(b, "conv2d", x, b.constant(weights_), groups=2)
         compare(program(b, b_), threads=[1], captures=[frozenset()])
 
 
@@ -173,13 +173,13 @@ def test_lanes_behind_the_last_channel_divide_without_a_trap() -> None:
 def test_products_of_views_and_of_computed_weights() -> None:
     b = ProgramBuilder()
     x = b.input("x", (4, 6, 5), -128, 127)
-    turned = add(b, "transpose", x, axes=(1, 2, 0))
-    rows = add(b, "reshape", turned, target_shape=(6, 20))
+    transposed = add(b, "transpose", x, axes=(1, 2, 0))
+    rows = add(b, "reshape", transposed, target_shape=(6, 20))
     back = add(b, "slice", rows, begin=(5, 19), end=(-7, -21), strides=(-1, -1))
     bias = b.constant(np.arange(7) * 100_000)
     made = [
         add(b, "dense", rows, weights(b, 7, 20), bias),
-        add(b, "dense", add(b, "reshape", turned, target_shape=(1, 120)), weights(b, 7, 120)),
+        add(b, "dense", add(b, "reshape", transposed, target_shape=(1, 120)), weights(b, 7, 120)),
         add(b, "dense", back, weights(b, 7, 20)),
         add(b, "dense", back, rows),
     ]
@@ -206,8 +206,8 @@ def test_rank_8_and_the_ends_of_shifts() -> None:
         for precision in (1, 32)
         for bits in (1, 31, 32)
     ]
-    turned = add(b, "transpose", x, axes=(7, 6, 5, 4, 3, 2, 1, 0))
-    made += [turned, add(b, "cvm_precision", turned), add(b, "abs", turned), add(b, "max", x, axes=(1, 3))]
+    transposed = add(b, "transpose", x, axes=(7, 6, 5, 4, 3, 2, 1, 0))
+    made += [transposed, add(b, "cvm_precision", transposed), add(b, "abs", transposed), add(b, "max", x, axes=(1, 3))]
     compare(program(b, *made), threads=[2])
 
 
@@ -219,7 +219,7 @@ def test_conditions_of_whole_rows() -> None:
     compare(program(b, rows, add(b, "where", one, few, few)))
 
 
-def test_tables_and_slices_at_places_beyond_both_ends() -> None:
+def test_tables_and_slices_at_indices_beyond_both_ends() -> None:
     b = ProgramBuilder()
     x = b.input("x", (1, 3, 4, 5), -4, 9)
     sums = add(b, "conv2d", x, weights(b, 6, 3, 1, 1))

@@ -17,12 +17,12 @@ QUICK, FULL = 25, 5000
 
 def agreement(programs: int, everything: bool) -> None:
     """Compare so many random programs: on all machines, threads and captures, or on one of each in turn."""
-    turn = count()
+    numbers = count()
 
     @settings(max_examples=programs, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(samples())
     def run(sample: Sample) -> None:
-        number = next(turn)
+        number = next(numbers)
         if not everything:
             compare_some(sample.program, sample.runs, number, f"program {number}")
             return
@@ -34,7 +34,7 @@ def agreement(programs: int, everything: bool) -> None:
                 require_equal(verified, sample.runs, known, machine, threads, capture, f"program {number}")
 
     run()
-    assert next(turn) >= programs
+    assert next(numbers) >= programs
 
 
 def test_random_programs_agree() -> None:

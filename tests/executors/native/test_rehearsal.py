@@ -11,26 +11,14 @@ import pytest
 
 from cvm.errors import Invalid
 from cvm.executors import initial_state
-from cvm.executors.native import (
-    contraction,
-    depthwise,
-    epilogue,
-    formats,
-    formula,
-    nest,
-    reductions,
-    rehearsal,
-    requantize,
-    residual,
-    runtime,
-    trial,
-    vision,
-    windows,
-)
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.ir import V, typed
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.select import available
+from cvm.executors.native.descriptions.expressions import Requantization
+from cvm.executors.native.emit import contraction, elements, epilogue, formula, nest, requantize, residual
+from cvm.executors.native.emit.ir import V, typed
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.kernels import depthwise, reductions, vision, windows
+from cvm.executors.native.runtime import calls, rehearsal, trial
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -71,7 +59,7 @@ def sampler() -> VerifiedProgram:
     (total,) = builder.add("broadcast_add", [pooled, y])
     (clipped,) = builder.add("clip", [total], {"a_min": -100_000, "a_max": 300_000})
     (shifted,) = builder.add("cvm_right_shift", [clipped], {"precision": 30, "shift_bit": 3})
-    (turned,) = builder.add("transpose", [pooled], {"axes": (0, 2, 3, 1)})
+    (transposed,) = builder.add("transpose", [pooled], {"axes": (0, 2, 3, 1)})
     (most,) = builder.add("max", [x], {"axes": (2, 3), "keepdims": True})
     (rounded,) = builder.add(
         "requantize", [y, *(builder.parameter(np.full(1, n)) for n in (2**30 + 7, 99, 35))],
@@ -80,14 +68,14 @@ def sampler() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": -20})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     (kept,) = builder.add("non_max_suppression", [rows, count], attributes)
-    results = [conv(a, (40, 1, 3, 3), 40), shifted, turned, most, rounded, kept]
-    return verify(builder.build([Output(f"y{place}", name) for place, name in enumerate(results)]))
+    results = [conv(a, (40, 1, 3, 3), 40), shifted, transposed, most, rounded, kept]
+    return verify(builder.build([Output(f"y{index}", name) for index, name in enumerate(results)]))
 
 
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
-_decoded, _parameter, _starting = formats.Format.decoded, epilogue.Epilogue.parameter, contraction.starting
-_results, _overlaps = residual.Residual.results, vision._overlaps
-_outside, _claim, _write = runtime._outside, runtime._emit_claim, nest._Place.write
+_decoded, _parameter, _starting = elements.decoded, epilogue.Epilogue.parameter, contraction.starting
+_results, _overlaps = residual.results, vision._overlaps
+_outside, _claim, _write = calls._outside, calls.emit_claim, nest._Reading.write
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -103,10 +91,10 @@ def _set(owner: object, name: str, wrong: Any) -> Plant:
 DEFECTS: dict[str, Plant] = {
     "wrap: the lower halves are not extended": _set(requantize, "_lower", lambda code, wide: wide),
     "bias: one off where bytes are read": _set(
-        formats.Format,
+        elements,
         "decoded",
-        lambda self, code, raw: (
-            code.binary("add", _decoded(self, code, raw), 1) if self.bias else _decoded(self, code, raw)
+        lambda code, format_, raw: (
+            code.binary("add", _decoded(code, format_, raw), 1) if format_.bias else _decoded(code, format_, raw)
         ),
     ),
     "shift: one too far": _steps(
@@ -120,7 +108,7 @@ DEFECTS: dict[str, Plant] = {
     "channels: the sums of a block begin with those of another vector": _set(
         depthwise, "starting", lambda *arguments: _starting(*arguments)[::-1]
     ),
-    "border: windows reach beyond the map": _set(windows, "_bounds", lambda code, window, place: (0, window.taps)),
+    "border: windows reach beyond the map": _set(windows, "_bounds", lambda code, window, index: (0, window.taps)),
     "clip: the lower bound is lost": _steps(
         "clip", lambda code, values, static: code.intrinsic("smin", values[0], static[1])
     ),
@@ -180,7 +168,7 @@ def test_a_check_of_inputs_that_forgets_one_element_is_noticed(skipped: int, mon
         behind = _outside(code, code.at(array, 4 * (skipped + 1)), count - skipped - 1, *rest)
         return code.binary("or", before, behind)
 
-    monkeypatch.setattr(runtime, "_outside", forgetful)
+    monkeypatch.setattr(calls, "_outside", forgetful)
     native = NativeExecutor(verified, 1, available()[-1])
     assert "beyond its interval" in " ".join(native.refusals)
     feed = np.zeros((1, 40), np.int32)
@@ -201,8 +189,8 @@ def test_a_run_that_only_the_next_one_trips_over_is_noticed(monkeypatch: pytest.
     def hasty(module: Any, machine: Machine) -> None:
         module.functions["await"] = "define void @await(ptr %counter, i64 %goal) nounwind {\n  ret void\n}"
 
-    monkeypatch.setattr(runtime, "_emit_claim", stale)
-    monkeypatch.setattr(runtime, "_emit_wait", hasty)
+    monkeypatch.setattr(calls, "emit_claim", stale)
+    monkeypatch.setattr(calls, "emit_wait", hasty)
     monkeypatch.setattr(rehearsal, "QUICK", -1)  # as a long run: one feed
     verified = sampler()
     native = NativeExecutor(verified, 2, available()[-1])
@@ -217,7 +205,7 @@ def test_writing_beside_an_array_of_the_caller_is_noticed(monkeypatch: pytest.Mo
         if format_.bits == 32 and stride == 1:  # the next elements are written later, all but those behind the last
             self.code.store(typed("i32", 0), self.code.at(pointer, 4 * self.count))
 
-    monkeypatch.setattr(nest._Place, "write", beyond)
+    monkeypatch.setattr(nest._Reading, "write", beyond)
     builder = ProgramBuilder()
     x = builder.input("x", (1, 40), -5, 5)
     verified = verify(builder.build([Output("y", builder.add("negative", [x])[0])]))
@@ -242,7 +230,7 @@ def test_a_constant_may_be_the_next_state() -> None:
 def _later(function: Any) -> Any:
     """Sums of ``high`` that are one more."""
 
-    def sums(code: Any, rule: requantize.Requantization, *rest: Any) -> tuple[V, V]:
+    def sums(code: Any, rule: Requantization, *rest: Any) -> tuple[V, V]:
         even, odd = function(code, rule, *rest)
         return (code.binary("add", even, 1), odd) if rule.arithmetic == "high" else (even, odd)
 
@@ -261,9 +249,9 @@ def _later(function: Any) -> Any:
         ),
         (
             "residual sum of small numbers",
-            residual.Residual,
+            epilogue,
             "results",
-            lambda self, *rest: _results(replace(self, offset=self.offset + 1), *rest),
+            lambda code, joint, *rest: _results(code, replace(joint, offset=joint.offset + 1), *rest),
         ),
         (
             "windows, sums and maxima",
@@ -273,9 +261,9 @@ def _later(function: Any) -> Any:
         ),
         (
             "requantize, half_even",
-            requantize.Requantization,
-            "cut",
-            lambda self, code, value: code.intrinsic("smin", value, self.hi),
+            requantize,
+            "clipped",
+            lambda code, rule, value: code.intrinsic("smin", value, rule.hi),
         ),
     ],
 )
@@ -283,7 +271,7 @@ def test_what_random_numbers_seldom_show_is_noticed_by_the_trial(
     name: str, owner: object, attribute: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One unit of numerators of 40 bits; areas beyond 64 bits; results below their interval."""
-    if owner is residual.Residual and not available()[0].packs:
+    if attribute == "results" and not available()[0].packs:
         pytest.skip("only where words can be packed")
     verified = dict(trial.programs())[name]
     monkeypatch.setattr(trial, "programs", lambda: [(name, verified)])

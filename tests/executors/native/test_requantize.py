@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from cvm.executors.native.requantize import Terms, biased, terms
+from cvm.executors.native.emit.requantize import Terms, biased, terms
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
 
@@ -42,7 +42,7 @@ def require(value: int, bits: int) -> int:
 def machine(found: Terms, xs: Sequence[int], channel: int) -> int:
     """What the code computes, step by step, every step within its bits."""
     result = uncut(found, xs, channel)
-    return min(max(result, found.rule.lo), found.rule.hi) if found.rule.cuts else require(result, 32)
+    return min(max(result, found.rule.lo), found.rule.hi) if found.rule.clips else require(result, 32)
 
 
 def uncut(found: Terms, xs: Sequence[int], channel: int) -> int:
@@ -111,14 +111,14 @@ def check(case: Any, data: st.DataObject) -> None:
     moved = {bias: biased(found, magnitudes, bias) for bias in (0, 1, 128, 255)}
     corners = [[a, b, *data.draw(st.lists(st.integers(a, b), max_size=3))] for a, b in intervals]
     for channel in range(2):
-        for place in range(max(map(len, corners))):
-            for turn in range(2):
-                xs = [corner[(place + turn * n) % len(corner)] for n, corner in enumerate(corners)]
+        for index in range(max(map(len, corners))):
+            for repeat in range(2):
+                xs = [corner[(index + repeat * n) % len(corner)] for n, corner in enumerate(corners)]
                 right = exact(xs, [int(m[channel]) for m in ms], int(c[channel]), int(s[channel]), rounding, lo, hi)
                 assert machine(found, xs, channel) == right
                 for bias, terms_ in moved.items():
-                    if terms_ is not None:  # the cut is left to the store
-                        event("the cut is left to the store")
+                    if terms_ is not None:  # the clip is left to the store
+                        event("the clip is left to the store")
                         assert min(max(machine(terms_, xs, channel), lo + bias), hi + bias) == right + bias
 
 
@@ -146,7 +146,7 @@ def test_arithmetics_are_chosen_by_size() -> None:
     assert arithmetic(2**21, 2**30 + 12345, 0, 42) == "high"
     assert arithmetic(2**20, 2**30, 0, 20) == "wide"
     assert arithmetic(2**15, 2**15, 0, 22, "half_even") == "wide"
-    # A multiplier of 31 bits is cut where no code changes.
+    # A multiplier of 31 bits is shortened where no code changes.
     assert arithmetic(255, 2**30 + 12345, 0, 37) == "narrow"
 
 

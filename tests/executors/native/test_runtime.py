@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.ir import Module
-from cvm.executors.native.jit import Loaded, compiled
-from cvm.executors.native.machine import Machine
-from cvm.executors.native.runtime import CHUNKS, DIRECT, chunks, emit_start
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.calls import CHUNKS, DIRECT, chunks, emit_start
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 
@@ -54,8 +54,8 @@ def test_the_check_of_inputs_finds_every_element_outside(machine: Machine, many:
         for wrong in {lo - 1, hi + 1, -(2**31), most}:
             if not -(2**31) <= wrong < 2**31 or lo <= wrong <= hi:
                 continue
-            for place in range(size):
-                kept, array[place] = array[place], wrong
+            for index in range(size):
+                kept, array[index] = array[index], wrong
                 assert check() == number
-                array[place] = kept
+                array[index] = kept
     assert check() == -1

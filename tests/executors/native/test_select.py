@@ -11,17 +11,11 @@ import pytest
 
 import cvm.executors
 from cvm.errors import Invalid, Unsupported
-from cvm.executors.native import (
-    NativeExecutor,
-    cache,
-    epilogue,
-    requantize,
-    select,
-    tiles,
-    trial,
-)
-from cvm.executors.native.ir import Code, V, lanes, typed, vector
-from cvm.executors.native.machine import MACHINES, Dot, Machine
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.emit import epilogue, requantize, tiles
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.emit.machine import MACHINES, Dot, Machine
+from cvm.executors.native.runtime import cache, select, trial
 from cvm.program import verify
 from tests.executors.native.comparison import NAMES
 from tools.planted.networks import network
@@ -37,12 +31,12 @@ def _verdicts_are_forgotten() -> Iterator[None]:
 
 
 def _saturating(code: Code, total: V, a: V, w: V) -> V:
-    """Pairs of products are cut at 16 bits, as AVX2 does."""
+    """Pairs of products are clipped to 16 bits, as AVX2 does."""
     products = [GENERIC.dot4(code, typed(total.type, 0), code.binary("and", a, 0xFF << 8 * k), w) for k in range(4)]
     for pair in (products[:2], products[2:]):
         both = code.binary("add", pair[0], pair[1])
-        cut = code.intrinsic("smin", code.intrinsic("smax", both, -(2**15)), 2**15 - 1)
-        total = code.binary("add", total, cut)
+        clipped = code.intrinsic("smin", code.intrinsic("smax", both, -(2**15)), 2**15 - 1)
+        total = code.binary("add", total, clipped)
     return total
 
 
@@ -89,11 +83,11 @@ DOTS: list[tuple[str, Dot, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("place", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
+@pytest.mark.parametrize(("field", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
 def test_a_wrong_product_fails_by_its_class_and_the_next_machine_is_taken(
-    place: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
+    field: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = replace(GENERIC, name=f"wrong{dot.__name__}", **{place: dot})
+    wrong = replace(GENERIC, name=f"wrong{dot.__name__}", **{field: dot})
     monkeypatch.setattr(select, "available", lambda: (wrong, GENERIC))
     found = select.choice()
     assert found.machine is GENERIC
@@ -123,14 +117,14 @@ _PACKED = epilogue.Epilogue._packed
 
 def _halves_swapped(code: Code, even: V, odd: V, half: int) -> V:
     count = 2 * lanes(even.type)
-    order = [place for lane in range(0, count, 2) for place in (count + lane + half, lane + half)]
+    order = [index for lane in range(0, count, 2) for index in (count + lane + half, lane + half)]
     return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
 
 
 BROKEN: list[tuple[object, str, Any, str | tuple[str, ...]]] = [
     (epilogue.Epilogue, "_packed", _swapped_vectors, ("8-bit convolution", "convolution of many channels")),
     (requantize, "_merged", _halves_swapped, "8-bit convolution"),
-    (tiles.Walk, "places", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
+    (tiles.Walk, "starts", property(lambda walk: [(0, 0)] * walk.tiles), "8-bit convolution"),
 ]
 
 
@@ -239,12 +233,12 @@ def test_a_missing_or_broken_llvmlite_leaves_numpy(monkeypatch: pytest.MonkeyPat
     for error in (ImportError("no module named llvmlite"), OSError("could not load shared object file")):
 
         def importing(name: str, *arguments: object, error: Exception = error) -> object:
-            if name == "cvm.executors.native.select":
+            if name == "cvm.executors.native.runtime.select":
                 raise error
             return real(name, *arguments)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.delitem(sys.modules, "cvm.executors.native.select")
+            patch.delitem(sys.modules, "cvm.executors.native.runtime.select")
             patch.setattr(builtins, "__import__", importing)
             name, reason = cvm.executors.default()
         assert name == "numpy"

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cvm.executors.native import NativeExecutor, cache, stored
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.runtime import cache, stored
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare
@@ -149,7 +150,7 @@ from cvm.program import decode
 from cvm.session import Session
 session = Session(decode(open(sys.argv[1], "rb").read()), "native", int(sys.argv[2]))
 result = session.run({"x": (np.arange(300, dtype=np.int32) % 100).reshape(1, 300)})
-print(int(result["z"].sum()), session.explain()[0], [name for name in ("llvmlite", "cvm.executors.native.plan")
+print(int(result["z"].sum()), session.explain()[0], [name for name in ("llvmlite", "cvm.executors.native.plan.planner")
                                                       if name in sys.modules])
 """
 
@@ -166,8 +167,8 @@ def test_a_second_process_needs_neither_llvm_nor_the_planner(folder: Path, tmp_p
         )
         assert (done.returncode, done.stderr) == (0, "")
         lines.append(done.stdout)
-    assert "['llvmlite', 'cvm.executors.native.plan']" in lines[0]
-    assert lines[1] == lines[0].replace("'llvmlite', 'cvm.executors.native.plan'", "")
+    assert "['llvmlite', 'cvm.executors.native.plan.planner']" in lines[0]
+    assert lines[1] == lines[0].replace("'llvmlite', 'cvm.executors.native.plan.planner'", "")
 
 
 def test_a_processor_is_asked_for_once_and_again_when_the_system_says_another(

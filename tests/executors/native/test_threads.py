@@ -18,8 +18,10 @@ import pytest
 
 import cvm
 from cvm.executors import initial_state
-from cvm.executors.native import NativeExecutor, executor, runtime, threads
-from cvm.executors.native.threads import Workers
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.emit import sharing
+from cvm.executors.native.runtime import calls, networks, threads
+from cvm.executors.native.runtime.threads import Workers
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.executors.native.comparison import MACHINES, compare, expected, require_equal
@@ -32,7 +34,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="fork and signals are POSI
 
 
 def small(channels: int = 32) -> Program:
-    """A convolution, a pool and a sum, each cut into chunks."""
+    """A convolution, a pool and a sum, each split into chunks."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 8, 9, 9), -9, 9)
     weights = builder.constant(np.arange(72 * channels).reshape(channels, 8, 3, 3) % 7 - 3)
@@ -49,10 +51,10 @@ def ready(program: Program, count: int) -> tuple[VerifiedProgram, list[Feed], Na
     known = expected(verified, runs)
     native = NativeExecutor(verified, count, GENERIC)
 
-    def run(place: int) -> None:
-        found = native.run(runs[place % 4], initial_state(program)).values
+    def run(index: int) -> None:
+        found = native.run(runs[index % 4], initial_state(program)).values
         for name, tensor in found.items():
-            np.testing.assert_array_equal(tensor, known[place % 4].values[name])
+            np.testing.assert_array_equal(tensor, known[index % 4].values[name])
 
     return verified, runs, native, run
 
@@ -63,12 +65,12 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     compare(small(), machines=MACHINES, threads=(3, 7), captures=[frozenset()])
 
 
-def test_calls_are_really_cut() -> None:
+def test_calls_are_really_split() -> None:
     """What the tests of this folder share is shared: the calls of a small network have several chunks."""
     made = NativeExecutor(verify(small()), 2, GENERIC)._main
-    counts = [runtime.chunks(call.units, call.cost, 2) for call in made.plan.calls]
+    counts = [calls.chunks(call.units, call.cost, 2) for call in made.plan.calls]
     assert made.threads == 2
-    assert max(counts) == 2 * runtime.CHUNKS
+    assert max(counts) == 2 * calls.CHUNKS
 
 
 def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
@@ -76,7 +78,7 @@ def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
 import threading
 import numpy as np
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.select import available
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tests.executors.native.test_threads import small
 executor = NativeExecutor(verify(small()), {threads}, available()[-1])
@@ -85,7 +87,7 @@ for _ in range(50):
 print(sorted(thread.name for thread in threading.enumerate()), executor._main.threads)
 """
     assert process(script.format(threads=2)) == "['MainThread'] 1"
-    patched = "from cvm.executors.native import executor as one\none.WORTH = 0\n"
+    patched = "from cvm.executors.native.runtime import networks as one\none.WORTH = 0\n"
     assert process(patched + script.format(threads=1)) == "['MainThread'] 1"
     assert process(patched + script.format(threads=3)) == "['MainThread', 'cvm-worker-0', 'cvm-worker-1'] 3"
 
@@ -112,8 +114,8 @@ def test_one_session_serves_many_threads() -> None:
     runs = feeds(program, 4)
     known = [session.run(feed)["s"].tolist() for feed in runs]
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda place: session.run(runs[place % 4])["s"].tolist(), range(200)))
-    assert found == [known[place % 4] for place in range(200)]
+        found = list(pool.map(lambda index: session.run(runs[index % 4])["s"].tolist(), range(200)))
+    assert found == [known[index % 4] for index in range(200)]
 
 
 def test_many_executors_run_in_many_threads_at_once() -> None:
@@ -149,27 +151,27 @@ def test_workers_of_a_stopped_run_help_the_next_one() -> None:
     _, _, native, run = ready(small(), 3)
     run(0)
     pool = threads.workers(GENERIC)
-    assert pool.control[runtime.JOB // 8] == 0
-    assert pool.control[runtime.BUSY // 8] == 0
+    assert pool.control[sharing.JOB // 8] == 0
+    assert pool.control[sharing.BUSY // 8] == 0
     threads.settled(native._main._free[0].heads[0])
-    before = int(pool.control[runtime.TICKET // 8])
-    for place in range(5):
-        run(place)
-    assert int(pool.control[runtime.TICKET // 8]) == before + 5
+    before = int(pool.control[sharing.TICKET // 8])
+    for index in range(5):
+        run(index)
+    assert int(pool.control[sharing.TICKET // 8]) == before + 5
 
 
 def test_a_run_that_finds_the_workers_taken_runs_alone() -> None:
     _, _, _, run = ready(small(), 3)
     run(0)
     pool = threads.workers(GENERIC)
-    pool.control[runtime.BUSY // 8] = 1
+    pool.control[sharing.BUSY // 8] = 1
     try:
-        before = int(pool.control[runtime.TICKET // 8])
-        for place in range(5):
-            run(place)
-        assert int(pool.control[runtime.TICKET // 8]) == before
+        before = int(pool.control[sharing.TICKET // 8])
+        for index in range(5):
+            run(index)
+        assert int(pool.control[sharing.TICKET // 8]) == before
     finally:
-        pool.control[runtime.BUSY // 8] = 0
+        pool.control[sharing.BUSY // 8] = 0
     run(0)
 
 
@@ -183,8 +185,8 @@ def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refused)
         _, _, _, run = ready(small(), 4)
-        for place in range(2000):
-            run(place % 4)
+        for index in range(2000):
+            run(index % 4)
     assert pool._threads == []
     run(0)
     assert len(pool._threads) == 3
@@ -194,7 +196,7 @@ def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPat
 def test_more_threads_than_a_counter_holds_chunks_of() -> None:
     native = NativeExecutor(verify(small()), 1_000_000, GENERIC)
     assert native._main.threads == 1_000_000
-    assert runtime.chunks(10**6, 1e12, 10**6) == 2**16 - 1
+    assert calls.chunks(10**6, 1e12, 10**6) == 2**16 - 1
 
 
 @posix
@@ -202,12 +204,12 @@ def test_a_forked_child_computes_and_exits() -> None:
     script = """
 import os, signal, sys, threading, time
 import numpy as np
-from cvm.executors.native import executor as one
+from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 verified, runs, native, run = ready(small(), 3)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 stop = threading.Event()
 def always():
     while not stop.is_set():
@@ -218,8 +220,8 @@ for sleep in (0.0, 0.05) * 3:  # workers that look for work, and workers that sl
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        for place in range(50):
-            run(place)
+        for index in range(50):
+            run(index)
         assert threading.active_count() >= 3
         sys.exit(7)  # with everything that an interpreter does at its end
     _, status = os.waitpid(child, 0)
@@ -231,8 +233,8 @@ for _ in range(5):  # while other threads run, who are not there in the child
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        for place in range(20):
-            run(place)
+        for index in range(20):
+            run(index)
         os._exit(7)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 7, status
@@ -248,14 +250,14 @@ print("done")
 def test_the_interpreter_exits_whatever_workers_do(state: str) -> None:
     script = f"""
 import threading, time
-from cvm.executors.native import executor as one, threads
+from cvm.executors.native.runtime import networks as one, threads
 one.WORTH = 0
 if {state!r} == "spinning":
     threads.BUDGET = 2**60
 from tests.executors.native.test_threads import ready, small
 _, _, _, run = ready(small(), 4)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 if {state!r} == "parked":
     time.sleep(0.3)
 if {state!r} == "stopping in a thread":
@@ -276,12 +278,12 @@ print("done")
 def test_interrupts_leave_the_executor_usable() -> None:
     script = """
 import random, signal, time
-from cvm.executors.native import executor as one
+from cvm.executors.native.runtime import networks as one
 one.WORTH = 0
 from tests.executors.native.test_threads import ready, small
 _, _, _, run = ready(small(), 2)
-for place in range(5):
-    run(place)
+for index in range(5):
+    run(index)
 def interrupt(*_):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
@@ -289,13 +291,13 @@ interrupts, end = 0, time.monotonic() + 4
 while time.monotonic() < end:
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4))
-        for place in range(20):
-            run(place)
+        for index in range(20):
+            run(index)
     except KeyboardInterrupt:
         interrupts += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-for place in range(20):
-    run(place)
+for index in range(20):
+    run(index)
 print(interrupts)
 """
     assert int(process(script)) > 100
@@ -307,8 +309,8 @@ def test_another_process_takes_the_cores() -> None:
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         _, _, _, run = ready(small(), 4)
-        for place in range(300):
-            run(place)
+        for index in range(300):
+            run(index)
     finally:
         for burner in burners:
             burner.send_signal(signal.SIGKILL)
@@ -323,8 +325,9 @@ def test_two_hundred_thousand_inferences_under_load() -> None:
 import os, random, sys, threading, time
 import numpy as np
 from cvm.executors import initial_state
-from cvm.executors.native import NativeExecutor, executor as one, runtime
-from cvm.executors.native.select import available
+from cvm.executors.native import NativeExecutor
+from cvm.executors.native.runtime import calls, networks as one
+from cvm.executors.native.runtime.select import available
 from cvm.program import verify
 from tests.executors.native.comparison import expected
 from tools.feeds import feeds
@@ -345,9 +348,9 @@ def live(number):
     while done[number] < RUNS // THREADS and not wrong:
         native = NativeExecutor(verified, chance.choice((1, 2, 3, 5, 8)), chance.choice(machines))
         for _ in range(min(500, RUNS // THREADS - done[number])):
-            place = chance.randrange(4)
-            found = native.run(runs[place], {}).values
-            if any(not np.array_equal(tensor, known[place].values[name]) for name, tensor in found.items()):
+            index = chance.randrange(4)
+            found = native.run(runs[index], {}).values
+            if any(not np.array_equal(tensor, known[index].values[name]) for name, tensor in found.items()):
                 wrong.append(number)
             done[number] += 1
 people = [threading.Thread(target=live, args=(number,)) for number in range(THREADS)]
@@ -383,5 +386,5 @@ print(sum(done), time.monotonic() - begin, max(half) >> 20, max(last) >> 20)
 
 def test_the_threshold_of_sharing_is_restored() -> None:
     """The settings of these tests are those that conftest made."""
-    assert executor.WORTH == 0
-    assert runtime.GRAIN == 1
+    assert networks.WORTH == 0
+    assert calls.GRAIN == 1

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.executors.native.epilogue import Pixels
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.select import permitted
-from cvm.executors.native.tiles import ROWS, Walk, way
+from cvm.executors.native.descriptions.sums import Pixels
+from cvm.executors.native.emit.tiles import ROWS, Walk, way
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.select import permitted
 from cvm.program import Output, ProgramBuilder, verify
 from tests.executors.native.comparison import MACHINES as HERE
 from tests.executors.native.comparison import compare
@@ -33,11 +33,11 @@ def covered(way: Walk, rows: int, columns: int) -> set[tuple[int, int]]:
     extent = (rows - 1) * way.pitch + columns
     for y in [0] if way.pitch else starts(way.lines, way.tall, rows):
         for x in starts(way.spans, way.long, extent):
-            for row, pixel in way.places:
+            for row, pixel in way.starts:
                 for k in range(way.pixels):
-                    place = x + pixel + k
-                    assert 0 <= place < extent, "a tile reads outside the map"
-                    found.add(divmod(place, way.pitch) if way.pitch else (y + row, place))
+                    column = x + pixel + k
+                    assert 0 <= column < extent, "a tile reads outside the map"
+                    found.add(divmod(column, way.pitch) if way.pitch else (y + row, column))
     return {(y, x) for y, x in found if x < columns}
 
 
@@ -52,7 +52,7 @@ def test_every_pixel_is_computed_and_nothing_outside_is_read(
     source = Pixels(0, column * (columns + between) + (0 if even else 1), column, 1)
     found = way(rows, columns, source, weights)
     assert 1 <= found.pixels <= ROWS
-    assert len(found.places) == found.tiles in (1, 2, 4)
+    assert len(found.starts) == found.tiles in (1, 2, 4)
     assert covered(found, rows, columns) == {(y, x) for y in range(rows) for x in range(columns)}
 
 

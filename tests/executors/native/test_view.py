@@ -1,4 +1,4 @@
-"""Views are another way to index: every change of a view is the same change of an array of places."""
+"""Views are another way to index: every change of a view is the same change of an array of offsets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from cvm.executors.native.view import Axis, View, refined
+from cvm.executors.native.plan.view import Axis, View, refined
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple)
 
 
-def places(view: View) -> np.ndarray:
+def offsets(view: View) -> np.ndarray:
     return view.positions().reshape(view.shape)
 
 
 @st.composite
 def strided(draw: Any) -> tuple[View, np.ndarray]:
-    """An ordinary view, and the array of its places in a buffer, made by NumPy."""
+    """An ordinary view, and the array of its offsets in a buffer, made by NumPy."""
     shape = draw(SHAPES)
     strides = tuple(draw(st.integers(-6, 6)) for _ in shape)
     low = sum(min(0, (n - 1) * s) for n, s in zip(shape, strides, strict=True))
@@ -36,7 +36,7 @@ def strided(draw: Any) -> tuple[View, np.ndarray]:
 def test_an_ordinary_view_is_a_strided_array(both: tuple[View, np.ndarray]) -> None:
     view, array = both
     assert view.shape == array.shape
-    np.testing.assert_array_equal(places(view), array)
+    np.testing.assert_array_equal(offsets(view), array)
     for axis, n in enumerate(array.shape):
         assert view.stride(axis) == (array.strides[axis] // 8 if n > 1 else 0)
 
@@ -45,7 +45,7 @@ def test_an_ordinary_view_is_a_strided_array(both: tuple[View, np.ndarray]) -> N
 def test_ordered_axes_leave_no_gaps(given_: tuple[tuple[int, ...], list[int]]) -> None:
     shape, order = given_
     array = np.arange(prod(shape)).reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
-    np.testing.assert_array_equal(places(View.ordered(shape, order)), array)
+    np.testing.assert_array_equal(offsets(View.ordered(shape, order)), array)
 
 
 def changed(data: st.DataObject, view: View, array: np.ndarray) -> tuple[View | None, np.ndarray]:
@@ -92,7 +92,7 @@ def test_chains_of_changes_are_those_of_an_array(both: tuple[View, np.ndarray], 
             array = np.arange(array.size).reshape(array.shape)
         view = found
         assert view.shape == array.shape
-        np.testing.assert_array_equal(places(view), array)
+        np.testing.assert_array_equal(offsets(view), array)
 
 
 @given(strided(), st.data())
@@ -106,7 +106,7 @@ def test_a_reshape_that_needs_no_copy_is_a_view(both: tuple[View, np.ndarray], d
     if np.shares_memory(array.reshape(shape or (1,)), array):
         assert reshaped is not None
     if reshaped is not None:
-        np.testing.assert_array_equal(places(reshaped).ravel(), array.ravel())
+        np.testing.assert_array_equal(offsets(reshaped).ravel(), array.ravel())
 
 
 @given(strided(), st.data())
@@ -124,7 +124,7 @@ def along(axis: Axis) -> list[int]:
 
 
 @st.composite
-def cut(draw: Any, extent: int) -> Axis:
+def factors(draw: Any, extent: int) -> Axis:
     """An axis of an extent, in factors."""
     factors = []
     while extent > 1:
@@ -134,17 +134,19 @@ def cut(draw: Any, extent: int) -> Axis:
     return tuple(factors)
 
 
-@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.lists(cut(n), min_size=1, max_size=3)))
+@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.lists(factors(n), min_size=1, max_size=3)))
 def test_refined_loops_visit_every_axis_in_its_order(axes: list[Axis]) -> None:
     loops = refined(axes)
     if loops is None:
         return
     assert prod(n for n, _ in loops) == len(along(axes[0]))
-    for place, axis in enumerate(axes):
-        assert along(tuple((n, strides[place]) for n, strides in loops)) == along(axis)
+    for index, axis in enumerate(axes):
+        assert along(tuple((n, strides[index]) for n, strides in loops)) == along(axis)
 
 
-@given(st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.tuples(cut(n), st.just(n), st.integers(1, 5))))
+@given(
+    st.sampled_from((1, 2, 6, 12, 16, 24, 36)).flatmap(lambda n: st.tuples(factors(n), st.just(n), st.integers(1, 5)))
+)
 def test_an_ordinary_axis_can_follow_any_other(given_: tuple[Axis, int, int]) -> None:
     axis, extent, stride = given_
     assert refined([axis, ((extent, stride),) if extent > 1 else ()]) is not None

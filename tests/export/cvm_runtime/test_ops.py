@@ -27,7 +27,7 @@ def program_of(
     x = builder.input("x", shape, lo, hi)
     constants = [builder.constant(np.asarray(item)) for item in others]
     results = builder.add(op, [x, *constants] if first else [*constants, x], attributes, name="y")
-    return builder.build([Output(f"out{place}", name) for place, name in enumerate(results)])
+    return builder.build([Output(f"out{index}", name) for index, name in enumerate(results)])
 
 
 def extremes(program: Program, seed: int = 0) -> list[np.ndarray]:

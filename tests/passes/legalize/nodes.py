@@ -1,4 +1,4 @@
-"""Random requantize nodes that the verifier admits, and inputs that are aimed at where rounding and cutting happen."""
+"""Random requantize nodes that the verifier admits, and inputs that are aimed at where rounding and clipping happen."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Requantize:
     def _row(self, random: Random, row: Sequence[int]) -> list[int]:
         *multipliers, offset, shift = row
         found = [_anywhere(random, lo, hi) for lo, hi in self.bounds]
-        place = random.randrange(len(found))
-        if random.random() < 0.5 and multipliers[place]:
-            others = sum(m * x for m, x in zip(multipliers, found, strict=True)) - multipliers[place] * found[place]
+        index = random.randrange(len(found))
+        if random.random() < 0.5 and multipliers[index]:
+            others = sum(m * x for m, x in zip(multipliers, found, strict=True)) - multipliers[index] * found[index]
             k = random.choice([random.randint(-300, 300), self.lo, self.hi, -1, 0, 1, random.randint(self.lo, self.hi)])
             aim = ((2 * k + random.randint(0, 1)) << shift) >> 1
-            found[place] = (aim - others - offset) // multipliers[place] + random.randint(0, 1)
+            found[index] = (aim - others - offset) // multipliers[index] + random.randint(0, 1)
         return [max(lo, min(x, hi)) for x, (lo, hi) in zip(found, self.bounds, strict=True)]
 
 

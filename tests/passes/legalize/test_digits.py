@@ -118,6 +118,6 @@ def test_what_lies_within_its_bounds_is_not_clipped() -> None:
     made = Expressions()
     tensors = Tensors(made)
     x = tensor(made, np.zeros((1,)), -7, 9)
-    assert tensors.cut(x, -7, 9, "same") is x
-    assert tensors.cut(x, -7, 8, "less") is not x
-    assert tensors.cut(x, -6, 9, "less") is not x
+    assert tensors.clip(x, -7, 9, "same") is x
+    assert tensors.clip(x, -7, 8, "less") is not x
+    assert tensors.clip(x, -6, 9, "less") is not x

@@ -71,15 +71,15 @@ def test_shipped_vectors_of_extension_ops(op: str, constants: bool) -> None:
     for case in cases:
         builder = ProgramBuilder()
         inputs, feed = [], {}
-        for place, tensor in enumerate(case.inputs):
+        for index, tensor in enumerate(case.inputs):
             items = tensor.array()
             if items.dtype == np.int64:
                 inputs.append(builder.parameter(items))
             elif constants:
                 inputs.append(builder.constant(items))
             else:
-                inputs.append(builder.input(f"x{place}", items.shape, int(items.min()), int(items.max())))
-                feed[f"x{place}"] = np.array(items)
+                inputs.append(builder.input(f"x{index}", items.shape, int(items.min()), int(items.max())))
+                feed[f"x{index}"] = np.array(items)
         (y,) = builder.add(op, inputs, case.attributes, name="y")
         program = legalized(builder.build([Output("y", y)]))
         (expected,) = case.outputs

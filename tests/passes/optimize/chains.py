@@ -29,7 +29,7 @@ def built(lo: int, hi: int, grow: Grow, shape: tuple[int, ...] | None = None, na
     found = grow(builder, x)
     names = [found] if isinstance(found, str) else found
     report = tuple(Exactness(f"tensor {name}", name, Fraction(0)) for name in named)
-    outputs = [Output(f"y{place}", name) for place, name in enumerate(names)]
+    outputs = [Output(f"y{index}", name) for index, name in enumerate(names)]
     return builder.build(outputs, Provenance("test", exactness=report))
 
 

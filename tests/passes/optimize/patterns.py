@@ -1,4 +1,4 @@
-"""Hypothesis strategies for programs that invite every pass, with the constants on which their conditions turn."""
+"""Hypothesis strategies for programs that invite every pass, with the constants on which their conditions depend."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class _Growth:
     def sandwich(self) -> None:
         """Ops between two transposes, often inverse to each other."""
         axes = self.one([(0, 2, 3, 1), (0, 3, 1, 2), (3, 1, 2, 0)])
-        inverse = tuple(axes.index(place) for place in range(4))
+        inverse = tuple(axes.index(index) for index in range(4))
         self.add("transpose", [self.value()], axes=axes)
         for _ in range(self.number(0, 3)):
             self.one([_Growth.unary, _Growth.step, _Growth.concatenate, _Growth.requantize])(self)

@@ -125,14 +125,14 @@ def test_an_addition_of_different_numbers_after_a_requantize_is_not_merged():
     stays(PASS, built(-9, 9, grow, shape=(1, 2, 1, 1)))
 
 
-def test_a_left_shift_that_cuts_is_no_factor():
+def test_a_left_shift_that_clips_is_no_factor():
     def grow(precision):
         return lambda b, x: requantize(
             b, add(b, "cvm_left_shift", x, precision=precision, shift_bit=2), 1, 0, 1, -200, 200
         )
 
     fires(PASS, built(-31, 31, grow(8)))  # 124 <= 127
-    stays(PASS, built(-32, 31, grow(8)))  # -128 is cut to -127
+    stays(PASS, built(-32, 31, grow(8)))  # -128 is clipped to -127
 
 
 def test_a_value_read_elsewhere_keeps_its_step():

@@ -1,4 +1,4 @@
-"""Exact clips: a requantize or a table that cuts its integers, and all that nearly do."""
+"""Exact clips: a requantize or a table that clips its integers, and all that nearly do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_slope_that_shows_at_one_end_only_is_no_clip():
     grow = lambda m: lambda b, x: requantize(b, x, m, 0, 10, -(2**31) + 1, 2**31 - 1)  # noqa: E731
     fires(PASS, built(-511, 511, grow(1025)))
     stays(PASS, built(-512, 512, grow(1025)))
-    fires(PASS, built(-512, 512, grow(1023)))  # -512 becomes -511: a cut
+    fires(PASS, built(-512, 512, grow(1023)))  # -512 becomes -511: a clip
     stays(PASS, built(-513, 512, grow(1023)))
 
 
@@ -64,7 +64,7 @@ def test_every_channel_must_be_the_same_clip():
     stays(PASS, built(-9, 9, grow([[[[0]], [[1]], [[32]]]]), shape))
 
 
-def test_channels_cut_at_different_integers_are_no_clip():
+def test_channels_clipped_at_different_integers_are_no_clip():
     def grow(b, x):
         return requantize(b, x, [[[[4]], [[4]]]], [[[[0]], [[0]]]], [[[[2]], [[1]]]], -4, 4)
 

@@ -84,8 +84,8 @@ def network():
     """Something for every pass."""
 
     def grow(b, x):
-        turned = add(b, "transpose", x, axes=(0, 2, 3, 1))
-        back = add(b, "transpose", add(b, "relu", turned), axes=(0, 3, 1, 2), name="data")
+        transposed = add(b, "transpose", x, axes=(0, 2, 3, 1))
+        back = add(b, "transpose", add(b, "relu", transposed), axes=(0, 3, 1, 2), name="data")
         moved = add(b, "broadcast_sub", back, add(b, "negative", const(b, [5])))
         total = add(b, "conv2d", moved, const(b, np.arange(-9, 9).reshape(3, 2, 1, 3)))
         coded = requantize(b, total, 3, 1, 4, -128, 127, name="coded")

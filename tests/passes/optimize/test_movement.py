@@ -132,8 +132,8 @@ def test_a_concatenation_read_twice_is_kept():
 
 def test_a_tensor_of_the_document_in_another_order_may_go_and_the_report_says_so():
     def grow(b, x):
-        turned = add(b, "transpose", x, axes=(0, 2, 3, 1), name="turned")
-        return add(b, "transpose", turned, axes=(0, 3, 1, 2))
+        transposed = add(b, "transpose", x, axes=(0, 2, 3, 1), name="turned")
+        return add(b, "transpose", transposed, axes=(0, 3, 1, 2))
 
     after = fires(PASS, built(-9, 9, grow, shape=SHAPE, named=["turned"]))
     assert after.nodes == ()

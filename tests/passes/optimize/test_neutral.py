@@ -24,7 +24,7 @@ def unary(op, lo, hi, **attributes):
     (unary("relu", 0, 9), unary("relu", -1, 9)),
     (unary("abs", 0, 9), unary("abs", -1, 9)),
 ])  # fmt: skip
-def test_cuts_that_cut_nothing(yes, no):
+def test_clips_that_change_nothing(yes, no):
     assert fires(PASS, yes).nodes == ()
     stays(PASS, no)
 

@@ -10,7 +10,7 @@ from tests.passes.optimize.chains import add, built, const, fires, ops_of, requa
 PASS = "cancelled transposes"
 THERE, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
 SHAPE = (1, 2, 3, 4)
-TURNED = (1, 3, 4, 2)
+TRANSPOSED = (1, 3, 4, 2)
 
 
 def between(grow, there=THERE, back=BACK, named=()):
@@ -31,15 +31,15 @@ OPS = {
     "last axis": constants((2,)),
     "two axes": constants((4, 2)),
     "first axes": constants((1, 3, 1, 1)),
-    "all": constants(TURNED),
-    "left": lambda b, x: add(b, "broadcast_sub", const(b, np.arange(24).reshape(TURNED)), x),
+    "all": constants(TRANSPOSED),
+    "left": lambda b, x: add(b, "broadcast_sub", const(b, np.arange(24).reshape(TRANSPOSED)), x),
     "table": lambda b, x: add(b, "cvm_lut", const(b, [3, 1, 2]), x),
     "requantize": lambda b, x: requantize(b, x, np.arange(1, 3), np.arange(12).reshape(1, 3, 4, 1), 1, -20, 20),
     "two": lambda b, x: add(b, "relu", add(b, "negative", x)),
     "square": lambda b, x: add(b, "broadcast_mul", x, x),
     "pad": lambda b, x: add(b, "concatenate", const(b, np.ones((1, 1, 4, 2), int)), x, axis=1),
     "pad from the end": lambda b, x: add(b, "concatenate", x, const(b, np.ones((1, 3, 4, 1), int)), axis=-1),
-    "where": lambda b, x: add(b, "where", x, add(b, "abs", x), const(b, np.full(TURNED, 5))),
+    "where": lambda b, x: add(b, "where", x, add(b, "abs", x), const(b, np.full(TRANSPOSED, 5))),
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ STAY = {
     "a reduction": between(lambda b, x: add(b, "sum", x, axes=(1,), keepdims=True)),
     "a pool": between(lambda b, x: add(b, "max_pool2d", x, pool_size=(2, 2))),
     "a computed operand in the other order": between(
-        lambda b, x: add(b, "broadcast_add", x, add(b, "reshape", "x", target_shape=TURNED))
+        lambda b, x: add(b, "broadcast_add", x, add(b, "reshape", "x", target_shape=TRANSPOSED))
     ),
     "an operand of fewer axes": between(lambda b, x: add(b, "broadcast_add", x, add(b, "max", x, axes=(0, 1, 2)))),
     "rows chosen by a vector": between(lambda b, x: add(b, "where", const(b, [1]), x, add(b, "abs", x))),
@@ -91,7 +91,7 @@ def test_an_inner_value_that_is_an_output_stays():
     stays(PASS, built(-9, 9, grow, shape=SHAPE))
 
 
-def test_both_branches_of_a_fork_are_turned():
+def test_both_branches_of_a_fork_are_transposed():
     def grow(b, x):
         inner = add(b, "relu", add(b, "transpose", x, axes=THERE))
         left, right = add(b, "negative", inner), add(b, "abs", inner)
@@ -100,7 +100,7 @@ def test_both_branches_of_a_fork_are_turned():
     assert ops_of(fires(PASS, built(-9, 9, grow, shape=SHAPE))) == {"relu": 1, "negative": 1, "abs": 1}
 
 
-def test_a_fork_of_which_one_branch_stays_turned_stays():
+def test_a_fork_of_which_one_branch_stays_transposed_stays():
     def grow(b, x):
         inner = add(b, "relu", add(b, "transpose", x, axes=THERE))
         return [add(b, "transpose", add(b, "negative", inner), axes=BACK), add(b, "abs", inner)]
@@ -110,16 +110,16 @@ def test_a_fork_of_which_one_branch_stays_turned_stays():
 
 def test_a_transpose_with_other_readers_serves_them_still():
     def grow(b, x):
-        turned = add(b, "transpose", x, axes=THERE)
-        return [add(b, "transpose", add(b, "relu", turned), axes=BACK), add(b, "sum", turned, axes=(1,))]
+        transposed = add(b, "transpose", x, axes=THERE)
+        return [add(b, "transpose", add(b, "relu", transposed), axes=BACK), add(b, "sum", transposed, axes=(1,))]
 
     assert ops_of(fires(PASS, built(-9, 9, grow, shape=SHAPE))) == {"transpose": 1, "relu": 1, "sum": 1}
 
 
 def test_tensors_of_the_document_keep_their_names_where_their_codes_stay():
     def grow(b, x):
-        turned = add(b, "transpose", x, axes=THERE, name="turned")
-        inner = add(b, "relu", turned, name="inner")
+        transposed = add(b, "transpose", x, axes=THERE, name="turned")
+        inner = add(b, "relu", transposed, name="inner")
         return add(b, "negative", add(b, "transpose", inner, axes=BACK, name="back"))
 
     after = fires(PASS, built(-9, 9, grow, shape=SHAPE, named=["turned", "inner", "back"]))

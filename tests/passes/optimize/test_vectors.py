@@ -27,15 +27,15 @@ def test_programs(case) -> None:
 def program_of(case, op: str, constants: bool) -> tuple[Program, dict[str, np.ndarray]]:
     """One node, of inputs or of constants, and what it is fed."""
     builder, names, feed = ProgramBuilder(), [], {}
-    for place, tensor in enumerate(case.inputs):
+    for index, tensor in enumerate(case.inputs):
         items = np.array(tensor.array())
         if items.dtype == np.int64 or constants:
             names.append(builder.constant(items, kind="parameter" if items.dtype == np.int64 else "tensor"))
         else:
-            names.append(builder.input(f"x{place}", items.shape, int(items.min()), int(items.max())))
-            feed[f"x{place}"] = items
+            names.append(builder.input(f"x{index}", items.shape, int(items.min()), int(items.max())))
+            feed[f"x{index}"] = items
     results = builder.add(op, names, case.attributes)
-    return builder.build([Output(f"y{place}", name) for place, name in enumerate(results)]), feed
+    return builder.build([Output(f"y{index}", name) for index, name in enumerate(results)]), feed
 
 
 @pytest.mark.parametrize("constants", [False, True], ids=["inputs", "constants"])

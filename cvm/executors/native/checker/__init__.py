@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, weights_of
-from cvm.executors.native.checker.places import (
+from cvm.executors.native.checker.addresses import (
     Array,
     Factors,
     Unproven,
@@ -33,17 +31,17 @@ from cvm.executors.native.checker.places import (
     stride,
     visited,
 )
-from cvm.executors.native.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
-from cvm.executors.native.contraction import Contraction
-from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.exchange import Exchange
-from cvm.executors.native.formats import INT32
-from cvm.executors.native.nest import Nest
-from cvm.executors.native.steps import Buffer, Home, Plan
+from cvm.executors.native.checker.groups import Added, Group, require_joint
+from cvm.executors.native.checker.packed import per_channel, weights_of
+from cvm.executors.native.descriptions.formats import INT32
+from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
+from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.steps import Plan
 from cvm.program.model import Node
 
 if TYPE_CHECKING:
-    from cvm.executors.native.machine import Machine
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Unproven", "unproven"]
@@ -51,8 +49,20 @@ __all__ = ["Unproven", "unproven"]
 Kernel = Contraction | Depthwise
 
 
-def unproven(verified: VerifiedProgram, plan: Plan, machine: Machine) -> dict[str, str]:
-    """What could not be proven, by the value that it is about ("": the plan as a whole)."""
+class DotProducts(Protocol):
+    """What must be known of a machine: how it multiplies bytes."""
+
+    @property
+    def saturates(self) -> bool:
+        """Whether pairs of products that leave 16 bits come out wrong."""
+
+    @property
+    def signed_bytes(self) -> bool:
+        """Whether 128 is subtracted from the bytes of activations."""
+
+
+def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dict[str, str]:
+    """The claims that could not be proven: the reason by the name of the value ("": the plan as a whole)."""
     checker, found = _Checker(verified, plan, machine), {}
     for claim in plan.claims:
         try:
@@ -80,9 +90,9 @@ def _about(claim: Claim) -> str:
 
 
 class _Checker:
-    """What is proven so far: which homes hold which tensor, and which homes are copies of others."""
+    """The state of a proof: which homes are known to hold which tensor, and which homes are copies of others."""
 
-    def __init__(self, verified: VerifiedProgram, plan: Plan, machine: Machine) -> None:
+    def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
         self.verified, self.plan, self.machine = verified, plan, machine
         program = verified.program
         self.constants = {constant.name: constant for constant in program.constants}
@@ -111,7 +121,9 @@ class _Checker:
                 self._computes(claim)
 
     def suppose(self, claim: Claim) -> None:
-        """Go on as if a claim had been proven, to say what else cannot be: the plan is refused as a whole anyway."""
+        """Take a claim that failed as proven, so that later claims are judged by themselves. The plan is refused
+        anyway.
+        """
         match claim:
             case Computes():
                 for value, home in zip(claim.root.outputs, claim.targets, strict=True):
@@ -133,7 +145,7 @@ class _Checker:
         return home in known
 
     def reads(self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]]) -> bool:
-        """Whether ``home`` is some home of a tensor as ``spread`` reads it, or a copy of that."""
+        """Whether ``home`` is what ``spread`` makes of a home of the tensor, or a copy of such a home."""
         while True:
             for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
                 if (known.buffer, known.format) == (home.buffer, home.format):
@@ -162,9 +174,9 @@ class _Checker:
     def _constant(self, name: str) -> Array | None:
         return self.constants[name].array() if name in self.constants else None
 
-    def _require_array(self, home: Home, place: int) -> None:
+    def _require_array(self, home: Home, index: int) -> None:
         """The home is an array of the caller, row-major and of 32 bits."""
-        require((home.buffer.kind, home.buffer.place) == ("array", place), "another array")
+        require((home.buffer.kind, home.buffer.index) == ("array", index), "another array")
         require((home.format.bits, home.format.signed, home.format.bias) == (32, True, 0), "an array of int32")
         step = 1
         for axis in reversed(home.view.axes):
@@ -207,13 +219,13 @@ class _Checker:
         self.copies[target] = source
 
     def _require_table(self, claim: Copies, table: Home) -> None:
-        """A copy by a table of places: every entry leads to the element."""
+        """Prove a copy by a table of offsets: every entry is the offset of its element."""
         source, target, kernel = claim.source, claim.target, claim.kernel
         assert isinstance(kernel, Nest)
-        places = np.full((1,), source.view.offset)
+        offsets = np.full((1,), source.view.offset)
         for axis in source.view.axes:
             for n, apart in axis:
-                places = (places[:, None] + apart * np.arange(n)).reshape(-1)
+                offsets = (offsets[:, None] + apart * np.arange(n)).reshape(-1)
         (step,) = kernel.formula.steps
         count, *static = step.static
         require((step.op, step.arguments, static) == ("gather", (0, 1), [1, source.format]), "another step")
@@ -221,7 +233,7 @@ class _Checker:
         first, rest = divmod(offset, source.format.bytes)
         require(buffer is source.buffer and rest == 0 and others == [table.at(), target.at()], "other arguments")
         entries = self._spread(table).reshape(-1)
-        require(np.array_equal(first + entries, places), "a table leads elsewhere")
+        require(np.array_equal(first + entries, offsets), "a table leads elsewhere")
         require(entries.min() >= 0 and entries.max() < count, "a table leads too far")
         shape = tuple(map(extent, target.view.axes))
         still = tuple(((n, 0),) for n in shape)
@@ -243,7 +255,7 @@ class _Checker:
         self.parts[target] = claim.value
 
     def _joins(self, claim: Joins) -> None:
-        """Every part lies in its place: computed there, copied there, or filled with its one number."""
+        """Every part lies where it belongs: it was computed there, copied there, or filled with its one number."""
         node, target = claim.node, claim.target
         name = node.outputs[0].name
         shape = self.verified.shapes[name]
@@ -253,7 +265,8 @@ class _Checker:
         for part in node.inputs:
             count = self.verified.shapes[part][axis]
             axes = tuple(
-                merged(((count, step),)) if place == axis else merged(one) for place, one in enumerate(target.view.axes)
+                merged(((count, step),)) if number == axis else merged(factors)
+                for number, factors in enumerate(target.view.axes)
             )
 
             def lies(home: Home, at: int = target.view.offset + start * step, axes: Any = axes) -> bool:
@@ -266,7 +279,7 @@ class _Checker:
             filled = values is not None and any(
                 lies(home) and bool((values == value).all()) for home, value in self.parts.items()
             )
-            require(computed or copied or filled, f"{part} is not in its place")
+            require(computed or copied or filled, f"{part} is not where it belongs")
             start += count
         self._require_format(name, target)
         self.homes.setdefault(name, []).append(target)
@@ -344,20 +357,20 @@ class _Checker:
         groups = getattr(self.calls[node.outputs[0].name].attributes, "groups", 1)
         channels = shape[1]
         each = channels // groups if isinstance(kernel, Contraction) else channels
-        places, steps = self._places(node, source, weights.shape, groups)
+        offsets, steps = self._offsets(node, source, weights.shape, groups)
         packed: dict[int, list[Array]] = {}
         begins = []
         calls = groups if isinstance(kernel, Contraction) else 1
         for number in range(calls):
             arguments = list(self.plan.calls[claim.call + number].arguments)
             part = slice(number * each, (number + 1) * each)
-            self._coefficients(kernel, arguments, source, weights[part], places[part] if calls > 1 else places)
+            self._coefficients(kernel, arguments, source, weights[part], offsets[part] if calls > 1 else offsets)
             begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
             reads = arguments[3 if kernel.starts else 2 : -1]
-            for place, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
+            for read_index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
                 if home is None:
                     values = per_channel(self._bytes(argument), kernel.segments, read.format, each)
-                    packed.setdefault(place, []).append(values)
+                    packed.setdefault(read_index, []).append(values)
                 else:
                     step = stride(home.view.axes[1])
                     require(argument == home.at(number * each * step), "a tensor is read elsewhere")
@@ -394,18 +407,18 @@ class _Checker:
                     left.append(self.producer[name])
         raise Unproven("there is no contraction")
 
-    def _places(
+    def _offsets(
         self, node: Node, source: Home, shape: tuple[int, ...], groups: int
     ) -> tuple[Array, list[tuple[int, int]]]:
-        """The address of every weight's element at the first pixel, as (output channel, weight); and (extent, address
-        stride) of images, rows and columns of the output, axes of the result.
+        """For the first pixel, the address of the element that each weight multiplies, as (output channel, weight); and
+        (extent, address stride) of images, rows and columns of the output, axes of the result.
         """
         if node.op == "dense":
             row, run = source.view.axes
-            places = np.full((1,), source.view.offset)
+            offsets = np.full((1,), source.view.offset)
             for n, step in run:
-                places = (places[:, None] + step * np.arange(n)).reshape(-1)
-            return np.broadcast_to(places, shape), [(node.outputs[0].shape[0], stride(row))]
+                offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+            return np.broadcast_to(offsets, shape), [(node.outputs[0].shape[0], stride(row))]
         a = self.calls[node.outputs[0].name].attributes
         OC, IC, KH, KW = shape
         n, c, *pitch = (stride(axis) for axis in source.view.axes)
@@ -417,16 +430,16 @@ class _Checker:
         if tuple(a.padding) != (0, 0):
             self._require_border(source, a.padding, pitch)
         group, i, kh, kw = np.indices((groups, IC, KH, KW))
-        places = (
+        offsets = (
             source.view.offset + (group * IC + i) * c
             + (kh * a.dilation[0] - a.padding[0]) * pitch[0] + (kw * a.dilation[1] - a.padding[1]) * pitch[1]
         )  # fmt: skip
-        repeated = np.repeat(places.reshape(groups, -1), OC // groups, axis=0)
+        repeated = np.repeat(offsets.reshape(groups, -1), OC // groups, axis=0)
         N, _, OH, OW = node.outputs[0].shape
         return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
 
     def _require_border(self, source: Home, padding: tuple[int, int], pitch: list[int]) -> None:
-        """Every place of the border that a window may reach has been filled with the code of 0, in every channel."""
+        """Every element of the border that a window may reach has been filled with the code of 0, in every channel."""
         H, W = (extent(axis) for axis in source.view.axes[2:])
         require(all(p <= b for p, b in zip(padding, source.border, strict=True)), "the border is too narrow")
         rows, columns = range(-padding[0], H + padding[0]), range(-padding[1], W + padding[1])
@@ -447,7 +460,7 @@ class _Checker:
         require(not outside, "a part of the border is not filled")
 
     def _coefficients(
-        self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, places: Array
+        self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, offsets: Array
     ) -> None:
         """At every address the kernel has the weight of the element that lies there, and none elsewhere."""
         (buffer, offset), (_, _), *_ = arguments
@@ -465,12 +478,12 @@ class _Checker:
             at = (first + columns[:, None] + kernel.taps[0] * np.arange(found.shape[2])).reshape(-1)
         found = found.reshape(found.shape[0], -1)
         given = weights.reshape(weights.shape[0], -1)
-        expected = places[0]
+        expected = offsets[0]
         if isinstance(kernel, Contraction):
-            require(bool((places == expected).all()), "channels read other elements")
+            require(bool((offsets == expected).all()), "channels read other elements")
         else:  # a channel further for every channel
             require(
-                bool((places - places[:1] == np.arange(len(places))[:, None]).all()), "channels read other elements"
+                bool((offsets - offsets[:1] == np.arange(len(offsets))[:, None]).all()), "channels read other elements"
             )
         ours, theirs = np.flatnonzero(found.any(axis=0)), np.flatnonzero(given.any(axis=0))
         ours, theirs = ours[np.argsort(at[ours], kind="stable")], theirs[np.argsort(expected[theirs], kind="stable")]
@@ -513,21 +526,22 @@ class _Checker:
             require(pixels.channel == step or shape[1] == 1, "channels lie elsewhere")
 
     def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """A machine whose dot product saturates gets no pair of weights that could get there."""
+        """A machine whose dot product saturates gets no pair of weights whose products could leave 16 bits."""
         if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
             most = max(-int(weights.min()), int(weights.max()))
             parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
             require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
 
     def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
-        """What the kernel's sums hold beside the node's result, and the interval of the latter, per channel.
+        """Per channel: the number by which the kernel's sums differ from the node's result, and the interval of that
+        result.
 
-        The sums are of elements x + b: with the bias b of the format where it is not taken out on the way, and 128 less
-        where a machine takes signed bytes.
+        The kernel adds up products of x + b. Here b is the bias of the format, where loading does not subtract it, less
+        128 where a machine takes signed bytes.
         """
         rows = weights.reshape(weights.shape[0], -1)
         per = kernel.per if isinstance(kernel, Contraction) else 4
-        b = (source.format.bias if per > 1 else 0) - (128 if self.machine.turned and per == 4 else 0)
+        b = (source.format.bias if per > 1 else 0) - (128 if self.machine.signed_bytes and per == 4 else 0)
         lo, hi = self.verified.ranges[node.inputs[0]].hull()
         lo, hi = min(lo, 0), max(hi, 0)
         total, below = (
@@ -552,7 +566,9 @@ class _Checker:
     # The plan as a whole --------------------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
-        """Buffers that live at the same time do not overlap, and the caller's arrays get what they are for."""
+        """Buffers that live at the same time do not overlap, and each array of the caller gets the value that it is
+        for.
+        """
         spans: dict[Buffer, tuple[int, int]] = {}
         for number, call in enumerate(self.plan.calls):
             for buffer, offset in call.arguments:
@@ -561,13 +577,13 @@ class _Checker:
                     first, _ = spans.get(buffer, (number, number))
                     spans[buffer] = (first, number)
         _require_apart(spans, self.plan)
-        for place, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
+        for index, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
             given = [
                 home for home in self.copies
-                if (home.buffer.kind, home.buffer.place) == ("array", place) and self.held(name, home)
+                if (home.buffer.kind, home.buffer.index) == ("array", index) and self.held(name, home)
             ]  # fmt: skip
             require(len(given) == 1, f"{name} is not given to the caller")
-            self._require_array(given[0], place)
+            self._require_array(given[0], index)
 
 
 def kernel_format(kernel: Kernel, source: Home) -> bool:
@@ -580,7 +596,7 @@ def kernel_format(kernel: Kernel, source: Home) -> bool:
 
 
 def _number(step: Any) -> Array:
-    """The number that a step is."""
+    """The elements of a step that gives one known number."""
     require(step.op == "immediate", "a parameter is computed")
     return np.array(step.static[0], object)
 

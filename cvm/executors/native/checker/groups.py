@@ -2,8 +2,8 @@
 
 `Group.proves` walks through the nodes and the formula side by side: a step must have the op of its node and compute it
 from values that are proven to be the node's operands. A kernel may leave out a clip that the proven interval makes
-needless, begin sums elsewhere, requantize in another arithmetic, and leave the last cut to the store; each is proven
-from numbers that are read back from the packed constants.
+needless, begin sums with another number, requantize in another arithmetic, and leave the last clip to the store. Each
+of these is proven from numbers that are read back from the packed constants.
 """
 
 from __future__ import annotations
@@ -14,22 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from cvm.executors.native.checker.places import (
-    Array,
-    Factors,
-    Unproven,
-    broadcast,
-    extent,
-    merged,
-    require,
-    stride,
-)
+from cvm.executors.native.checker.addresses import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula, Step
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import Residual
-from cvm.executors.native.steps import Home
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Residual
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
 __all__ = ["Added", "Group", "require_joint"]
@@ -44,8 +33,9 @@ SAME = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The sums of a contraction, value 0 of a formula: per channel, what they hold beside the node's result, and the
-    interval of the latter. All have the rank of the result.
+    """The sums of a contraction, which are value 0 of a formula. ``more`` is the number by which they differ from the
+    node's result, ``lo`` and ``hi`` are the interval of that result, all per channel. All arrays have the rank of the
+    result.
     """
 
     name: str
@@ -56,7 +46,7 @@ class Added:
 
 @dataclass(slots=True)
 class Group:
-    """One group to be proven. The functions say what the plan claims and the program holds."""
+    """One group to be proven. The functions tell what the plan claims and what the program holds."""
 
     formula: Formula
     shape: tuple[int, ...]
@@ -96,18 +86,18 @@ class Group:
             require(least <= lo <= hi <= most, "the format does not hold the result")
             self.proves(root.outputs[0].name, self.formula.result)
             return
-        cut = clamp[0] - format_.bias, clamp[1] - format_.bias
-        require(least <= cut[0] <= lo <= hi <= cut[1] <= most, "the store cuts results off")
-        require(root.op == "requantize", "only a requantize leaves its cut to the store")
-        self._requantize(root, self._step(self.formula.result), format_.bias, cut)
+        clip = clamp[0] - format_.bias, clamp[1] - format_.bias
+        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the store clips results that occur")
+        require(root.op == "requantize", "only a requantize leaves its clip to the store")
+        self._requantize(root, self._step(self.formula.result), format_.bias, clip)
 
     def _same(self, number: int) -> int:
-        """The value that steps called ``same`` repeat."""
+        """The value that a chain of steps called ``same`` passes on."""
         while number >= self.formula.reads and self.formula.steps[number - self.formula.reads].op == "same":
             (number,) = self.formula.steps[number - self.formula.reads].arguments
         return number
 
-    def _step(self, number: int) -> Step:
+    def _step(self, number: int) -> FormulaStep:
         number = self._same(number)
         require(number >= self.formula.reads, "nothing is computed")
         return self.formula.steps[number - self.formula.reads]
@@ -130,7 +120,7 @@ class Group:
         spread = self.holds(name, home, lambda one: (one.view.offset, broadcast(one.view.axes, self.shape)))
         require(spread, f"what is read is not {name}")
 
-    def _immediate(self, name: str, step: Step) -> None:
+    def _immediate(self, name: str, step: FormulaStep) -> None:
         values = self.constant(name)
         require(values is not None and step.op == "immediate", f"{name} is not what is computed")
         assert values is not None
@@ -145,7 +135,7 @@ class Group:
         match node.op:
             case "cvm_right_shift":
                 most = 2 ** (a.precision - 1) - 1
-                require(step.op == "clip" and step.static == (-most, most), "a shift is cut elsewhere")
+                require(step.op == "clip" and step.static == (-most, most), "a shift is clipped otherwise")
                 inner = self._step(step.arguments[0])
                 require(inner.op == "right_shift" and inner.static == (a.shift_bit,), "a shift by other bits")
                 self.proves(node.inputs[0], inner.arguments[0])
@@ -158,8 +148,8 @@ class Group:
             case "take" | "cvm_lut":
                 self._gather(node, step, getattr(a, "axis", None))
             case "requantize":
-                cut = a.lo, a.hi
-                self._requantize(node, step, 0, cut)
+                clip = a.lo, a.hi
+                self._requantize(node, step, 0, clip)
             case _:
                 require(step.op == SAME.get(node.op), f"{node.op} is computed as {step.op}")
                 for name, argument in zip(node.inputs, step.arguments, strict=True):
@@ -173,7 +163,7 @@ class Group:
             number = step.arguments[0]
         self.proves(node.inputs[0], number)
 
-    def _where(self, node: Node, step: Step) -> None:
+    def _where(self, node: Node, step: FormulaStep) -> None:
         require(step.op == "where", f"where is computed as {step.op}")
         condition, *branches = node.inputs
         if len(self.shape_of(condition)) == len(self.shape):
@@ -187,7 +177,7 @@ class Group:
         for name, argument in zip(branches, step.arguments[1:], strict=True):
             self.proves(name, argument)
 
-    def _gather(self, node: Node, step: Step, axis: int | None) -> None:
+    def _gather(self, node: Node, step: FormulaStep, axis: int | None) -> None:
         require(step.op == "gather", f"{node.op} is computed as {step.op}")
         source, indices = node.inputs
         base, index = self.home(step.arguments[0]), step.arguments[1]
@@ -200,9 +190,9 @@ class Group:
                 flat = merged([factor for factors in axes for factor in factors])
                 require((count, apart) == (extent(flat), stride(flat)), "elements lie otherwise")
                 return one.view.offset, broadcast(((),) * rank, self.shape)
-            place = axis % len(axes)
-            require((count, apart) == (extent(axes[place]), stride(axes[place])), "elements lie otherwise")
-            found = (*axes[:place], *((),) * rank, *axes[place + 1 :])
+            position = axis % len(axes)
+            require((count, apart) == (extent(axes[position]), stride(axes[position])), "elements lie otherwise")
+            found = (*axes[:position], *((),) * rank, *axes[position + 1 :])
             return one.view.offset, broadcast(found, self.shape)
 
         require(base is not None and base.format == format_, "elements are stored otherwise")
@@ -219,16 +209,16 @@ class Group:
         )  # fmt: skip
         require(found, f"what is read is not {indices}")
 
-    def _requantize(self, node: Node, step: Step, bias: int, cut: tuple[int, int]) -> None:
-        """The step is the node's result plus ``bias``, once it is cut to ``cut`` plus ``bias``."""
+    def _requantize(self, node: Node, step: FormulaStep, bias: int, clip: tuple[int, int]) -> None:
+        """The step is the node's result plus ``bias``, once it is clipped to ``clip`` plus ``bias``."""
         require(step.op == "requantize", f"requantize is computed as {step.op}")
         (rule,) = step.static
         assert isinstance(rule, Requantization)
         a, count = self.attributes(node), (len(node.inputs) - 2) // 2
         require(rule.terms == count and rule.rounding == a.rounding, "another rounding or number of terms")
-        if rule.cuts:
-            require((rule.lo, rule.hi) == (a.lo, a.hi) == cut and bias == 0, "a result is cut elsewhere")
-        require(rule.cuts or a.lo <= cut[0] <= cut[1] <= a.hi, "a result is cut elsewhere")
+        if rule.clips:
+            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is clipped otherwise")
+        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is clipped otherwise")
         ends = []
         for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
             if self.added is not None and argument == 0 and name == self.added.name:
@@ -243,11 +233,11 @@ class Group:
         require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is no constant")
         for row in set(zip(*(column.ravel().tolist() for column in columns), strict=True)):
             theirs, ours, operands = row[: count + 2], row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
-            _require_same(rule, theirs, ours, operands, most, bias, cut)
+            _require_same(rule, theirs, ours, operands, most, bias, clip)
 
 
 def _bounds(op: str, attributes: Any) -> tuple[int, int]:
-    """What an op clips to."""
+    """The interval that an op clips to."""
     if op == "relu":
         return 0, INT32[1]
     if op == "clip":
@@ -269,10 +259,11 @@ def _require_same(
     operands: Sequence[int],
     most: int,
     bias: int,
-    cut: tuple[int, int],
+    clip: tuple[int, int],
 ) -> None:
-    """One channel: m.., c, s of the node and of the kernel; the least and largest of each operand, and what is added
-    to it. ``most`` is the largest sum of any channel, which a lane beside may hold.
+    """Prove one channel. ``theirs`` and ``ours`` are m.., c, s of the node and of the kernel; ``operands`` are the
+    least value, the largest value and the number that is added, of each operand. ``most`` is the largest sum of any
+    channel, which the neighbouring lane may hold.
     """
     *ms, c, s = theirs
     *Ms, C, S = ours
@@ -308,14 +299,14 @@ def _require_same(
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
     require(
-        _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (cut[0] + bias, cut[1] + bias)),
+        _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "results may differ",
     )
 
 
 def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
-    """The last step of a formula, a narrow sum of two requantized terms, in words: both terms fit in 16 bits, and the
-    digits of both multipliers make them up modulo 2^32, as does the offset, which takes the bias of the bytes back.
+    """Prove the last step of a formula, a narrow sum of two requantized terms, as it is computed in 16-bit words: both
+    terms fit in 16 bits, the digits make up both multipliers, and the offset subtracts the bias of the bytes.
     """
     last = formula.steps[-1]
     (rule,) = last.static
@@ -336,9 +327,9 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     (own,) = before[-1].static if before[-1].static else (None,)
     require(before[-1].op == "requantize" and isinstance(own, Requantization), "words are not requantized")
     assert isinstance(own, Requantization)
-    uncut = Step("requantize", before[-1].arguments, (replace(own, cuts=False),))
-    require(joint.codes == Formula(formula.reads, (*before[:-1], uncut)), "words of another formula")
-    require(own.cuts and own.arithmetic != "wide" and joint.cut == (own.lo, own.hi), "words are cut elsewhere")
+    unclipped = FormulaStep("requantize", before[-1].arguments, (replace(own, clips=False),))
+    require(joint.codes == Formula(formula.reads, (*before[:-1], unclipped)), "words of another formula")
+    require(own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi), "words are clipped otherwise")
     require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")
     digits = [*joint.high, *joint.low]
     require(all(-(2**15) <= digit < 2**15 for digit in digits), "a digit has more than 16 bits")
@@ -349,20 +340,20 @@ def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
     require((joint.offset - (c - n * home.format.bias)) % 2**32 == 0, "another offset")
 
 
-def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, cut: tuple[int, int]) -> bool:
-    """Whether two rounded sums of products agree: at once where all multipliers are in proportion, else for every value
-    of all operands but the widest.
+def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, clip: tuple[int, int]) -> bool:
+    """Whether two rounded sums of products agree. Where all multipliers are in proportion, they do. Else every value of
+    all operands but the widest is tried.
     """
     if not slack and a.c << b.s == b.c << a.s and all(m << b.s == M << a.s or lo == hi == 0 for m, M, lo, hi in pairs):
         return True
     if len(pairs) == 1:
         ((m, M, lo, hi),) = pairs
-        return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), cut)
+        return agree(Line(m, a.c, a.s), Line(M, b.c, b.s), slack, (lo, hi), clip)
     *others, (m, M, lo, hi) = sorted(pairs, key=lambda pair: pair[3] - pair[2])
     if others[0][3] - others[0][2] > 2**16:
         return False
     (m1, M1, lo1, hi1), left = others[0], [*others[1:], (m, M, lo, hi)]
     return all(
-        _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, cut)
+        _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, clip)
         for x in range(lo1, hi1 + 1)
     )

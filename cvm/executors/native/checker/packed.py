@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cvm.executors.native.checker.places import Array, require
-from cvm.executors.native.contraction import Contraction, Segment
-from cvm.executors.native.depthwise import Depthwise
-from cvm.executors.native.formats import Format
+from cvm.executors.native.checker.addresses import Array, require
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
 __all__ = ["per_channel", "weights_of"]
 
@@ -24,7 +23,7 @@ def _lanes(one: Segment) -> Array:
 
 
 def _ordered(lanes: Sequence[Array], channels: int) -> Array:
-    """The channels of all lanes in the order in which they are stored: each stands in one of them."""
+    """The channels of all lanes in the order in which they are stored. Every channel is in exactly one lane."""
     order = np.concatenate([part.reshape(-1) for part in lanes])
     require(np.array_equal(np.sort(order), np.arange(order.size)), "blocks do not hold every channel once")
     require(order.size >= channels, "blocks do not hold every channel")
@@ -32,7 +31,7 @@ def _ordered(lanes: Sequence[Array], channels: int) -> Array:
 
 
 def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, channels: int) -> Array:
-    """The value of each channel; of 64-bit ones every vector holds the even lanes first."""
+    """The value of each channel. Vectors of 64-bit values hold the even lanes first."""
     require(format_.bits < 64 or format_.bias == 0, "64-bit numbers with a bias")
     lanes = [_lanes(one) for one in segments]
     if format_.bits == 64:

@@ -26,15 +26,15 @@ class Line(NamedTuple):
     s: int
 
 
-def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], cut: tuple[int, int]) -> bool:
-    """Whether both lines, cut to ``cut``, are proven equal for every integer x of the interval.
+def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[int, int]) -> bool:
+    """Whether both lines, clipped to ``clip``, are proven equal for every integer x of the interval.
 
     The numerator of ``b`` may hold up to ``slack`` more than it says.
     """
     shift = max(a.s, b.s)
     m, c, M, C = a.m << shift - a.s, a.c << shift - a.s, b.m << shift - b.s, b.c << shift - b.s
     slack <<= shift - b.s
-    (lo, hi), (least, most) = interval, cut
+    (lo, hi), (least, most) = interval, clip
     if (m, c, slack) == (M, C, 0):
         return True
     if m < 0:  # count from the other end
@@ -104,7 +104,7 @@ def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
 
 
 def _floors(count: int, n: int, m: int, c: int) -> int:
-    """The sum of floor((m k + c) / n) for 0 <= k < count: whole parts first, then rows and columns change places."""
+    """The sum of floor((m k + c) / n) for 0 <= k < count: the whole parts first, then rows and columns are swapped."""
     total = 0
     while count > 0:
         total += count * (count - 1) // 2 * (m // n) + count * (c // n)

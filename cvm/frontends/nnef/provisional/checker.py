@@ -111,7 +111,7 @@ def _all_instances(document: syntax.Document, instances: _Instances, roots: list
 
 
 def _add_new(errors: Iterable[CvmError], found: Findings) -> None:
-    """Add the errors that another instance of the same fragment has not had already."""
+    """Add the errors, without those that another instance of the same fragment had already."""
     for error in errors:
         key = error.code, error.location.line, error.location.column
         if all(key != (known.code, known.location.line, known.location.column) for known in found):
@@ -154,7 +154,7 @@ def _check_declaration(fragment: syntax.Fragment) -> None:
 
 
 def with_names(node: syntax.Invocation, declaration: syntax.Fragment) -> syntax.Invocation:
-    """An invocation with names for what is given by position to a fragment without any tensor.
+    """An invocation of a fragment without tensors, its positional arguments replaced by named ones.
 
     The rule is that only tensors may be given by position, but the specification breaks it in its own example of such a
     fragment, ``sum_of(items[1:])``.

@@ -178,7 +178,7 @@ def sums_of(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 def functions_of_sums(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The root of a sum of squares, the logarithm of a sum, or that of a sum of exponentials."""
+    """The root of a sum of squares, the logarithm of a sum, or the logarithm of a sum of exponentials."""
     op = {"ReduceL2": "l2_reduce", "ReduceLogSum": "log_sum_reduce", "ReduceLogSumExp": "log_sum_exp_reduce"}
     source = call.operand()
     if not _axes(call, source):
@@ -250,7 +250,7 @@ def cumulative_sum(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Softmax")
 def softmax(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """E^x over the sum of such along an axis."""
+    """E^x divided by the sum of all e^x along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
     name = translation.emit("softmax", translation.name(source), axes=(axis,))

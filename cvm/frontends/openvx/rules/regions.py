@@ -37,7 +37,7 @@ def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str
 
 @rule(Kernels.VX_KERNEL_SOFTMAX_LAYER)
 def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Over dimension 0 or 2, which is the last axis but as many."""
+    """Over dimension 0 or 2, which is the last axis or the last but two."""
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
     name = translation.read(node["inputs"])

@@ -17,9 +17,9 @@ Where sums wrap, all conversions before the last one leave its result as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,24 +43,22 @@ __all__: list[str] = []
 Indices = npt.NDArray[np.int64]
 """(taps, outputs): which item of an axis each tap of a window reads, -1 where it reads nothing."""
 
+_Policies: TypeAlias = tuple[ConvertPolicy, RoundPolicy]
+
 
 def _read(indices: Indices, extent: int) -> Indices:
     return np.where((indices >= 0) & (indices < extent), indices, -1)
 
 
-def _windows(
-    translation: OpenvxTranslation, name: str, shape: Sequence[int], rows: Indices, columns: Indices, fill: Fraction
-) -> str:
+def _windows(translation: OpenvxTranslation, name: str, rows: Indices, columns: Indices, fill: Fraction) -> str:
     """The items of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where there is none."""
-    batch, channels, height, width = shape
+    batch, channels, height, width = translation.shape(name)
     quantizer = translation.quantizer_of(name)
     name = translation.emit(
         "pad", name, quantizer=quantizer, padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill
     )
-    extents = [batch, channels, height + 1, width + 1]
     for axis, (items, extent) in enumerate(((rows, height), (columns, width)), start=2):
         indices = translation.constant(np.where(items < 0, extent, items).ravel(), (items.size,))
-        extents[axis] = items.size
         name = translation.emit("gather", name, indices, quantizer=quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
     name = translation.reshaped(name, (batch, channels, kernel_y, out_y, kernel_x, out_x))
@@ -75,9 +73,8 @@ def _product_quantizer(format: Format, overflow: ConvertPolicy) -> LinearQuantiz
 
 
 def _rounded_products(
-    translation: OpenvxTranslation, name: str, weights: str, shape: Sequence[int], format: Format,
-    policies: tuple[ConvertPolicy, RoundPolicy],
-) -> str:  # fmt: skip
+    translation: OpenvxTranslation, name: str, weights: str, format: Format, policies: _Policies
+) -> str:
     """Products of two tensors, each rounded and converted."""
     overflow, rounding = policies
     quantizer = _product_quantizer(format, overflow)
@@ -88,39 +85,29 @@ def _rounded_products(
     return translation.emit("add", name, format.unit / 2, quantizer=quantizer)
 
 
-def _accumulated(
-    translation: OpenvxTranslation, node: OpenvxNode, windows: str, shape: Sequence[int],
-    policies: tuple[ConvertPolicy, RoundPolicy],
-) -> str:  # fmt: skip
+def _accumulated(translation: OpenvxTranslation, node: OpenvxNode, windows: str, policies: _Policies) -> str:
     """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
     weights, outputs, biases = node["weights"], node["outputs"], node["biases"]
-    batch, channels, taps, *space = shape
+    batch, channels, taps, *space = translation.shape(windows)
     maps, format = weights.dims[3], outputs.format
-    result = (batch, maps, *space)
     total = None if biases is None else translation.static(biases, (1, *biases.shape))
     codes = translation.raw(weights).reshape(maps, channels, taps)
+    quantizer = translation.quantizer_of(windows)
     for channel in range(channels):
-        part = translation.emit(
-            "slice",
-            windows,
-            quantizer=translation.quantizer_of(windows),
-            axes=(1,),
-            begin=(channel,),
-            end=(channel + 1,),
-            stride=(1,),
-        )
+        begin, end = (channel,), (channel + 1,)
+        part = translation.emit("slice", windows, quantizer=quantizer, axes=(1,), begin=begin, end=end, stride=(1,))
         factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
-        products = _rounded_products(translation, part, factors, (batch, maps, taps, *space), format, policies)
+        products = _rounded_products(translation, part, factors, format, policies)
         name = translation.emit("sum_reduce", products, axes=(2,))
-        name = translation.reshaped(name, result)
+        name = translation.reshaped(name, (batch, maps, *space))
         if total is not None:
             name = translation.emit("add", name, total)
         total = translation.converted(name, format, policies[0], RoundPolicy.VX_ROUND_POLICY_TO_ZERO)
     assert total is not None
-    return total
+    return translation.reshaped(total, outputs.shape)
 
 
-def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> tuple[ConvertPolicy, RoundPolicy]:
+def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> _Policies:
     return ConvertPolicy(params.overflow_policy), RoundPolicy(params.rounding_policy)
 
 
@@ -136,10 +123,8 @@ def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
         start = step - 1 - getattr(params, f"padding_{axis}")
         indices = start + np.arange(size)[:, None] * step + np.arange(output)[None, :] * node.derived[f"skip_{axis}"]
         found.append(_read(indices, shape[2 + i]))
-    windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
-    taps = found[0].shape[0] * found[1].shape[0]
-    extents = (*shape[:2], taps, *outputs.shape[-2:])
-    return translation.reshaped(_accumulated(translation, node, windows, extents, _policies(params)), outputs.shape)
+    windows = _windows(translation, name, found[0], found[1], Fraction(0))
+    return _accumulated(translation, node, windows, _policies(params))
 
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
@@ -154,10 +139,8 @@ def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
         upscale = node.derived[f"upscale_{axis}"]
         indices = _read(start + np.arange(size)[:, None] + np.arange(output)[None, :], extent)
         found.append(np.where(indices % upscale == 0, indices // upscale, -1))
-    windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
-    taps = found[0].shape[0] * found[1].shape[0]
-    extents = (*shape[:2], taps, *outputs.shape[-2:])
-    return translation.reshaped(_accumulated(translation, node, windows, extents, _policies(params)), outputs.shape)
+    windows = _windows(translation, name, found[0], found[1], Fraction(0))
+    return _accumulated(translation, node, windows, _policies(params))
 
 
 @sample_rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
@@ -170,7 +153,7 @@ def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     policies = (node["overflow_policy"], node["rounding_policy"])
     name = translation.reshaped(translation.read(inputs), (rows, 1, columns))
     factors = translation.static(weights, (1, maps, columns))
-    name = _rounded_products(translation, name, factors, (rows, maps, columns), format, policies)
+    name = _rounded_products(translation, name, factors, format, policies)
     name = translation.emit("sum_reduce", name, axes=(2,))
     if biases is not None:
         name = translation.emit("add", name, translation.static(biases, (1, maps, 1)))
@@ -195,7 +178,7 @@ def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
         start = np.arange(node[f"pooling_size_{axis}"])[:, None] - node[f"pooling_padding_{axis}"]
         indices = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
         found.append(_read(indices, shape[2 + i]))
-    windows = _windows(translation, name, shape, found[0], found[1], format.lo * format.unit)
+    windows = _windows(translation, name, found[0], found[1], format.lo * format.unit)
     name = translation.emit("max_reduce", windows, quantizer=format.quantizer(), axes=(2,))
     return translation.reshaped(name, outputs.shape)
 

@@ -1,4 +1,4 @@
-"""Pooling: zeros beyond the data take part; a mean is that of the whole window, truncated."""
+"""Pooling: zeros beyond the data take part; a mean is taken of the whole window and truncated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 
 def pooled(translation: OpenvxTranslation, node: OpenvxNode, border: str) -> str:
-    """Pooling with what the border says beyond the data."""
+    """Pooling, where ``border`` says what is beyond the data."""
     name, (_, _, *extents) = images(translation, node)
     outputs = node["outputs"]
     sizes = (node["pooling_size_y"], node["pooling_size_x"])

@@ -14,7 +14,7 @@ from cvm.frontends.common.decompositions.sums import (
     product,
     running_sum,
 )
-from cvm.frontends.webnn.operand import MLOperand, WebnnNode
+from cvm.frontends.webnn.operand import WebnnNode
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.translation import WebnnTranslation, refusal
 from cvm.frontends.webnn.windows import spatial
@@ -106,7 +106,7 @@ def _standardised(
 # Reductions
 
 
-def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str, source: MLOperand) -> str:
+def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str) -> str:
     """One reduction, with the extents that are asked for."""
     axes = node.attributes["axes"]
     if not axes:
@@ -119,18 +119,18 @@ def reduction(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Of real numbers exact; sums of integers must be proven to fit."""
     op = {"reduceMax": "max_reduce", "reduceMin": "min_reduce", "reduceMean": "mean_reduce", "reduceSum": "sum_reduce"}
     source = node.operands["input"]
-    name = _reduced(translation, node, op[node.op], translation.name(source), source)
+    name = _reduced(translation, node, op[node.op], translation.name(source))
     return name if node.op in ("reduceMax", "reduceMin") else translation.result(name, source.data_type)
 
 
 @rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
 def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A root or a logarithm; of no axes that of every item."""
+    """A root or a logarithm of a sum; without axes the root or the logarithm of each item."""
     op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
     source = node.operands["input"]
     name = translation.name(source)
     if node.attributes["axes"]:
-        return _reduced(translation, node, op, name, source)
+        return _reduced(translation, node, op, name)
     if node.op == "reduceLogSumExp":
         return name
     return translation.emit({"reduceL2": "abs", "reduceLogSum": "log"}[node.op], name)
@@ -141,7 +141,7 @@ def sums_of(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The sum of magnitudes or squares."""
     source, squares = node.operands["input"], node.op == "reduceSumSquare"
     name = magnitudes_or_squares(translation, translation.name(source), source.data_type, squares)
-    return translation.result(_reduced(translation, node, "sum_reduce", name, source), source.data_type)
+    return translation.result(_reduced(translation, node, "sum_reduce", name), source.data_type)
 
 
 @rule("reduceProduct")
@@ -176,6 +176,6 @@ def cumulative_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("softmax")
 def softmax(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """E^x over the sum of such."""
+    """E^x divided by the sum of all e^x."""
     source = translation.name(node.operands["input"])
     return translation.emit("softmax", source, axes=(node.attributes["axis"],))

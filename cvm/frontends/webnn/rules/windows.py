@@ -62,7 +62,7 @@ _POOLS = {"averagePool2d": "avg_pool", "l2Pool2d": "l2_pool", "maxPool2d": "max_
 
 @rule(*_POOLS)
 def pooling(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The mean, norm or greatest of what is no padding; the windows that are asked for say how much padding is read."""
+    """The mean, norm or greatest of each window without its padding, which fits the windows that are asked for."""
     attributes, layout, found = node.attributes, node.attributes["layout"], _windows(node)
     name = _ordered(translation, translation.name(node.operands["input"]), layout, "nchw")
     before = [first for first, _ in found.padding]

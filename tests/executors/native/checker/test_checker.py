@@ -1,4 +1,4 @@
-"""The checker proves every plan of ours, and none in which a number, a place or a step is wrong."""
+"""The checker proves every plan of ours, and none in which a number, an address or a step is wrong."""
 
 from __future__ import annotations
 
@@ -9,32 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cvm.executors.native import (
-    contractions,
-    depthwise,
-    epilogue,
-    fused,
-    packing,
-    plan,
-    pointwise,
-    requantize,
-    residual,
-)
 from cvm.executors.native.checker import Unproven, unproven
 from cvm.executors.native.checker.groups import _require_same, require_joint
-from cvm.executors.native.claims import Computes
-from cvm.executors.native.contraction import Contraction
-from cvm.executors.native.distrust import Distrusted
+from cvm.executors.native.descriptions.expressions import Formula, Requantization, Residual
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction
+from cvm.executors.native.emit import epilogue, fused, requantize, residual
+from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.exact import exact
-from cvm.executors.native.executor import NativeExecutor
-from cvm.executors.native.formats import Format
-from cvm.executors.native.formula import Formula
-from cvm.executors.native.machine import MACHINES, Machine
-from cvm.executors.native.proven import proven
-from cvm.executors.native.requantize import Requantization
-from cvm.executors.native.residual import Residual
-from cvm.executors.native.select import available
-from cvm.executors.native.steps import Home, Plan
+from cvm.executors.native.kernels import contractions, depthwise, formulas, operands, packing, registry
+from cvm.executors.native.plan import planner
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.executor import NativeExecutor
+from cvm.executors.native.runtime.proven import proven
+from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -45,7 +36,7 @@ def planned(verified: VerifiedProgram, machine: Machine, everything: bool = Fals
     wanted = {output.value for output in verified.program.outputs} | {kept.update for kept in verified.program.state}
     if everything:
         wanted |= {value.name for node in verified.program.nodes for value in node.outputs}
-    return plan.plan(verified, machine, frozenset(wanted))
+    return registry.plan(verified, machine, frozenset(wanted))
 
 
 @pytest.mark.parametrize("aim", AIMS)
@@ -92,12 +83,12 @@ def chain() -> VerifiedProgram:
     (looked,) = builder.add("cvm_lut", [table, shifted])
     (joined,) = builder.add("concatenate", [looked, c], {"axis": 1})
     (sliced,) = builder.add("slice", [joined], {"begin": (0, 3), "end": (2, 40), "strides": (1, 2)})
-    (turned,) = builder.add("transpose", [sliced], {"axes": (0, 2, 3, 1)})
-    (flat,) = builder.add("reshape", [turned], {"target_shape": (2, 6 * 5 * 19)})
+    (transposed,) = builder.add("transpose", [sliced], {"axes": (0, 2, 3, 1)})
+    (flat,) = builder.add("reshape", [transposed], {"target_shape": (2, 6 * 5 * 19)})
     wide = builder.constant(random.integers(-40_000, 40_000, (33, 6 * 5 * 19)))
     (small,) = builder.add("clip", [flat], {"a_min": -4, "a_max": 3})
     (y,) = builder.add("dense", [small, wide])
-    return verify(builder.build([Output("y", y), Output("turned", turned), Output("d", d)]))
+    return verify(builder.build([Output("y", y), Output("transposed", transposed), Output("d", d)]))
 
 
 Change = Callable[[Any], Any]
@@ -112,7 +103,7 @@ def _shifted(found: Any) -> Any:
     return found and replace(found, offset=found.offset + 1)
 
 
-PLANNED_FILL = plan.Planner.fill
+PLANNED_FILL = planner.Planner.fill
 
 
 def _rows_above(home: Home) -> bool:
@@ -134,23 +125,23 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         changed(contractions._sums, lambda s: replace(s, start=s.start + 1)),
     ),
     "the bias of a format is forgotten": (
-        pointwise,
+        formulas,
         "biased",
         lambda chosen, magnitudes, bias: requantize.biased(chosen, magnitudes, 0),
     ),
     "the bias of a format is one off": (
-        pointwise,
+        formulas,
         "biased",
         lambda chosen, magnitudes, bias: requantize.biased(chosen, magnitudes, bias + 1),
     ),
     "rounding down": (requantize, "half", lambda shift: exact(0)),
     "the fused offset is one half up": (
-        pointwise,
+        formulas,
         "fused_parameters",
         changed(fused.fused_parameters, lambda found: found and (found[0], found[1] + 2**31, found[2])),
     ),
     "the fused multiplier of one channel": (
-        pointwise,
+        formulas,
         "fused_parameters",
         changed(
             fused.fused_parameters,
@@ -158,7 +149,7 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         ),
     ),
     "channels are packed in another order": (
-        contractions,
+        operands,
         "packed_channels",
         lambda values, segments, format_: packing.packed_channels(values[::-1], segments, format_),
     ),
@@ -191,25 +182,25 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         lambda formula, biases: residual.residual(formula, dict.fromkeys(biases, 0)),
     ),
     "a border of ones": (
-        plan.Planner,
+        planner.Planner,
         "_fill_border",
-        lambda self, home, outer, border: plan.Planner.fill(self, replace(home), 1, "border"),
+        lambda self, home, outer, border: planner.Planner.fill(self, replace(home), 1, "border"),
     ),
     "a border without rows above": (
-        plan.Planner,
+        planner.Planner,
         "fill",
         lambda self, home, value, label: None if _rows_above(home) else PLANNED_FILL(self, home, value, label),
     ),
-    "no border": (plan.Planner, "_fill_border", lambda self, home, outer, border: None),
-    "a clip is lost": (pointwise, "_cut", lambda builder, value, node, lo, hi: value),
+    "no border": (planner.Planner, "_fill_border", lambda self, home, outer, border: None),
+    "a clip is lost": (formulas, "_clipped", lambda builder, value, node, lo, hi: value),
     "a clip is one off": (
-        pointwise,
-        "_cut",
+        formulas,
+        "_clipped",
         lambda builder, value, node, lo, hi: builder.step("clip", (value,), (lo, hi - 1)),
     ),
-    "the store cuts one code off": (pointwise, "_folded", None),
-    "formats of 7 bits": (plan.Format, "of", staticmethod(lambda lo, hi: Format(8, False, 64))),
-    "a view begins one later": (plan.View, "sliced", None),
+    "the store clips one code off": (formulas, "_folded", None),
+    "formats of 7 bits": (planner.Format, "of", staticmethod(lambda lo, hi: Format(8, False, 64))),
+    "a view begins one later": (planner.View, "sliced", None),
 }
 
 
@@ -218,8 +209,8 @@ FUSED = {name for name in DEFECTS if "fused" in name or "bounds" in name}
 
 def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, attribute, wrong = DEFECTS[name]
-    if name == "the store cuts one code off":
-        folded = pointwise._folded
+    if name == "the store clips one code off":
+        folded = formulas._folded
 
         def wrong(builder: Any, node: Any, chosen: Any, magnitudes: Any) -> Any:  # type: ignore[misc]
             found = folded(builder, node, chosen, magnitudes)
@@ -227,7 +218,7 @@ def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return found
 
     if name == "a view begins one later":
-        sliced = plan.View.sliced
+        sliced = planner.View.sliced
 
         def wrong(self: Any, axis: int, start: int, step: int, count: int) -> Any:  # type: ignore[misc]
             return sliced(self, axis, start + (step == 2), step, count)

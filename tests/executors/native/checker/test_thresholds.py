@@ -29,15 +29,15 @@ def test_the_proof_says_what_trying_every_integer_says(
     lines: tuple[Line, Line], slack: int, lo: int, count: int, least: int, data: st.DataObject
 ) -> None:
     a, b = lines
-    interval, cut = (lo, lo + count), (least, least + data.draw(st.integers(0, 40)))
+    interval, clip = (lo, lo + count), (least, least + data.draw(st.integers(0, 40)))
 
     def clipped(line: Line, x: int, more: int) -> int:
-        return min(max((line.m * x + line.c + more) >> line.s, cut[0]), cut[1])
+        return min(max((line.m * x + line.c + more) >> line.s, clip[0]), clip[1])
 
     every = range(interval[0], interval[1] + 1)
     right = all(clipped(a, x, 0) == clipped(b, x, 0) == clipped(b, x, slack) for x in every)
     event("equal" if right else "different")
-    assert agree(a, b, slack, interval, cut) == right
+    assert agree(a, b, slack, interval, clip) == right
 
 
 @given(st.integers(2**20, 2**31), st.integers(-(2**50), 2**50), st.integers(24, 40), st.integers(-(2**22), 2**22))

@@ -1,0 +1,165 @@
+"""Where elements lie: homes as maps from indices to addresses, and when two loops visit the same addresses.
+
+An axis of a view is a list of factors (extent, stride), outermost first. Neighbours (n, k s) and (k, s) are one factor
+(n k, s), and factors of extent 1 are none; what is left after merging is the same for all ways to write one map.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.plan.homes import Home
+from cvm.program.model import Node
+
+__all__ = ["Array", "Factors", "Loops", "Unproven", "broadcast", "decoded", "extent", "loops_of", "merged", "moved",
+           "require", "stride", "visited"]  # fmt: skip
+
+Array: TypeAlias = npt.NDArray[Any]
+Factors: TypeAlias = "tuple[tuple[int, int], ...]"
+Loops: TypeAlias = "list[tuple[int, tuple[int, ...]]]"
+"""Loops: each an extent, and by how many elements the address of every tensor moves."""
+
+
+class Unproven(Exception):
+    """What the checker could not prove, in words."""
+
+
+def require(holds: bool, what: str) -> None:
+    """Raise `Unproven` unless ``holds``."""
+    if not holds:
+        raise Unproven(what)
+
+
+def merged(factors: Sequence[tuple[int, int]]) -> Factors:
+    """The factors of a map in their merged form, which is the same for all ways to write the map."""
+    found: list[tuple[int, int]] = []
+    for n, step in factors:
+        if n > 1 and found and found[-1][1] == n * step:
+            found[-1] = (found[-1][0] * n, step)
+        elif n > 1:
+            found.append((n, step))
+    return tuple(found)
+
+
+def extent(factors: Factors) -> int:
+    """The extent of an axis."""
+    return math.prod(n for n, _ in factors)
+
+
+def stride(factors: Factors) -> int:
+    """The stride of an axis of one factor at most."""
+    alone = merged(factors)
+    require(len(alone) <= 1, "an axis is no ordinary one")
+    return alone[0][1] if alone else 0
+
+
+def broadcast(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...]:
+    """Axes aligned at the last one; those of extent 1 repeat."""
+    padded = ((),) * (len(shape) - len(axes)) + tuple(axes)
+    require(len(padded) == len(shape), "a tensor has more axes than the result")
+    spread = tuple(((n, 0),) if extent(one) == 1 else merged(one) for one, n in zip(padded, shape, strict=True))
+    require(all(extent(one) == n for one, n in zip(spread, shape, strict=True)), "a tensor does not broadcast")
+    return tuple(merged(one) for one in spread)
+
+
+def moved(node: Node, attributes: Any, axes: Sequence[Factors], like: Sequence[int]) -> tuple[int, list[Factors]]:
+    """For an op that only moves elements: by how much the offset of the first element changes, and the factors of the
+    axes of the result.
+
+    ``like`` is the shape of the second operand of `slice_like`.
+    """
+    shape, found, offset = node.outputs[0].shape, [merged(axis) for axis in axes], 0
+    rank = len(found)
+    match node.op:
+        case "transpose":
+            order = [axis % rank for axis in attributes.axes] or list(reversed(range(rank)))
+            return 0, [found[axis] for axis in order]
+        case "repeat":
+            found[attributes.axis % rank] += ((attributes.repeats, 0),)
+        case "upsampling":
+            found[2:] = [(*axis, (attributes.scale, 0)) for axis in found[2:]]
+        case "tile":
+            found = [()] * (len(attributes.reps) - rank) + found
+            reps = (1,) * (len(found) - len(attributes.reps)) + tuple(attributes.reps)
+            found = [((times, 0), *axis) for times, axis in zip(reps, found, strict=True)]
+        case "slice" | "slice_like":
+            named = {axis % rank for axis in attributes.axes} if node.op == "slice_like" else set()
+            for axis in range(rank):
+                if node.op == "slice":
+                    given = (ends[axis] if axis < len(ends) else None
+                             for ends in (attributes.begin, attributes.end, attributes.strides))  # fmt: skip
+                    taken = range(extent(found[axis]))[slice(*_absolute(extent(found[axis]), *given))]
+                else:
+                    whole = axis not in (named or range(len(like)))
+                    taken = range(extent(found[axis]) if whole else like[axis])
+                if taken != range(extent(found[axis])):
+                    step = stride(found[axis])
+                    offset += taken.start * step
+                    found[axis] = ((len(taken), taken.step * step),)
+        case _:
+            raise Unproven(f"{node.op} does not only move elements")
+    require(tuple(map(extent, found)) == shape, "the shape of a view is not the declared one")
+    return offset, [merged(axis) for axis in found]
+
+
+def _absolute(n: int, begin: int | None, end: int | None, step: int | None) -> tuple[int, int | None, int]:
+    """Bounds as Python's slices take them: counted from the back once, then clamped."""
+    step = 1 if step is None else step
+    least, most = (0, n) if step > 0 else (-1, n - 1)
+    ends = [default if end is None else min(max(end + n * (end < 0), least), most)
+            for end, default in ((begin, 0), (end, n))]  # fmt: skip
+    return ends[0], None if ends[1] < 0 else ends[1], step
+
+
+def visited(axes: Sequence[Sequence[Factors]], at: int) -> Loops:
+    """Loops over all indices, for several tensors at once, each given by its axes; tensor ``at`` decides their order.
+
+    Two lists of loops that are equal in this form visit the same addresses together.
+    """
+    loops: Loops = []
+    for parallel in zip(*axes, strict=True):
+        left = [list(merged(factors)) for factors in parallel]
+        while any(left):
+            left = [factors or [(1, 0)] for factors in left]
+            n = min(factors[-1][0] for factors in left)
+            require(n > 1 and all(factors[-1][0] % n == 0 for factors in left), "views split an axis differently")
+            loops.append((n, tuple(factors[-1][1] for factors in left)))
+            for factors in left:
+                count, step = factors.pop()
+                if count > n:
+                    factors.append((count // n, step * n))
+    return loops_of(loops, at)
+
+
+def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
+    """Loops in the order of tensor ``at``; neighbouring loops that are the same as one longer loop are merged."""
+    found: Loops = []
+    for n, steps in sorted((loop for loop in loops if loop[0] > 1), key=lambda one: (-abs(one[1][at]), one)):
+        if found and found[-1][1] == tuple(n * step for step in steps):
+            found[-1] = (found[-1][0] * n, steps)
+        else:
+            found.append((n, steps))
+    return found
+
+
+def decoded(data: bytes | bytearray, home: Home) -> Array:
+    """The elements of a home among the constants; axes along which they repeat have extent 1."""
+    axes = [() if all(step == 0 for _, step in axis) else axis for axis in home.view.axes]
+    offsets = np.full((1,), home.view.offset)
+    for axis in axes:
+        for n, step in axis:
+            offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+    stored = np.frombuffer(data, home.format.dtype, len(data) // home.format.bytes)
+    return _values(stored[offsets], home.format).reshape([extent(axis) for axis in axes])
+
+
+def _values(stored: Array, format_: Format) -> Array:
+    """Stored integers as values: none of 64 bits has a bias."""
+    require(format_.bits < 64 or format_.bias == 0, "a bias of 64-bit integers")
+    return stored.astype(np.int64) - format_.bias

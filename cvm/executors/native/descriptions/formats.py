@@ -1,0 +1,71 @@
+"""How the elements of a tensor are stored, chosen by proven intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.exact import exact
+
+__all__ = ["INT32", "INT64", "Format"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Integers of ``bits`` bits; each stands for itself minus ``bias``. Integers of a ``raw`` format are copied and
+    never computed with.
+    """
+
+    bits: int
+    signed: bool = True
+    bias: int = 0
+    raw: bool = False
+
+    @staticmethod
+    def of(lo: int, hi: int) -> Format:
+        """The narrowest format for [lo, hi] and for 0, which borders and padding hold.
+
+        Eight bits are unsigned, since that is what the dot products of x86 take on one side: an interval around zero is
+        stored with a bias.
+        """
+        lo, hi = min(lo, 0), max(hi, 0)
+        if lo == 0 and hi <= 255:
+            return Format(8, False)
+        if lo >= -128 and hi <= 127:
+            return Format(8, False, 128)
+        if hi - lo <= 255:
+            return Format(8, False, -lo)
+        if lo >= -(2**15) and hi < 2**15:
+            return Format(16)
+        if lo == 0 and hi < 2**16:
+            return Format(16, False)
+        return INT32
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element."""
+        return self.bits // 8
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The NumPy type of the stored integers."""
+        return np.dtype(f"{'i' if self.signed else 'u'}{self.bytes}")
+
+    @property
+    def hull(self) -> tuple[int, int]:
+        """The least and the largest value."""
+        least = -(2 ** (self.bits - 1)) if self.signed else 0
+        return least - self.bias, least + 2**self.bits - 1 - self.bias
+
+    def stored(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Values as they are stored. Raises OverflowError for a value that the format does not hold."""
+        given, (lo, hi) = exact(values), self.hull
+        if not lo <= given.hull[0] <= given.hull[1] <= hi:
+            raise OverflowError(f"{given.hull} is not within [{lo}, {hi}]")
+        return (given + self.bias).int64().astype(self.dtype)
+
+
+INT32 = Format(32)
+INT64 = Format(64)

@@ -1,0 +1,285 @@
+"""Convolutions and matrix products: register tiles of dot products over constant, packed weights.
+
+A contraction computes, for every pixel and output channel, the sum over runs of elements that lie side by side in the
+input. A tile is a few pixels times a few vectors of output channels: for every step of a run it broadcasts one 32-bit
+word of each pixel (4, 2 or 1 elements) and multiplies it with packed weights. The accumulators begin with the bias and
+with what the input's format adds (stored = value + b, so -b * sum of weights), and end in the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
+from cvm.executors.native.emit.cover import Grid, cover
+from cvm.executors.native.emit.elements import load
+from cvm.executors.native.emit.epilogue import Epilogue
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_add
+
+__all__ = ["each_block", "emit_contraction", "segments", "starting", "tile_start"]
+
+UNROLLED = 2
+"""The epilogue is written out for each of up to so many pixels. More pixels share its code, and their sums pass through
+the stack.
+"""
+SHORT = 64
+"""In sums of up to so many steps the epilogue is most of the work, and is written out for every pixel."""
+
+
+def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
+    """Blocks as large as the registers allow: sums for a tile of pixels, one vector of weights each, and two words.
+
+    Blocks of two and four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors
+    at once.
+    """
+    lane = machine.width
+    for narrower in machine.narrower:
+        if channels <= narrower:
+            lane = narrower
+    most = machine.registers // 4 if pixels == 1 else 4 if packs else 2
+    found = []
+    done = 0
+    while done < channels:
+        left = channels - done
+        vectors = min(most, -(-left // lane))
+        count = max(1, left // (vectors * lane))
+        valid = min(left, vectors * lane)
+        tile = max(1, (machine.registers - vectors - 2) // vectors)
+        block = Block(lane, vectors, valid, packs and most == 4 and vectors in (2, 4))
+        found.append(Segment(done, count, block, min(tile, pixels)))
+        done += count * vectors * lane
+    return tuple(found)
+
+
+def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
+    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
+    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
+    target = V("ptr", "%output")
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, *reads, target, lo, hi])
+
+    def image(index: Scalar) -> None:
+        def block(segment: Segment, number: Scalar) -> None:
+            _Emitter(code, kernel, machine, segment, pointers, reads, target).block(index, number, (lo, hi))
+
+        each_block(code, kernel.segments, (lo, hi) if kernel.shared == "blocks" else None, block)
+
+    code.each(0, kernel.images, image)
+    code.finish()
+
+
+def each_block(
+    code: Code,
+    segments: Sequence[Segment],
+    units: tuple[V, V] | None,
+    body: Callable[[Segment, Scalar], None],
+) -> None:
+    """``body(segment, number)`` for the blocks of all segments; with ``units``, for those numbered in them."""
+    before = 0
+    for segment in segments:
+        low: Scalar = 0
+        high: Scalar = segment.count
+        if units is not None:
+            low = code.larger(code.minus(units[0], before), 0)
+            high = code.smaller(code.minus(units[1], before), segment.count)
+        code.each(low, high, partial(body, segment))
+        before += segment.count
+
+
+def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -> list[V]:
+    """The values that the sums of a block begin with: zeros unless the kernel is given others."""
+    kind = vector(32, block.lane)
+    if len(pointers) < 3:
+        return [typed(kind, 0)] * block.vectors
+    start = code.at(pointers[2], code.mul(channel, 4))
+    return [code.load(kind, code.at(start, 4 * block.lane * v)) for v in range(block.vectors)]
+
+
+def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
+    """The start of tile ``index`` of ``size`` elements in an extent. The last tile starts where it still fits, and may
+    overlap.
+    """
+    start = code.mul(index, size)
+    return start if extent % size == 0 else code.smaller(start, extent - size)
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """The code of one segment."""
+
+    code: Code
+    kernel: Contraction
+    machine: Machine
+    segment: Segment
+    pointers: list[V]
+    reads: list[V]
+    target: V
+
+    def block(self, image: Scalar, number: Scalar, units: tuple[Scalar, Scalar]) -> None:
+        """All tiles of one image for one block of channels."""
+        code, kernel, tile = self.code, self.kernel, self.segment.tile
+        channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
+        if kernel.fixed:
+            pixels = [(y, x) for y in range(kernel.rows) for x in range(kernel.columns)]
+            count = -(-len(pixels) // tile)
+            for first, last in pairwise(len(pixels) * k // count for k in range(count + 1)):
+                self.tile(image, channel, 0, 0, pixels[first:last])
+            return
+        for grid in cover(kernel.rows, kernel.columns, tile):
+            self.grid(image, channel, grid, units)
+
+    def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar]) -> None:
+        """The tiles of a grid, or those that begin among the units where threads share rows or columns."""
+        code, shared = self.code, self.kernel.shared
+        offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
+
+        def row(index: Scalar) -> None:
+            y = code.add(tile_start(code, index, grid.rows, grid.down), grid.y)
+
+            def column(index: Scalar) -> None:
+                x = code.add(tile_start(code, index, grid.columns, grid.across), grid.x)
+                self.tile(image, channel, y, x, offsets)
+
+            code.each(*self._tiles(units if shared == "columns" else None, grid.x, grid.columns, grid.across), column)
+
+        code.each(*self._tiles(units if shared == "rows" else None, grid.y, grid.rows, grid.down), row)
+
+    def _tiles(self, units: tuple[Scalar, Scalar] | None, before: int, size: int, extent: int) -> tuple[Scalar, Scalar]:
+        """The tiles of an extent that begin among the units (``before`` units lie before the extent); without units,
+        all tiles.
+        """
+        code, count = self.code, -(-extent // size)
+        if units is None:
+            return 0, count
+        first, end = (
+            code.smaller(code.quotient(code.add(code.larger(code.minus(bound, before), 0), size - 1), size), count)
+            for bound in units
+        )
+        return first, end
+
+    def tile(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]) -> None:
+        """The pixels at (y, x) + offsets."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        size = kernel.input.bytes
+        source = self.pointers[0]
+        strides = (kernel.source.image, kernel.source.row, kernel.source.column)
+        for index, stride in zip((image, y, x), strides, strict=True):
+            source = code.at(source, code.mul(index, stride * size))
+        weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
+        kind = vector(32, block.lane)
+        first = starting(code, self.pointers, channel, block) * len(offsets)
+        last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
+        sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
+        pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
+        pass_bytes = 4 * kernel.step_words // len(kernel.shifts) * self.segment.channels
+        for number, shift in enumerate(kernel.shifts):
+            if shift:
+                sums = [code.binary("shl", total, shift) for total in sums]
+                if number == last_shift:
+                    sums = [code.binary("add", total, begin) for total, begin in zip(sums, first, strict=True)]
+            sums = self.taps(0, source, code.at(weights, number * pass_bytes), sums, pixels)
+        self.finish(sums, image, channel, y, x, offsets)
+
+    def taps(self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+        """The loops over the taps, then the run."""
+        code, kernel = self.code, self.kernel
+        if depth == len(kernel.taps):
+            return self.run(source, weights, sums, pixels)
+        count, apart = kernel.taps[depth]
+        inner = math.prod(n for n, _ in kernel.taps[depth + 1 :])
+        size = inner * kernel.steps * 4 * self.segment.channels
+
+        def body(index: V, values: list[V]) -> Sequence[V]:
+            at = code.at(source, code.mul(index, apart * kernel.input.bytes))
+            return self.taps(depth + 1, at, code.at(weights, code.mul(index, size)), values, pixels)
+
+        return code.loop(0, count, 1, body, sums)
+
+    def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+        """The products of one run; a few steps are unrolled."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        step = 4 * self.segment.channels
+        unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
+        move = kernel.per * kernel.input.bytes
+        kind = vector(32, block.lane)
+        together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
+
+        def some(at: V, packed: V, values: Sequence[V]) -> list[V]:
+            current = list(values)
+            for first in range(0, unrolled, together):
+                steps = range(first, first + together)
+                rows = [
+                    [code.load(kind, code.at(packed, k * step + 4 * block.lane * v)) for v in range(block.vectors)]
+                    for k in steps
+                ]
+                for number, pixel in enumerate(pixels):
+                    words = self.words(code.at(at, pixel + first * move), together)
+                    for word, row in zip(words, rows, strict=True):
+                        for v in range(block.vectors):
+                            slot = number * block.vectors + v
+                            current[slot] = self.dot(current[slot], word, row[v])
+            return current
+
+        if kernel.steps == unrolled:
+            return some(source, weights, sums)
+
+        def body(index: V, values: list[V]) -> Sequence[V]:
+            return some(code.at(source, code.mul(index, move)), code.at(weights, code.mul(index, step)), values)
+
+        return code.loop(0, kernel.steps, unrolled, body, sums)
+
+    def words(self, pointer: V, count: int) -> list[V]:
+        """``count`` words of a pixel, each broadcast to all lanes."""
+        code, lane = self.code, self.segment.block.lane
+        if self.kernel.per == 1:
+            return [code.splat(load(code, self.kernel.input, pointer, 1), lane)]
+        read = code.load(vector(32, count), pointer)
+        if self.machine.signed_bytes and self.kernel.per == 4:
+            read = code.binary("xor", read, HIGHEST_BITS)
+        return [code.splat(read, lane)] if count == 1 else [code.shuffle(read, read, [k] * lane) for k in range(count)]
+
+    def dot(self, total: V, word: V, weights: V) -> V:
+        """Products of a word's elements, added."""
+        dot = {4: self.machine.dot4, 2: self.machine.dot2, 1: multiply_add}[self.kernel.per]
+        return dot(self.code, total, word, weights)
+
+    def finish(
+        self, sums: list[V], image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]
+    ) -> None:
+        """The epilogue of every pixel."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine, kernel.joint
+        )
+        every = epilogue.addresses(image, y, x, self.target)
+        lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
+        if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
+            for number, (row, column) in enumerate(offsets):
+                addresses = [
+                    code.at(base, (row * pixels.row + column * pixels.column) * size) for pixels, size, base in every
+                ]
+                epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [addresses])
+            return
+        kind = vector(32, block.lane)
+        room = code.alloca(kind, len(sums))
+        for number, total in enumerate(sums):
+            code.store(total, code.at(room, number * 4 * block.lane), 4 * block.lane)
+
+        steps = [
+            (code.at(base, first * size), step * size)
+            for (_, size, base), (first, step) in zip(every, lines, strict=True)
+        ]
+        epilogue.line(room, len(offsets), steps)
+
+
+def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
+    """The offset of the first pixel and the distance from each to the next, in elements, if that is always the same."""
+    distances = [y * pixels.row + x * pixels.column for y, x in offsets]
+    apart = {b - a for a, b in pairwise(distances)}
+    return (distances[0], apart.pop() if apart else 0) if len(apart) <= 1 else None

@@ -1,0 +1,272 @@
+"""Epilogues: from finished sums in registers to codes in memory.
+
+The sums of one pixel are vectors of output channels. They go through the formula of the ops that follow the contraction
+and are stored; what the formula reads besides them is either one value per channel, packed in the order of the lanes,
+or a tensor with an element for every pixel and channel.
+
+Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors of a block hold the channels 4nb + 4q +
+e (b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within 128 bits, then give
+all the bytes in order, and clip them to [0, 255] on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cvm.executors.native.descriptions.expressions import Formula, Residual
+from cvm.executors.native.descriptions.sums import Block, Output, Pixels, Read
+from cvm.executors.native.emit.elements import decoded, encoded, load
+from cvm.executors.native.emit.formula import evaluate
+from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.packs import to_bytes, to_words, unpacked, widened
+from cvm.executors.native.emit.residual import residual, results
+
+__all__ = ["TOGETHER", "Epilogue", "joined"]
+
+
+TOGETHER = 2
+"""Pixels whose epilogues share what they load."""
+
+
+def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residual | None:
+    """The formula as a sum of codes, where their words can be packed."""
+    if not machine.packs:
+        return None
+    biases = {
+        number: read.format.bias
+        for number, read in enumerate(reads, 1)
+        if read.pixels is not None and read.pixels.channel == 1 and read.format.bits == 8 and not read.format.signed
+    }
+    return residual(formula, biases)
+
+
+@dataclass(slots=True)
+class Epilogue:
+    """The code after the sums of one block; ``channel`` is its first channel, ``pointers`` are those of ``reads``."""
+
+    code: Code
+    formula: Formula
+    reads: Sequence[Read]
+    output: Output
+    block: Block
+    pointers: Sequence[V]
+    channel: Scalar
+    machine: Machine
+    joint: Residual | None = None
+    """The formula as a sum of codes in words, for blocks that are interleaved."""
+    _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
+
+    def addresses(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
+        """The addresses of the block's first channel at a pixel: in the output, then in every tensor that is read."""
+        found = [(self.output.pixels, self.output.format.bytes, target)]
+        for read, pointer in zip(self.reads, self.pointers, strict=True):
+            if read.pixels is not None:
+                found.append((read.pixels, read.format.bytes, pointer))
+        moved = []
+        for pixels, size, pointer in found:
+            strides = (pixels.image, pixels.row, pixels.column, pixels.channel)
+            for index, stride in zip((image, y, x, self.channel), strides, strict=True):
+                pointer = self.code.at(pointer, self.code.mul(index, stride * size))
+            moved.append((pixels, size, pointer))
+        return moved
+
+    def pixels(self, sums: Sequence[Sequence[V]], addresses: Sequence[Sequence[V]]) -> None:
+        """Compute the codes of some pixels from their sums, and store them. ``addresses`` are what the method
+        `addresses` gave for each pixel.
+
+        The pixels share the loads of parameters.
+        """
+        self._parameters.clear()
+        numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
+        tensors = [dict(zip(numbers, others, strict=True)) for _, *others in addresses]
+        expanded: list[dict[int, list[V]]] = [{} for _ in sums]
+        values: list[list[V]] = [[] for _ in sums]
+        joint = self.joint if self.block.interleaved else None
+        formula = joint.codes if joint else self.formula
+        for q in range(len(sums[0])):
+            for one, totals in enumerate(sums):
+                reader = _Sums(self, totals[q], q, tensors[one], expanded[one])
+                values[one].append(evaluate(self.code, formula, reader, self.block.lane))
+        for one, (target, *_) in enumerate(addresses):
+            if joint:
+                row = self.code.load(vector(8, self.block.vectors * self.block.lane), tensors[one][joint.read])
+                values[one] = results(self.code, joint, values[one], row, self.machine)
+            self._store_block(values[one], target)
+
+    def line(
+        self,
+        room: V,
+        count: Scalar,
+        addresses: Sequence[tuple[V, int]],
+        meanwhile: Callable[[Scalar], None] = lambda first: None,
+    ) -> None:
+        """Compute and store the codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by
+        vector.
+
+        ``addresses`` are those of the first pixel, each with the bytes from one pixel to the next. ``meanwhile`` is
+        called for every few pixels, with the first of them, and may write code to run among theirs.
+        """
+        code, block = self.code, self.block
+        kind, size = vector(32, block.lane), 4 * block.lane
+
+        def some(first: Scalar, number: int) -> None:
+            sums, moved = [], []
+            for index in (code.add(first, k) for k in range(number)):
+                at = code.at(room, code.mul(index, block.vectors * size))
+                sums.append([code.load(kind, code.at(at, v * size), size) for v in range(block.vectors)])
+                moved.append([code.at(base, code.mul(index, step)) for base, step in addresses])
+            self.pixels(sums, moved)
+            meanwhile(first)
+
+        whole = code.mul(code.quotient(count, TOGETHER), TOGETHER)
+        code.each(0, whole, lambda index: some(index, TOGETHER), step=TOGETHER)
+        code.each(whole, count, lambda index: some(index, 1))
+
+    def _store_block(self, values: list[V], target: V) -> None:
+        if self.block.interleaved:
+            self._store_interleaved(values, target)
+            return
+        for q, value in enumerate(values):
+            count = min(self.block.lane, self.block.valid - q * self.block.lane)
+            apart = q * self.block.lane * self.output.pixels.channel * self.output.format.bytes
+            self._store(value, self.code.at(target, apart), count)
+
+    def parameter(self, number: int, q: int, part: int, type_: str) -> V:
+        """The ``part``-th half (or the whole) of a packed parameter for vector ``q``."""
+        key = (number, q, part)
+        if key not in self._parameters:
+            size = self.reads[number - 1].format.bytes
+            base = self.code.at(self.pointers[number - 1], self.code.mul(self.channel, size))
+            offset = (q * self.block.lane + part * self.block.lane // 2) * size
+            self._parameters[key] = self.code.load(type_, self.code.at(base, offset))
+        return self._parameters[key]
+
+    def _encoded(self, value: V) -> V:
+        """Values as stored integers."""
+        if self.output.clamp is None:
+            return encoded(self.code, self.output.format, value)
+        lo, hi = self.output.clamp
+        clipped = self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
+        return self.code.cast("trunc", clipped, self.output.format.bits)
+
+    def _store(self, value: V, pointer: V, count: int) -> None:
+        """Store the first ``count`` lanes, in pieces of powers of two."""
+        code, format_, stride = self.code, self.output.format, self.output.pixels.channel
+        raw = self._encoded(value)
+        if stride != 1:
+            for lane in range(count):
+                code.store(code.extract(raw, lane), code.at(pointer, lane * stride * format_.bytes))
+            return
+        self._store_pieces(raw, pointer, count)
+
+    def _store_pieces(self, raw: V, pointer: V, count: int) -> None:
+        """Store the first ``count`` lanes side by side."""
+        code, most = self.code, lanes(raw.type)
+        done = 0
+        while done < count:
+            piece = min(1 << ((count - done).bit_length() - 1), most)
+            part = raw if piece == most else code.shuffle(raw, raw, range(done, done + piece))
+            code.store(part, code.at(pointer, done * self.output.format.bytes))
+            done += piece
+
+    def _store_interleaved(self, values: list[V], pointer: V) -> None:
+        """Store the vectors in the order of the channels."""
+        code, block, format_ = self.code, self.block, self.output.format
+        stride = self.output.pixels.channel
+        if self.machine.packs and format_.bits == 8 and not format_.signed and stride == 1:
+            self._store_pieces(self._packed(values), pointer, block.valid)
+            return
+        for q, value in enumerate(values):
+            raw = self._encoded(value)
+            for first in range(0, block.lane, 4):
+                channel = block.vectors * first + 4 * q
+                count = min(4, block.valid - channel)
+                if count == 4 and stride == 1:
+                    piece = code.shuffle(raw, raw, range(first, first + 4))
+                    code.store(piece, code.at(pointer, channel * format_.bytes))
+                    continue
+                for e in range(count):
+                    at = code.at(pointer, (channel + e) * stride * format_.bytes)
+                    code.store(code.extract(raw, first + e), at)
+
+    def _packed(self, values: list[V]) -> V:
+        """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then clipped to the clamp."""
+        code, lane, format_ = self.code, self.block.lane, self.output.format
+        if self.output.clamp is None and format_.bias:
+            values = [code.binary("add", value, format_.bias) for value in values]
+        halves = [to_words(code, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)]
+        packed = to_bytes(code, halves[0], halves[-1])
+        if len(halves) == 1:  # every 64 bits are there twice
+            quads = code.bitcast(packed, vector(64, lane // 2))
+            packed = code.bitcast(code.shuffle(quads, quads, range(0, lane // 2, 2)), vector(8, 2 * lane))
+        lo, hi = self.output.clamp or (0, 255)
+        if lo > 0:
+            packed = code.intrinsic("umax", packed, lo)
+        return code.intrinsic("umin", packed, hi) if hi < 255 else packed
+
+
+@dataclass(slots=True)
+class _Sums:
+    """One vector of finished sums, as a `Reader`: value 0 is the sum itself."""
+
+    epilogue: Epilogue
+    total: V
+    q: int
+    tensors: dict[int, V]
+    expanded: dict[int, list[V]]
+
+    def value(self, number: int) -> V:
+        """See `Reader.value`."""
+        if number == 0:
+            return self.total
+        epilogue, block = self.epilogue, self.epilogue.block
+        code, read = epilogue.code, epilogue.reads[number - 1]
+        if read.pixels is None:
+            raw = epilogue.parameter(number, self.q, 0, vector(read.format.bits, block.lane))
+            return decoded(code, read.format, raw)
+        pointer, stride, size = self.tensors[number], read.pixels.channel, read.format.bytes
+        if stride == 0:
+            return load(code, read.format, pointer, 1)
+        first = self.q * block.lane
+        if not block.interleaved and stride == 1 and block.valid - first >= block.lane:
+            return load(code, read.format, code.at(pointer, first * size), block.lane)
+        if block.interleaved and stride == 1 and size == 1:
+            if number not in self.expanded:
+                self.expanded[number] = self._expanded(pointer)
+            return decoded(code, read.format, self.expanded[number][self.q])
+        kind = vector(read.format.bits, 1)
+        channels = [min(channel, block.valid - 1) for channel in block.channels(self.q)]
+        raws = [code.load(kind, code.at(pointer, channel * stride * size)) for channel in channels]
+        return decoded(code, read.format, code.gathered(raws))
+
+    def _expanded(self, pointer: V) -> list[V]:
+        """All bytes of a block at a pixel, as its interleaved vectors of i32 (with zeros for the upper bytes)."""
+        code, lane, vectors = self.epilogue.code, self.epilogue.block.lane, self.epilogue.block.vectors
+        found = []
+        for words in widened(code, code.load(vector(8, vectors * lane), pointer), lane):
+            for end in (0, 1):
+                longs = unpacked(code, words, typed(words.type, 0), 8, end)
+                found.append(code.bitcast(longs, vector(32, lane)))
+        return found
+
+    def halves(self, number: int) -> tuple[V, V]:
+        """See `Reader.halves`."""
+        epilogue, lane = self.epilogue, self.epilogue.block.lane
+        if epilogue.reads[number - 1].pixels is None:
+            type_ = vector(64, lane // 2)
+            return epilogue.parameter(number, self.q, 0, type_), epilogue.parameter(number, self.q, 1, type_)
+        value, code = self.value(number), epilogue.code
+        if lanes(value.type) == 1:
+            half = code.splat(value, lane // 2)
+            return half, half
+        even = code.shuffle(value, value, range(0, lane, 2))
+        return even, code.shuffle(value, value, range(1, lane, 2))
+
+    def addresses(self, number: int) -> tuple[V, list[int]]:
+        """See `Reader.addresses`."""
+        read, block = self.epilogue.reads[number - 1], self.epilogue.block
+        assert read.pixels is not None
+        apart = read.pixels.channel * read.format.bytes
+        return self.tensors[number], [min(channel, block.valid - 1) * apart for channel in block.channels(self.q)]

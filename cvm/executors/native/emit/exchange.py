@@ -1,0 +1,112 @@
+"""Exchanges: copies between tensors whose innermost axes differ, such as channels first and channels last.
+
+A block is as many elements as a vector has lanes along the axis that is dense on the side of wide numbers, times four
+along the one that is dense on the side of bytes. Four vectors become one of 32-bit words, each of which holds four
+bytes side by side, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Exchange, Loop
+from cvm.executors.native.emit.elements import load, store
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.nest import moved, walked
+
+__all__ = ["emit_exchange", "exchange"]
+
+WORD = 4
+"""Bytes of one word."""
+LEAST = 8
+"""An exchange pays if it has at least so many elements along the axis of stride 1 in the tensor of wide numbers."""
+
+
+def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
+    """The exchange that the loops of a copy are, or None."""
+    for packs, bytes_ in ((True, target), (False, source)):
+        if bytes_.bits != 8 or bytes_.signed:
+            continue
+        wide, narrow = (0, 1) if packs else (1, 0)
+        along = [loop for loop in loops if loop.strides[wide] == 1 and loop.strides[narrow] != 1]
+        across = [loop for loop in loops if loop.strides[narrow] == 1 and loop.strides[wide] != 1]
+        if len(along) == len(across) == 1 and along[0].extent >= LEAST and across[0].extent > 1:
+            outer = tuple(
+                sorted(
+                    (loop for loop in loops if loop not in (along[0], across[0])),
+                    key=lambda loop: -abs(loop.strides[1]),
+                )
+            )
+            return Exchange(outer, along[0], across[0], source, target, packs)
+    return None
+
+
+def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> None:
+    """The function of an exchange: (source, target, first unit, end of units)."""
+    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+
+    sizes = kernel.source.bytes, kernel.target.bytes
+    convert = _pack if kernel.packs else _unpack
+    whole_words = kernel.across.extent // WORD * WORD
+
+    def plane(pointers: list[V]) -> None:
+        """All blocks of the two inner loops."""
+
+        def strip(index: Scalar, size: int) -> None:
+            """Copy ``size`` elements along the one axis, and all elements along the other."""
+            start = moved(code, pointers, kernel.along.strides, sizes, index)
+
+            def word(first: Scalar, count: int) -> None:
+                read, write = moved(code, start, kernel.across.strides, sizes, first)
+                convert(code, kernel, read, write, count, size)
+
+            code.each(0, whole_words, lambda first: word(first, WORD), step=WORD)
+            if whole_words < kernel.across.extent:
+                word(whole_words, kernel.across.extent - whole_words)
+
+        code.strips(kernel.along.extent, width, strip)
+
+    walked(code, kernel.outer, (lo, hi), [source, target], sizes, plane)
+    code.finish()
+
+
+def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
+    """``count`` vectors of ``size`` numbers as words of ``count`` bytes."""
+    words = typed(vector(32, size), 0)
+    for number in range(count):
+        values = load(code, kernel.source, code.at(read, number * kernel.across.strides[0] * kernel.source.bytes), size)
+        if kernel.target.bias:
+            values = code.binary("add", values, kernel.target.bias)
+        byte = code.binary("shl", code.binary("and", values, 255), 8 * number)
+        words = code.binary("or", words, byte)
+    apart = kernel.along.strides[1]
+    for lane in range(size):
+        word, done = code.extract(words, lane), 0
+        while done < count:
+            piece = 1 << ((count - done).bit_length() - 1)
+            part = code.cast("trunc", code.binary("lshr", word, 8 * done) if done else word, 8 * piece)
+            code.store(part, code.at(write, lane * apart + done))
+            done += piece
+
+
+def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
+    """Words of ``count`` bytes as ``count`` vectors of ``size`` numbers."""
+    apart = kernel.along.strides[0]
+    words = []
+    for lane in range(size):
+        word, done = V("i32", "0"), 0
+        while done < count:
+            piece = 1 << ((count - done).bit_length() - 1)
+            part = code.cast("zext", code.load(vector(8 * piece, 1), code.at(read, lane * apart + done)), 32)
+            word = part if not done else code.binary("or", word, code.binary("shl", part, 8 * done))
+            done += piece
+        words.append(word)
+    whole = code.gathered(words)
+    for number in range(count):
+        byte = code.binary("and", code.binary("lshr", whole, 8 * number), 255)
+        if kernel.source.bias:
+            byte = code.binary("sub", byte, kernel.source.bias)
+        at = code.at(write, number * kernel.across.strides[1] * kernel.target.bytes)
+        store(code, kernel.target, byte, at)

@@ -1,0 +1,341 @@
+"""A small writer of LLVM IR: typed values, structured loops, and vectors of any number of lanes.
+
+Text is written directly: a network's code is tens of thousands of instructions, and an object for each would cost more
+than compiling them. Every value carries its type; Python integers stand for constants of the other operand's
+type. A vector of one lane is a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+__all__ = ["Code", "Module", "Scalar", "V", "lanes", "typed", "vector", "whole"]
+
+
+class V(NamedTuple):
+    """An SSA value or constant: its IR type and its text."""
+
+    type: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.text}"
+
+
+Scalar = V | int
+"""A number that is known when the code runs (`V`) or when it is written (int)."""
+
+
+def vector(bits: int, count: int) -> str:
+    """The type of ``count`` integers of ``bits`` bits."""
+    return f"i{bits}" if count == 1 else f"<{count} x i{bits}>"
+
+
+def lanes(type_: str) -> int:
+    """The number of lanes of a type."""
+    return int(type_[1:].split(" ", 1)[0]) if type_[0] == "<" else 1
+
+
+def element(type_: str) -> str:
+    """The type of one lane."""
+    return type_[1:-1].split(" x ")[1] if type_[0] == "<" else type_
+
+
+def typed(type_: str, value: int) -> V:
+    """A constant, the same in all lanes."""
+    if type_[0] != "<":
+        return V(type_, str(value))
+    return V(type_, f"splat ({element(type_)} {value})" if value else "zeroinitializer")
+
+
+def whole(number: Scalar) -> V:
+    """A number as a value in i64."""
+    return V("i64", str(number)) if isinstance(number, int) else number
+
+
+class Module:
+    """Functions by name, and the declarations that they need."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, str] = {}
+        self.declarations: set[str] = set()
+
+    def __str__(self) -> str:
+        return "\n".join([*sorted(self.declarations), *self.functions.values()])
+
+
+class Code:
+    """The body of one function, written in order.
+
+    ``parameters`` are the types and names of the arguments; `finish` closes the function and enters it into the module.
+    """
+
+    def __init__(self, module: Module, name: str, parameters: Sequence[V], result: str = "void") -> None:
+        self._module, self._name, self._parameters, self._result = module, name, tuple(parameters), result
+        self._rooms: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self._block = "entry"
+
+    def finish(self, returned: str = "void") -> None:
+        """End the function with a return."""
+        self.line(f"ret {returned}")
+        parameters = ", ".join(map(str, self._parameters))
+        header = f"define {self._result} @{self._name}({parameters}) nounwind {{"
+        self._module.functions[self._name] = "\n".join([header, "entry:", *self._rooms, *self._lines, "}"])
+
+    # Instructions ---------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """A line of code that gives no value."""
+        self._lines.append("  " + text)
+
+    def value(self, type_: str, text: str) -> V:
+        """An instruction's value."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return V(type_, name)
+
+    def binary(self, op: str, a: V, b: Scalar) -> V:
+        """An arithmetic or bitwise instruction on two values of one type."""
+        other = typed(a.type, b) if isinstance(b, int) else b
+        return self.value(a.type, f"{op} {a}, {other.text}")
+
+    def add(self, a: Scalar, b: Scalar) -> Scalar:
+        """A + b in i64, folded where both are known."""
+        if isinstance(a, int):
+            if isinstance(b, int):
+                return a + b
+            a, b = b, a
+        return a if b == 0 else self.binary("add", a, b)
+
+    def mul(self, a: Scalar, b: int) -> Scalar:
+        """A * b in i64, folded where both are known."""
+        if isinstance(a, int):
+            return a * b
+        return 0 if b == 0 else a if b == 1 else self.binary("mul", a, b)
+
+    def minus(self, a: Scalar, b: Scalar) -> Scalar:
+        """A - b in i64, folded where both are known."""
+        if isinstance(b, int):
+            return self.add(a, -b)
+        return self.binary("sub", whole(a), b)
+
+    def quotient(self, a: Scalar, b: int) -> Scalar:
+        """Floor(a / b) of an a >= 0 in i64, folded where both are known."""
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.binary("udiv", a, b)
+
+    def smaller(self, a: Scalar, b: int) -> Scalar:
+        """min(a, b) in i64, folded where both are known."""
+        return min(a, b) if isinstance(a, int) else self.intrinsic("smin", a, b)
+
+    def larger(self, a: Scalar, b: int) -> Scalar:
+        """max(a, b) in i64, folded where both are known."""
+        return max(a, b) if isinstance(a, int) else self.intrinsic("smax", a, b)
+
+    def call(self, type_: str, name: str, *arguments: V) -> V:
+        """A call of an intrinsic or an external function, which is declared on the way."""
+        types = ", ".join(argument.type for argument in arguments)
+        self._module.declarations.add(f"declare {type_} @{name}({types})")
+        text = f"call {type_} @{name}({', '.join(map(str, arguments))})"
+        if type_ == "void":
+            self.line(text)
+            return V("void", "")
+        return self.value(type_, text)
+
+    def intrinsic(self, name: str, a: V, b: Scalar) -> V:
+        """smax, smin, umax, umin: @llvm.<name> of two values."""
+        other = typed(a.type, b) if isinstance(b, int) else b
+        return self.call(a.type, f"llvm.{name}.{_suffix(a.type)}", a, other)
+
+    def compare(self, predicate: str, a: V, b: Scalar) -> V:
+        """An icmp: i1, or a vector of them."""
+        other = typed(a.type, b) if isinstance(b, int) else b
+        return self.value(vector(1, lanes(a.type)), f"icmp {predicate} {a}, {other.text}")
+
+    def select(self, condition: V, a: V, b: Scalar) -> V:
+        """A where the condition holds, else b."""
+        other = typed(a.type, b) if isinstance(b, int) else b
+        return self.value(a.type, f"select {condition}, {a}, {other}")
+
+    def cast(self, op: str, a: V, bits: int) -> V:
+        """sext, zext or trunc to another number of bits per lane."""
+        type_ = vector(bits, lanes(a.type))
+        return a if type_ == a.type else self.value(type_, f"{op} {a} to {type_}")
+
+    def bitcast(self, a: V, type_: str) -> V:
+        """The same bits as another type."""
+        return a if a.type == type_ else self.value(type_, f"bitcast {a} to {type_}")
+
+    def splat(self, a: V, count: int) -> V:
+        """A scalar in ``count`` lanes."""
+        if count == 1:
+            return a
+        type_ = f"<{count} x {a.type}>"
+        if a.text[0] != "%":
+            return typed(type_, int(a.text))
+        first = self.value(type_, f"insertelement {type_} poison, {a}, i64 0")
+        return self.shuffle(first, first, [0] * count)
+
+    def alloca(self, type_: str, count: int) -> V:
+        """Memory for ``count`` values on the stack, reserved once where the function begins."""
+        self._count += 1
+        name = f"%s{self._count}"
+        self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
+        return V("ptr", name)
+
+    def shuffle(self, a: V, b: V, indices: Sequence[int]) -> V:
+        """Lanes of a (0..n-1) and b (n..) by index."""
+        if len(indices) == 1:
+            count = lanes(a.type)
+            return self.extract(a if indices[0] < count else b, indices[0] % count)
+        type_ = f"<{len(indices)} x {element(a.type)}>"
+        mask = ", ".join(f"i32 {index}" for index in indices)
+        return self.value(type_, f"shufflevector {a}, {b}, <{len(indices)} x i32> <{mask}>")
+
+    def extract(self, a: V, lane: int) -> V:
+        """One lane."""
+        return a if a.type[0] != "<" else self.value(element(a.type), f"extractelement {a}, i64 {lane}")
+
+    def gathered(self, values: Sequence[V]) -> V:
+        """Scalars as the lanes of a vector."""
+        if len(values) == 1:
+            return values[0]
+        type_ = f"<{len(values)} x {values[0].type}>"
+        whole = V(type_, "poison")
+        for lane, value in enumerate(values):
+            whole = self.value(type_, f"insertelement {whole}, {value}, i64 {lane}")
+        return whole
+
+    def bytes(self, data: bytes) -> V:
+        """Known bytes as a vector."""
+        return V(vector(8, len(data)), f"<{', '.join(f'i8 {byte}' for byte in data)}>")
+
+    def at(self, pointer: V, offset: Scalar) -> V:
+        """The address ``offset`` bytes behind a pointer."""
+        if isinstance(offset, int) and offset == 0:
+            return pointer
+        return self.value(
+            "ptr", f"getelementptr i8, {pointer}, i64 {offset if isinstance(offset, int) else offset.text}"
+        )
+
+    def load(self, type_: str, pointer: V, align: int = 1) -> V:
+        """Load the value at an address."""
+        return self.value(type_, f"load {type_}, {pointer}, align {align}")
+
+    def store(self, a: V, pointer: V, align: int = 1) -> None:
+        """Store a value at an address."""
+        self.line(f"store {a}, {pointer}, align {align}")
+
+    def prefetch(self, pointer: V) -> None:
+        """Say that a cache line will be read soon; it need not exist."""
+        flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
+        self.call("void", "llvm.prefetch.p0", pointer, *flags)
+
+    # Control --------------------------------------------------------------------------------------------------------
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self._lines.append(f"{name}:")
+        self._block = name
+
+    def fresh(self) -> str:
+        """A label that is not used yet."""
+        self._count += 1
+        return f"b{self._count}"
+
+    def loop(
+        self,
+        lo: Scalar,
+        hi: Scalar,
+        step: int,
+        body: Callable[[V, list[V]], Sequence[V]],
+        carried: Sequence[V] = (),
+    ) -> list[V]:
+        """For i = lo, lo + step, .. below hi: ``body(i, values)`` gives the next values; the last ones are returned.
+
+        The loop is not entered where lo >= hi. That costs a test unless both bounds are known when the code is written.
+        """
+        surely = isinstance(lo, int) and isinstance(hi, int)
+        if surely and lo >= hi:  # type: ignore[operator]
+            return list(carried)
+        before, top, done = self._block, self.fresh(), self.fresh()
+        low, high = (str(bound) if isinstance(bound, int) else bound.text for bound in (lo, hi))
+        if surely:
+            self.line(f"br label %{top}")
+        else:
+            enters = self.value("i1", f"icmp slt i64 {low}, {high}")
+            self.line(f"br {enters}, label %{top}, label %{done}")
+        self.label(top)
+        top_line = len(self._lines)
+        self._count += 1
+        index, following = V("i64", f"%i{self._count}"), V("i64", f"%j{self._count}")
+        inside = []
+        for value in carried:
+            self._count += 1
+            inside.append(V(value.type, f"%c{self._count}"))
+        after = list(body(index, inside))
+        self.line(f"{following.text} = add nsw i64 {index.text}, {step}")
+        again = self.value("i1", f"icmp slt i64 {following.text}, {high}")
+        end = self._block
+        self.line(f"br {again}, label %{top}, label %{done}")
+        heads = [f"  {index.text} = phi i64 [{low}, %{before}], [{following.text}, %{end}]"]
+        for first, phi, last in zip(carried, inside, after, strict=True):
+            heads.append(f"  {phi.text} = phi {phi.type} [{first.text}, %{before}], [{last.text}, %{end}]")
+        self._lines[top_line:top_line] = heads
+        self.label(done)
+        if surely:
+            return after
+        results = []
+        for first, last in zip(carried, after, strict=True):
+            results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
+        return results
+
+    def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
+        """For i = lo, lo + step, .. below hi: ``body(i)``. Where i takes one value that is known when the code is
+        written, there is no loop.
+        """
+        if isinstance(lo, int) and isinstance(hi, int) and lo < hi <= lo + step:
+            body(lo)
+            return
+
+        def once(index: V, _: list[V]) -> list[V]:
+            body(index)
+            return []
+
+        self.loop(lo, hi, step, once)
+
+    def strips(self, extent: int, width: int, body: Callable[[Scalar, int], None]) -> None:
+        """``body(first, count)`` over an extent: whole vectors first, then powers of two, since LLVM makes slow code of
+        vectors of other lengths.
+        """
+        done = extent // width * width
+        if done:
+            self.each(0, done, lambda index: body(index, width), step=width)
+        while done < extent:
+            count = 1 << ((extent - done).bit_length() - 1)
+            body(done, count)
+            done += count
+
+    def unused(self) -> str:
+        """A name for a value that is never read."""
+        self._count += 1
+        return f"%u{self._count}"
+
+    def when(self, condition: V, body: Callable[[], None]) -> None:
+        """Code that runs where the condition holds."""
+        inside, done = self.fresh(), self.fresh()
+        self.line(f"br {condition}, label %{inside}, label %{done}")
+        self.label(inside)
+        body()
+        self.line(f"br label %{done}")
+        self.label(done)
+
+
+def _suffix(type_: str) -> str:
+    """A type as it stands in the names of intrinsics."""
+    return type_ if type_[0] != "<" else f"v{lanes(type_)}{element(type_)}"

@@ -1,0 +1,160 @@
+"""Machines: what differs between instruction sets, as one table.
+
+A dot product of ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``) by
+signed bytes of weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of
+32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact even if
+intermediate sums wrap. The exception is AVX2's byte product, which saturates pairs of products at 16 bits: there the
+weights must be so small that no pair gets so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+
+__all__ = ["HIGHEST_BITS", "MACHINES", "Machine", "multiply_add"]
+
+Dot = Callable[[Code, V, V, V], V]
+HIGHEST_BITS = 0x80808080 - 2**32
+"""A word with the highest bit of each of its four bytes set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One instruction set: its name, what it needs, and its primitives.
+
+    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers to be filled.
+    ``needs`` are the features of the processor (LLVM's names, and ``aarch64``), ``features`` what the code generator is
+    told; None: the processor's own.
+    ``saturates``: dot4 is exact only where no pair of products leaves 16 bits.
+    """
+
+    name: str
+    width: int
+    registers: int
+    dot4: Dot
+    dot2: Dot
+    needs: frozenset[str]
+    cpu: str | None = None
+    features: str | None = None
+    saturates: bool = False
+    narrower: tuple[int, ...] = ()
+    """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
+    pause: str | None = None
+    """The intrinsic of a short rest in a waiting loop."""
+    tiles: bool = False
+    """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
+    signed_bytes: bool = False
+    """Whether dot4 takes signed bytes of activations. Their highest bits are flipped for it, which subtracts 128, and
+    sums begin with 128 times the weights."""
+    by_element: bool = False
+    """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
+    packs: bool = False
+    """Whether there are x86's instructions that narrow lanes within 128 bits."""
+    fuses: bool = False
+    """Whether there are multiply-adds of 52 bits."""
+
+
+def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
+    return code.call(total.type, f"llvm.x86.avx512.vpdpbusd.{32 * lanes(total.type)}", total, a, w)
+
+
+def _vpdpwssd(code: Code, total: V, a: V, w: V) -> V:
+    return code.call(total.type, f"llvm.x86.avx512.vpdpwssd.{32 * lanes(total.type)}", total, a, w)
+
+
+_PAIRS = {
+    8: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
+    4: ("llvm.x86.ssse3.pmadd.ub.sw.128", "llvm.x86.sse2.pmadd.wd"),
+}
+
+
+def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:
+    """Pairs of products in 16 bits, then pairs of these in 32."""
+    count = lanes(total.type)
+    byte, short = vector(8, 4 * count), vector(16, 2 * count)
+    pairs = code.call(short, _PAIRS[count][0], code.bitcast(a, byte), code.bitcast(w, byte))
+    return code.binary("add", total, code.call(total.type, _PAIRS[count][1], pairs, typed(short, 1)))
+
+
+def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
+    count = lanes(total.type)
+    short = vector(16, 2 * count)
+    sums = code.call(total.type, _PAIRS[count][1], code.bitcast(a, short), code.bitcast(w, short))
+    return code.binary("add", total, sums)
+
+
+def _generic4(code: Code, total: V, a: V, w: V) -> V:
+    """Four multiply-adds on the bytes of each lane."""
+    for number in range(4):
+        byte = code.binary("and", code.binary("lshr", a, 8 * number), 255)
+        weight = code.binary("ashr", code.binary("shl", w, 24 - 8 * number), 24)
+        total = code.binary("add", total, code.binary("mul", byte, weight))
+    return total
+
+
+def _generic2(code: Code, total: V, a: V, w: V) -> V:
+    """Two multiply-adds on the halves of each lane."""
+    for number in range(2):
+        x = code.binary("ashr", code.binary("shl", a, 16 - 16 * number), 16)
+        weight = code.binary("ashr", code.binary("shl", w, 16 - 16 * number), 16)
+        total = code.binary("add", total, code.binary("mul", x, weight))
+    return total
+
+
+def _usdot(code: Code, total: V, a: V, w: V) -> V:
+    return _neon(code, "usdot", total, a, w)
+
+
+def _sdot(code: Code, total: V, a: V, w: V) -> V:
+    return _neon(code, "sdot", total, w, a)  # one lane for all is the second operand's
+
+
+def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
+    byte = vector(8, 16)
+    name = f"llvm.aarch64.neon.{kind}.v4i32.v16i8"
+    return code.call(total.type, name, total, code.bitcast(x, byte), code.bitcast(y, byte))
+
+
+_NEON = "+neon,-sve"
+"""Without SVE, which a processor may have and its operating system may not allow."""
+
+_PAUSE = "llvm.x86.sse2.pause"
+_AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
+
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
+
+_IFMA = _AVX512 | {"avx512ifma"}
+
+MACHINES: tuple[Machine, ...] = (
+    Machine(
+        "amx", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
+        tiles=True, packs=True, fuses=True,
+    ),
+    Machine(
+        "ifma512", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA, narrower=(8, 4), pause=_PAUSE, packs=True, fuses=True,
+    ),
+    Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
+    Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
+    Machine(
+        "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
+        pause=_PAUSE, packs=True,
+    ),
+    Machine(
+        "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",
+        by_element=True,
+    ),
+    Machine(
+        "neon_dot", 4, 26, _sdot, _generic2, frozenset({"aarch64", "dotprod"}), features=_NEON + ",+dotprod",
+        signed_bytes=True, by_element=True,
+    ),
+    Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
+)  # fmt: skip
+"""All machines, the fastest first; the last one runs on every processor that LLVM knows."""
+
+
+def multiply_add(code: Code, total: V, a: V, w: V) -> V:
+    """The dot product of one element."""
+    return code.binary("add", total, code.binary("mul", a, w))

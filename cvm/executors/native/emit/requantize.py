@@ -1,0 +1,291 @@
+"""`requantize` in machine integers, in one of four arithmetics chosen by proof.
+
+* ``narrow``: everything fits in 32 bits.
+* ``high``: all shifts are 32 or more (smaller ones are made so by scaling m and c). The products of the even and of the
+  odd lanes are 64-bit vectors; their upper halves are the result, up to a 32-bit shift: floor(floor(v / 2^32) / 2^k) =
+  floor(v / 2^(32 + k)).
+* ``fused``: sums of at most 23 bits, see `fused`.
+* ``wide``: 64-bit lanes, for everything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.expressions import Requantization
+from cvm.executors.native.emit.fused import fused_product
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
+from cvm.limits import INT32_MAX
+
+__all__ = ["Parameter", "Terms", "biased", "clipped", "half", "requantized", "terms"]
+
+Integers = npt.NDArray[np.int64]
+LARGEST = 2**63 - 1
+
+
+class Parameter(Protocol):
+    """A parameter at the current index."""
+
+    def value(self) -> V:
+        """Its elements, one for each lane: in i64 for m and c of ``high`` and ``wide``, else in i32."""
+
+    def halves(self) -> tuple[V, V]:
+        """Those of the even lanes and those of the odd lanes, in i64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A rule and its parameters m_i, c and s, each broadcastable to the output."""
+
+    rule: Requantization
+    multipliers: tuple[Integers, ...]
+    offset: Integers
+    shift: Integers
+
+
+def terms(
+    magnitudes: Sequence[int],
+    multipliers: Sequence[Operand],
+    offset: Operand,
+    shift: Operand,
+    rounding: str,
+    lo: int,
+    hi: int,
+    plain: bool = False,
+) -> Terms:
+    """Choose the arithmetic for |x_i| <= magnitudes[i]; with ``plain`` it is always ``wide``.
+
+    Half-up rounding joins c: floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s. The verifier has proven the sum of all positive
+    and that of all negative parts, with 2^(s-1), within int64.
+    """
+    count, c, s = len(multipliers), exact(offset), exact(shift)
+    # A multiplier of an operand that is always zero may have any size. It is replaced by zero.
+    ms = [exact(m) if x else exact(m) * 0 for x, m in zip(magnitudes, multipliers, strict=True)]
+    if rounding == "half_up":
+        c = c + half(s)
+        bound = _bound(magnitudes, ms, c)
+        if bound < 2**31 and s.hull[1] < 32 and not plain:
+            return _terms(Requantization("narrow", count, rounding, lo, hi), ms, c, s)
+        if bound <= LARGEST and not plain:
+            narrow = _narrowed(magnitudes, ms, c, s, lo, hi)
+            if narrow is not None:
+                return narrow
+        raised = None if plain else _raised(magnitudes, ms, c, s)
+        if raised is not None:
+            return _terms(Requantization("high", count, rounding, lo, hi, short=True), *raised)
+    short = all(m.magnitude < 2**31 for m in ms)
+    return _terms(Requantization("wide", count, rounding, lo, hi, short=short), ms, c, s)
+
+
+def half(shift: Exact) -> Exact:
+    """2^(s-1), which rounds half up before a shift by s; 0 where s is 0."""
+    return (exact(1) << shift) >> 1
+
+
+def _terms(rule: Requantization, multipliers: Sequence[Exact], offset: Exact, shift: Exact) -> Terms:
+    return Terms(rule, tuple(m.int64() for m in multipliers), offset.int64(), shift.int64())
+
+
+def _bound(magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact) -> int:
+    """A bound of the magnitude of the sum and of every part of it."""
+    return sum(m.magnitude * x for m, x in zip(multipliers, magnitudes, strict=True)) + offset.magnitude
+
+
+def _raised(
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact, shift: Exact
+) -> tuple[list[Exact], Exact, Exact] | None:
+    """M * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s), where m stays in 32 bits and the sum in 64."""
+    if shift.hull[1] > 63:
+        return None
+    lift = (-shift + 32).larger(0)
+    raised, moved = [m << lift for m in multipliers], offset << lift
+    if any(m.magnitude >= 2**31 for m in raised) or _bound(magnitudes, raised, moved) > LARGEST:
+        return None
+    return raised, moved, shift + lift - 32
+
+
+TRIED = 2**20
+"""Inputs of all channels together are tried one by one if there are at most ``TRIED`` of them, ``AT_ONCE`` at a time.
+"""
+AT_ONCE = 2**17
+FAR = 2**62
+BYTES = 7
+"""Offsets leave room for a bias of up to 2 to this power, which `biased` adds to results."""
+
+
+def _narrowed(
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
+) -> Terms | None:
+    """A 32-bit form with the same results for all inputs, found by trial: m, c and s lose the same number of low bits.
+
+    Shorter multipliers move the thresholds between results a little. For every channel c is then chosen such that no
+    input crosses a threshold, if there is such a c.
+    """
+    shape = np.broadcast_shapes(*(m.shape for m in multipliers), c.shape, s.shape)
+    channels, inputs = math.prod(shape), math.prod(2 * x + 1 for x in magnitudes)
+    if channels * inputs > TRIED or s.hull[0] < 1 or s.hull[1] > 55:
+        return None
+    flat = [array.broadcast(shape).reshape(-1, 1) for array in (*multipliers, c, s)]
+    grid = np.indices([2 * x + 1 for x in magnitudes]).reshape(len(magnitudes), 1, -1)
+    values = [exact(row) - x for row, x in zip(grid, magnitudes, strict=True)]
+    found = []
+    step = max(1, AT_ONCE // inputs)
+    for first in range(0, channels, step):
+        *ms, offset, shift = (array[first : first + step] for array in flat)
+        narrow = _tried(values, magnitudes, ms, offset, shift, lo, hi)
+        if narrow is None:
+            return None
+        found.append(narrow)
+    *chosen, offset, shift = (stacked(parts).reshape(*shape) for parts in zip(*found, strict=True))
+    return _terms(Requantization("narrow", len(magnitudes), "half_up", lo, hi), chosen, offset, shift)
+
+
+def _tried(
+    values: Sequence[Exact], magnitudes: Sequence[int], ms: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
+) -> tuple[Exact, ...] | None:
+    """Multipliers, offset and shift in 32 bits for some channels, (channels, 1) each, if every channel has them."""
+    expected = (_products(ms, values) + c >> s).clip(lo, hi)
+    size = _products([abs(m) for m in ms], magnitudes) + abs(c) + (exact(1) << s + BYTES)
+    least_size = 2**31 - 2 * sum(magnitudes) - 2
+    dropped = exact(np.zeros_like(s.int64()))
+    while (over := (size >> dropped) >= least_size).any():
+        dropped = dropped + over.astype(np.int64)
+    shift = s - dropped
+    if shift.hull[0] < 0 or shift.hull[1] > 31:
+        return None
+    chosen = [exact(np.zeros_like(s.int64())) for _ in (*ms, c)]
+    left = np.ones(c.shape, dtype=bool)
+    for more in itertools.product((0, 1), repeat=len(ms)):
+        tried = [(m >> dropped) + one for m, one in zip(ms, more, strict=True)]
+        products = _products(tried, values)
+        least = where(expected > lo, (expected << shift) - products, -FAR).max(axis=1)
+        most = where(expected < hi, ((expected + 1) << shift) - 1 - products, FAR).min(axis=1)
+        offset = (c >> dropped).clip(least, least.larger(most))
+        bound = _products([abs(m) for m in tried], magnitudes) + abs(offset)
+        works = left & (least <= most) & (bound < 2**31)
+        chosen = [where(works, array, old) for array, old in zip((*tried, offset), chosen, strict=True)]
+        left &= ~works
+        if not left.any():
+            return (*chosen, shift)
+    return None
+
+
+def _products(multipliers: Sequence[Exact], values: Sequence[Operand]) -> Exact:
+    """The sum of m_i * x_i."""
+    total = exact(0)
+    for m, x in zip(multipliers, values, strict=True):
+        total = total + m * x
+    return total
+
+
+def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
+    """The same plus ``bias``, and without the clip: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
+
+    None where the sum could leave its arithmetic, or where a result that is not clipped could leave 32 bits.
+    """
+    arithmetic, shift = chosen.rule.arithmetic, exact(chosen.shift)
+    if arithmetic == "wide":
+        return None
+    offset = exact(chosen.offset)
+    if arithmetic == "fused":
+        moved, fits = offset + (bias << 32), True
+    else:
+        shift = shift + (32 if arithmetic == "high" else 0)
+        moved = offset + (exact(bias) << shift)
+        most = LARGEST if arithmetic == "high" else INT32_MAX
+        size = _products([abs(exact(m)) for m in chosen.multipliers], magnitudes) + abs(moved)
+        fits = shift.hull[1] <= 54 and size.hull[1] <= most
+    if not fits or moved.magnitude > LARGEST:
+        return None
+    return replace(chosen, rule=replace(chosen.rule, clips=False), offset=moved.int64())
+
+
+def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
+    """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi); ``parameters`` are m_1 .. m_n, c and s."""
+    count = lanes(xs[0].type)
+    if rule.arithmetic == "narrow":
+        *ms, total, s = (parameter.value() for parameter in parameters)
+        for x, m in zip(xs, ms, strict=True):
+            total = code.binary("add", code.binary("mul", x, m), total)
+        return clipped(code, rule, code.binary("ashr", total, s))
+    if count % 2:
+        return _single(code, rule, xs, parameters)
+    if rule.arithmetic == "fused":
+        multiplier, addend, _ = parameters
+        even, odd = fused_product(code, xs[0], rule.bits, multiplier.halves(), addend.halves())
+        return clipped(code, rule, _merged(code, even, odd, 1))
+    even, odd = _sums(code, rule, xs, parameters)
+    if rule.arithmetic == "high":
+        return clipped(code, rule, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
+    shifts = parameters[-1].halves()
+    even, odd = (
+        clipped(code, rule, _rounded(code, v, s, rule.rounding)) for v, s in zip((even, odd), shifts, strict=True)
+    )
+    return _merged(code, even, odd, 0)
+
+
+def clipped(code: Code, rule: Requantization, value: V) -> V:
+    """A result within the bounds, if the rule says so."""
+    return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.clips else value
+
+
+def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
+    """One lane, in i64."""
+    *ms, total, s = (code.cast("sext", parameter.value(), 64) for parameter in parameters)
+    for x, m in zip(xs, ms, strict=True):
+        total = code.binary("add", code.binary("mul", code.cast("sext", x, 64), m), total)
+    if rule.arithmetic == "high":
+        s = code.binary("add", s, 32)
+    return code.cast("trunc", clipped(code, rule, _rounded(code, total, s, rule.rounding)), 32)
+
+
+def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
+    """The sums of the even and of the odd lanes, in i64."""
+    *ms, c, _ = parameters
+    even, odd = c.halves()
+    for x, m in zip(xs, ms, strict=True):
+        pairs = code.bitcast(x, even.type)
+        m0, m1 = (_lower(code, half) if rule.short else half for half in m.halves())
+        even = code.binary("add", code.binary("mul", _lower(code, pairs), m0), even)
+        odd = code.binary("add", code.binary("mul", code.binary("ashr", pairs, 32), m1), odd)
+    return even, odd
+
+
+def _lower(code: Code, wide: V) -> V:
+    """The lower 32 bits as a signed number."""
+    return code.binary("ashr", code.binary("shl", wide, 32), 32)
+
+
+def _merged(code: Code, even: V, odd: V, half: int) -> V:
+    """The lower (0) or upper (1) halves of two vectors of i64, alternating: those of ``even`` in the even lanes, those
+    of ``odd`` in the odd ones.
+    """
+    count = 2 * lanes(even.type)
+    order = [index for lane in range(0, count, 2) for index in (lane + half, count + lane + half)]
+    return code.shuffle(code.bitcast(even, vector(32, count)), code.bitcast(odd, vector(32, count)), order)
+
+
+def _rounded(code: Code, v: V, s: V, rounding: str) -> V:
+    """round(v / 2^s). For half-up rounding v contains the half already.
+
+    half_even: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v; toward_zero: v + 2^s - 1 for negative v; v where s = 0.
+    """
+    one = typed(v.type, 1)
+    if rounding == "half_even":
+        some = code.intrinsic("smin", s, 1)
+        odd = code.binary("and", code.binary("ashr", v, s), some)
+        less = code.binary("sub", s, some)
+        addend = code.binary("sub", code.binary("shl", one, less), 1)
+        v = code.binary("add", code.binary("add", v, addend), odd)
+    elif rounding == "toward_zero":
+        rest = code.binary("sub", code.binary("shl", one, s), 1)
+        v = code.binary("add", v, code.binary("and", code.binary("ashr", v, 63), rest))
+    return code.binary("ashr", v, s)

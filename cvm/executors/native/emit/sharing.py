@@ -1,0 +1,235 @@
+"""How threads share the calls of a network: claims of chunks, waiting, and the workers.
+
+A thread claims the next chunk of a call with a compare-and-swap on the call's counter, which also holds the epoch: the
+number of the run. So nothing must be reset between runs, and a thread that comes late finds nothing left to claim. A
+call is done when all its chunks are done; a thread that has nothing to do pauses, then yields its core.
+
+Workers and those who run networks meet in a control block: (ticket, stop, job, busy), then one cache line per worker:
+(sleeps, job that it is in). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers), then its
+claims. A job is shown for as long as it runs. A worker notes in its line which job it enters, and looks whether that
+job is still shown before it touches it. So a job that is no longer shown, and that no worker is in, may be freed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+
+__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "emit_claim", "emit_wait",
+           "emit_worker"]  # fmt: skip
+
+CLAIM_BYTES = 128
+"""Bytes per call: the counter of claimed chunks in one cache line, that of finished ones in the next."""
+HEAD_BYTES = 64
+"""Bytes of a job before its claims: epoch, function, arena, constants, arrays, workers wanted."""
+TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
+"""Offsets in the control block, in bytes."""
+LINES, LINE = 64, 64
+"""Offset of the first worker's line, and bytes from one line to the next."""
+SPINS = 2000
+"""Pauses before a waiting thread yields its core."""
+
+
+def emit_claim(module: Module) -> None:
+    """``claim(counter, epoch, count)``: the next chunk of this epoch, or -1.
+
+    The counter is (epoch << 16) + chunks claimed in it; an older epoch counts as none, a newer one as all.
+    """
+    module.functions["claim"] = """define i64 @claim(ptr %counter, i64 %epoch, i64 %count) nounwind noinline {
+entry:
+  %mine = shl i64 %epoch, 16
+  br label %look
+look:
+  %found = load atomic i64, ptr %counter acquire, align 8
+  %theirs = lshr i64 %found, 16
+  %late = icmp ugt i64 %theirs, %epoch
+  br i1 %late, label %none, label %count_them
+count_them:
+  %same = icmp eq i64 %theirs, %epoch
+  %low = and i64 %found, 65535
+  %taken = select i1 %same, i64 %low, i64 0
+  %all = icmp sge i64 %taken, %count
+  br i1 %all, label %none, label %try
+try:
+  %more = add i64 %taken, 1
+  %next = or i64 %mine, %more
+  %pair = cmpxchg ptr %counter, i64 %found, i64 %next acq_rel acquire
+  %won = extractvalue { i64, i1 } %pair, 1
+  br i1 %won, label %got, label %look
+got:
+  ret i64 %taken
+none:
+  ret i64 -1
+}"""
+
+
+def emit_wait(module: Module, machine: Machine) -> None:
+    """``await(counter, goal)``: return when the counter has reached the goal."""
+    pause, yields = _pauses(module, machine)
+    module.functions["await"] = f"""define void @await(ptr %counter, i64 %goal) nounwind noinline {{
+entry:
+  br label %look
+look:
+  %spins = phi i64 [0, %entry], [%more, %rest], [0, %leave]
+  %found = load atomic i64, ptr %counter acquire, align 8
+  %reached = icmp sge i64 %found, %goal
+  br i1 %reached, label %done, label %count
+count:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, {SPINS}
+  br i1 %long, label %leave, label %rest
+rest:
+  {pause}
+  br label %look
+leave:
+  {yields}
+  br label %look
+done:
+  ret void
+}}"""
+
+
+def emit_worker(module: Module, machine: Machine) -> None:
+    """``worker``, ``start`` and ``settle``.
+
+    * ``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget`` idle
+      looks.
+    * ``start(control, job)``: run a job, and show it to the workers where no other job has them. It is all that a run
+      needs: whatever happens to the caller before or after, epochs and claims agree.
+    * ``settle(control, lines, job)``: return when none of so many workers is in the job.
+    """
+    pause, yields = _pauses(module, machine)
+    module.functions |= {"worker": _worker(pause), "start": _START, "run": _RUN, "settle": _settle(yields)}
+
+
+def _worker(pause: str) -> str:
+    return f"""define i64 @worker(ptr %control, i64 %index, i64 %seen, i64 %budget) nounwind {{
+entry:
+  %stop.at = getelementptr i8, ptr %control, i64 {STOP}
+  %job.at = getelementptr i8, ptr %control, i64 {JOB}
+  %line = mul i64 %index, {LINE}
+  %in = add i64 %line, {LINES + 8}
+  %in.at = getelementptr i8, ptr %control, i64 %in
+  br label %look
+look:
+  %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
+  %spins = phi i64 [0, %entry], [%more, %rest], [0, %ran]
+  %stop = load atomic i64, ptr %stop.at acquire, align 8
+  %stopped = icmp ne i64 %stop, 0
+  br i1 %stopped, label %done, label %ask
+ask:
+  %ticket = load atomic i64, ptr %control acquire, align 8
+  %same = icmp eq i64 %ticket, %last
+  br i1 %same, label %idle, label %fetch
+idle:
+  %more = add i64 %spins, 1
+  %long = icmp ugt i64 %more, %budget
+  br i1 %long, label %done, label %rest
+rest:
+  {pause}
+  br label %look
+fetch:
+  %job.int = load atomic i64, ptr %job.at seq_cst, align 8
+  store atomic i64 %job.int, ptr %in.at seq_cst, align 8
+  %shown = load atomic i64, ptr %job.at seq_cst, align 8
+  %kept = icmp eq i64 %job.int, %shown
+  %some = icmp ne i64 %job.int, 0
+  %safe = and i1 %kept, %some
+  br i1 %safe, label %enter, label %ran
+enter:
+  %job = inttoptr i64 %job.int to ptr
+  %epoch = load atomic i64, ptr %job acquire, align 8
+  %workers.at = getelementptr i8, ptr %job, i64 40
+  %workers = load i64, ptr %workers.at, align 8
+  %wanted = icmp slt i64 %index, %workers
+  br i1 %wanted, label %work, label %ran
+work:
+  call void @run(ptr %job, i64 %epoch)
+  br label %ran
+ran:
+  store atomic i64 0, ptr %in.at seq_cst, align 8
+  br label %look
+done:
+  ret i64 %last
+}}"""
+
+
+_START = f"""define void @start(ptr %control, ptr %job) nounwind {{
+entry:
+  %before = load atomic i64, ptr %job acquire, align 8
+  %epoch = add i64 %before, 1
+  store atomic i64 %epoch, ptr %job release, align 8
+  %busy.at = getelementptr i8, ptr %control, i64 {BUSY}
+  %pair = cmpxchg ptr %busy.at, i64 0, i64 1 acq_rel acquire
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %show, label %alone
+show:
+  %job.at = getelementptr i8, ptr %control, i64 {JOB}
+  %job.int = ptrtoint ptr %job to i64
+  store atomic i64 %job.int, ptr %job.at seq_cst, align 8
+  %ticket = atomicrmw add ptr %control, i64 1 seq_cst
+  call void @run(ptr %job, i64 %epoch)
+  store atomic i64 0, ptr %job.at seq_cst, align 8
+  store atomic i64 0, ptr %busy.at release, align 8
+  ret void
+alone:
+  call void @run(ptr %job, i64 %epoch)
+  ret void
+}}"""
+
+_RUN = f"""define void @run(ptr %job, i64 %epoch) nounwind noinline {{
+entry:
+  %function.at = getelementptr i8, ptr %job, i64 8
+  %function = load ptr, ptr %function.at, align 8
+  %arena.at = getelementptr i8, ptr %job, i64 16
+  %arena = load ptr, ptr %arena.at, align 8
+  %constants.at = getelementptr i8, ptr %job, i64 24
+  %constants = load ptr, ptr %constants.at, align 8
+  %arrays.at = getelementptr i8, ptr %job, i64 32
+  %arrays = load ptr, ptr %arrays.at, align 8
+  %claims = getelementptr i8, ptr %job, i64 {HEAD_BYTES}
+  call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch)
+  ret void
+}}"""
+
+
+def _settle(yields: str) -> str:
+    return f"""define void @settle(ptr %control, i64 %lines, ptr %job) nounwind {{
+entry:
+  %mine = ptrtoint ptr %job to i64
+  br label %next
+next:
+  %index = phi i64 [0, %entry], [%following, %clear]
+  %more = icmp slt i64 %index, %lines
+  br i1 %more, label %enter, label %done
+enter:
+  %line = mul i64 %index, {LINE}
+  %in = add i64 %line, {LINES + 8}
+  %in.at = getelementptr i8, ptr %control, i64 %in
+  br label %look
+look:
+  %job.int = load atomic i64, ptr %in.at seq_cst, align 8
+  %inside = icmp eq i64 %job.int, %mine
+  br i1 %inside, label %rest, label %clear
+rest:
+  {yields}
+  br label %look
+clear:
+  %following = add i64 %index, 1
+  br label %next
+done:
+  ret void
+}}"""
+
+
+def _pauses(module: Module, machine: Machine) -> tuple[str, str]:
+    """The code that pauses for a moment, and the code that yields the core."""
+    if machine.pause:
+        module.declarations.add(f"declare void @{machine.pause}()")
+    pause = f"call void @{machine.pause}()" if machine.pause else "fence acquire"
+    if os.name != "posix":
+        return pause, pause
+    module.declarations.add("declare i32 @sched_yield()")
+    return pause, "%ignored = call i32 @sched_yield()"

@@ -1,0 +1,289 @@
+"""Planning `conv2d` and `dense` with constant weights: formats, runs, blocks and tiles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read
+from cvm.executors.native.emit.contraction import segments
+from cvm.executors.native.emit.epilogue import joined
+from cvm.executors.native.emit.tiles import tiled
+from cvm.executors.native.exact import Exact, exact
+from cvm.executors.native.kernels import depthwise
+from cvm.executors.native.kernels.formulas import Build, Sums, build
+from cvm.executors.native.kernels.operands import CHANNELS_LAST, arguments, operand_of, pixels_of
+from cvm.executors.native.kernels.packing import packed_weights, passes
+from cvm.executors.native.kernels.windows import plan_products
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.executors.native.plan.view import View
+from cvm.program.model import Node
+
+__all__ = ["PLANS", "plan_contraction"]
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+
+
+def plan_node(planner: Planning, node: Node) -> None:
+    """Plan a convolution or product that no later node joined."""
+    if planner.contracts(node):
+        plan_contraction(planner, node)
+    else:
+        plan_products(planner, node)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A contraction in terms of its input's home: what a group reads, and how.
+
+    ``taps`` are loops (count, elements apart) around runs of ``run`` elements; ``weights`` (OC, taps, run) fit them,
+    in integers of any width. ``home`` is where the input lies, border included.
+    """
+
+    home: Home
+    images: int
+    rows: int
+    columns: int
+    groups: int
+    source: Pixels
+    group: int
+    taps: tuple[tuple[int, int], ...]
+    run: int
+    weights: Integers
+
+
+def plan_contraction(planner: Planning, root: Node) -> None:
+    """The kernel of a group with a contraction."""
+    node = planner.groups.sums[root.outputs[0].name]
+    weights = planner.weights(node.inputs[1])
+    bias = exact(np.zeros(weights.shape[0], np.int64))
+    if len(node.inputs) == 3:
+        given = planner.constant(node.inputs[2])
+        assert given is not None
+        bias = exact(given)
+    target = planner.result(root.outputs[0].name)
+    if node.op == "conv2d":
+        map_ = _map_home(planner, node)
+        if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
+            sums = _sums(planner, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
+            built = build(planner, root, sums)
+            operands = [operand_of(planner, read, target, node.op) for read in built.reads]
+            depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
+            return
+    home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
+    sums = _sums(planner, node, home.format, weights.reshape(weights.shape[0], -1), bias)
+    _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
+
+
+def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
+    """The sums of a contraction over stored integers. A dot product of bytes multiplies x + bias; the start of the sums
+    subtracts the bias times the weights. Where the machine flips the highest bits of bytes, it multiplies x + bias -
+    128, and the start makes up for that too.
+
+    The bounds of what is added are those of the elements that the dot product takes: the input's proven interval with
+    0, which borders hold, moved by the same number. Only the start modulo 2^32 matters, unless the first requantize
+    takes the start over.
+    """
+    per = _per(format_, weights)
+    stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.signed_bytes and per == 4 else 0)
+    lo, hi = planner.hull(node.inputs[0])
+    lo, hi = min(lo, 0) + stored, max(hi, 0) + stored
+    total = exact(weights).sum(axis=1)
+    below = exact(np.minimum(weights, 0)).sum(axis=1)
+    above = total - below
+    return Sums(node, bias - total * stored, below * hi + above * lo, above * hi + below * lo)
+
+
+def _wanted(planner: Planning, name: str) -> Format:
+    return Format.of(*planner.hull(name))
+
+
+def _usable(home: Home, wanted: Format) -> bool:
+    return home.format.bits <= wanted.bits
+
+
+def _map_home(planner: Planning, node: Node) -> Home:
+    """The input of a convolution: channels last, in a narrow format, with a border as wide as the padding."""
+    name = node.inputs[0]
+    home, wanted = planner.home(name), _wanted(planner, name)
+    padding = planner.call_of(node).attributes.padding
+    view = home.view
+    ordered = all(view.stride(axis) is not None for axis in range(4)) and (view.shape[1] == 1 or view.stride(1) == 1)
+    bordered = home.border[0] >= padding[0] and home.border[1] >= padding[1]
+    if ordered and bordered and _usable(home, wanted):
+        return home
+    return planner.laid_out(name, wanted, CHANNELS_LAST, planner.border(name))
+
+
+def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
+    home = _map_home(planner, node)
+    a = planner.call_of(node).attributes
+    OC, IC, KH, KW = weights.shape
+    images, _, rows, columns = node.outputs[0].shape
+    strides = home.map_strides()
+    taps = [(KH, a.dilation[0] * strides[2]), (KW, a.dilation[1] * strides[3])]
+    run = IC
+    ordered = weights.transpose(0, 2, 3, 1).reshape(OC, KH * KW, IC)
+    if taps[1][1] == run or KW == 1:  # the columns of a window lie side by side
+        run *= KW
+        taps.pop()
+        ordered = ordered.reshape(OC, KH, run)
+        if taps[0][1] == run or KH == 1:
+            run *= KH
+            taps.pop()
+            ordered = ordered.reshape(OC, 1, run)
+    moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
+    shifted = replace(home, view=View(home.view.offset + moved, home.view.axes))
+    source = Pixels(strides[0], a.stride[0] * strides[2], a.stride[1] * strides[3], strides[1])
+    return shifted, Geometry(
+        home,
+        images,
+        rows,
+        columns,
+        a.groups,
+        source,
+        IC * (strides[1] or 1),
+        tuple(t for t in taps if t[0] > 1),
+        run,
+        ordered,
+    )
+
+
+def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
+    """`dense` as one run over the elements in the order in which they lie; the weights are reordered alike."""
+    name = node.inputs[0]
+    home, wanted = planner.home(name), _wanted(planner, name)
+    row = home.view.stride(0)
+    order = _compact(home.view)
+    if row is None or order is None or not _usable(home, wanted):
+        home = planner.laid_out(name, wanted, (0, 1), (0, 0))
+        row, order = home.view.stride(0), _compact(home.view)
+    assert row is not None
+    assert order is not None
+    M, K = home.view.shape
+    ordered = weights[:, order].reshape(weights.shape[0], 1, K)
+    return home, Geometry(home, 1, 1, M, 1, Pixels(0, 0, row, 1), 0, (), K, ordered)
+
+
+def _compact(view: View) -> Integers | None:
+    """The order in which the elements of axis 1 lie in memory, or None where they leave gaps."""
+    offsets = View(0, ((), view.axes[1])).positions()
+    order = np.argsort(offsets, kind="stable")
+    return order if bool((offsets[order] == np.arange(offsets.size)).all()) else None
+
+
+def _calls(
+    planner: Planning,
+    root: Node,
+    node: Node,
+    home: Home,
+    geometry: Geometry,
+    built: Build,
+    target: Home,
+) -> None:
+    """One call for each group of a convolution."""
+    channels = geometry.weights.shape[0] // geometry.groups
+    pixels = pixels_of(target.view, node.op)
+    assert pixels is not None
+    digits = passes(geometry.weights, planner.machine, _per(home.format, geometry.weights), 255)
+    operands = [operand_of(planner, read, target, node.op) for read in built.reads]
+    output = Output(target.format, pixels, built.clamp)
+    reads = tuple(operand.read for operand in operands)
+    shifts = tuple(shift for _, shift in digits)
+    made = _function(planner, node.op, _contraction(home, geometry, built, output, reads, shifts))
+    note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
+    cost = _cost(geometry, made)
+    claimed = tuple(operand.home for operand in operands)
+    planner.claim(Computes(root, made.kernel, claimed, (target,), planner.next_call, geometry.home))
+    for first in range(0, geometry.weights.shape[0], channels):
+        part = slice(first, first + channels)
+        weights = planner.constants.add(packed_weights([digit[part] for digit, _ in digits], made.kernel))
+        others = arguments(planner, built.start, operands, made.kernel.segments, part)
+        given = [home.at(first // channels * geometry.group), weights, *others, target.at(first * pixels.channel)]
+        planner.call(made.name, given, made.units, root.outputs[0].name, note, cost)
+
+
+def _contraction(
+    home: Home, geometry: Geometry, built: Build, output: Output, reads: tuple[Read, ...], shifts: tuple[int, ...]
+) -> Contraction:
+    """The kernel of one group, before its channels are put into blocks."""
+    channels, per = geometry.weights.shape[0] // geometry.groups, _per(home.format, geometry.weights)
+    return _flat(
+        Contraction(
+            geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
+            home.format, geometry.source, output, reads, built.formula, built.start is not None,
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A kernel in blocks of channels, the name of its function, its units, and what it is, in words.
+
+    ``product`` is the nanoseconds that a product takes, as estimated.
+    """
+
+    kernel: Contraction
+    name: str
+    units: int
+    note: str
+    product: float
+
+
+def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
+    """The function of a contraction: on tile registers where that pays, else by dot products of vectors."""
+    machine, output = planner.machine, kernel.output
+    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
+    packs = machine.packs and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
+    on_tiles = tiled(kernel, packs, machine)
+    if on_tiles is not None:
+        note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"
+        return _Function(on_tiles.kernel, planner.kernel(on_tiles, op), on_tiles.units, note, 0.001)
+    kernel = replace(kernel, segments=segments(kernel.channels, kernel.rows * kernel.columns, packs, machine))
+    how = f"{_NAMES[kernel.per]}, {len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
+    note = f"{machine.name} {how}, tiles of {_blocks(kernel)}"
+    return _Function(kernel, planner.kernel(kernel, op), kernel.units, note, 0.02 / kernel.per)
+
+
+def _blocks(kernel: Contraction) -> str:
+    return " and ".join(f"{one.tile} x {one.block.vectors} x {one.block.lane}" for one in kernel.segments)
+
+
+def _cost(geometry: Geometry, made: _Function) -> float:
+    """The nanoseconds of one call, as estimated: products or the stream of the weights, and the epilogues."""
+    products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
+    results = products / math.prod(geometry.weights.shape[1:])
+    streamed = 0.14 * geometry.weights.size / geometry.groups / made.kernel.per  # at 28 bytes in a nanosecond
+    return max(products * made.product, streamed) + 0.5 * results
+
+
+_NAMES = {4: "8-bit dot products", 2: "16-bit dot products", 1: "32-bit multiply-adds"}
+
+
+def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
+    """Elements of one step of the dot product."""
+    if format_.bits == 8 and not format_.signed:
+        return 4
+    narrow = int(weights.min()) >= -(2**15) and int(weights.max()) < 2**15
+    return 2 if format_.bits == 16 and format_.signed and narrow else 1
+
+
+def _flat(kernel: Contraction) -> Contraction:
+    """Merge images, rows and columns into one line of pixels, where the pixels of every tensor are evenly spaced."""
+    every = [kernel.source, kernel.output.pixels, *(read.pixels for read in kernel.reads if read.pixels is not None)]
+    if kernel.rows > 1 and all(p.row == kernel.columns * p.column for p in every):
+        columns = kernel.rows * kernel.columns
+        kernel = replace(kernel, rows=1, columns=columns)
+    if kernel.rows == 1 and kernel.images > 1 and all(p.image == kernel.columns * p.column for p in every):
+        kernel = replace(kernel, images=1, columns=kernel.images * kernel.columns)
+    return kernel
+
+
+PLANS = {"conv2d": OpPlan(plan_node), "dense": OpPlan(plan_node)}

@@ -1,0 +1,249 @@
+"""Depthwise convolutions: every channel by itself, many channels side by side.
+
+Up to four rows of a window are interleaved into the bytes of 32-bit lanes, so that one dot product adds a column of the
+window for as many channels as there are lanes. A column that is interleaved once serves all outputs of a strip whose
+windows contain it. Interleaving works within 128 bits, so the four vectors of a chunk hold the channels 16 b + 4 q + e
+(b the block of 128 bits, q the vector, e the lane in it); weights and parameters are packed in that order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import ROWS, Block, Depthwise, Output, Pixels, Segment
+from cvm.executors.native.emit.contraction import each_block, starting, tile_start
+from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue, joined
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.packs import unpacked
+from cvm.executors.native.kernels.formulas import Build
+from cvm.executors.native.kernels.operands import KernelOperand, arguments
+from cvm.executors.native.kernels.packing import packed_taps, passes
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import Planning
+from cvm.program.model import Node
+
+__all__ = ["emit_depthwise", "plan_depthwise", "segments", "suits"]
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+MANY = 32
+"""With at least so many registers an epilogue runs while other sums still grow; else all finished sums wait in memory.
+"""
+TAPS = 64
+"""Windows of more taps than this are computed as general contractions."""
+
+
+def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
+    """Whether a convolution has one input and one output channel per group, inputs and weights of 8 bits, and a small
+    window.
+    """
+    OC, IC, KH, KW = shape
+    narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
+    return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
+
+
+def segments(channels: int, machine: Machine) -> tuple[Segment, ...]:
+    """The channels in blocks of four interleaved vectors, the widest first; the last one may not be full."""
+    found: list[Segment] = []
+    done = 0
+    for lane in (machine.width, *machine.narrower):
+        count = (channels - done) // (4 * lane)
+        if count:
+            found.append(Segment(done, count, Block(lane, 4, 4 * lane, True), 1))
+            done += count * 4 * lane
+    if done < channels:
+        lane = min((machine.width, *machine.narrower), key=lambda n: (4 * n < channels - done, n))
+        found.append(Segment(done, 1, Block(lane, 4, channels - done, True), 1))
+    return tuple(found)
+
+
+def plan_depthwise(
+    planner: Planning,
+    root: Node,
+    node: Node,
+    home: Home,
+    weights: Integers,
+    built: Build,
+    operands: Sequence[KernelOperand],
+    target: Home,
+) -> None:
+    """The call of a depthwise convolution whose input ``home`` has the border that its padding wants."""
+    machine = planner.machine
+    a = planner.call_of(node).attributes
+    images, _, rows, columns = node.outputs[0].shape
+    strides = home.map_strides()
+    out = [target.view.stride(axis) or 0 for axis in range(4)]
+    channels, _, KH, KW = weights.shape
+    flat = weights[:, 0]
+    parts = [part for part, _ in passes(flat, machine, 4, 255)]
+    kernel = Depthwise(
+        images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
+        a.stride[1], a.dilation[1], len(parts),
+        Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
+        Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp),
+        tuple(operand.read for operand in operands), built.formula, built.start is not None,
+        segments(channels, machine),
+    )  # fmt: skip
+    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
+    function = planner.kernel(kernel, "depthwise")
+    reads = tuple(operand.home for operand in operands)
+    planner.claim(Computes(root, kernel, reads, (target,), planner.next_call, home))
+    moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
+    packed = planner.constants.add(packed_taps(parts, kernel.segments))
+    others = arguments(planner, built.start, operands, kernel.segments, slice(0, channels))
+    given = [home.at(moved), packed, *others, target.at()]
+    note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
+    note += f"; sums + {built.note}" if built.note != "sums" else ""
+    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
+    planner.call(function, given, kernel.units, root.outputs[0].name, note, cost)
+
+
+def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
+    """The function: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
+    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
+    target = V("ptr", "%output")
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, *reads, target, lo, hi])
+
+    def block(segment: Segment, number: Scalar) -> None:
+        emitter = _Emitter(code, kernel, machine, segment, pointers, reads, target)
+        emitter.block_rows(number, (lo, hi) if kernel.by_rows else (0, kernel.rows))
+
+    each_block(code, kernel.segments, None if kernel.by_rows else (lo, hi), block)
+    code.finish()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    """The code of one segment."""
+
+    code: Code
+    kernel: Depthwise
+    machine: Machine
+    segment: Segment
+    pointers: list[V]
+    reads: list[V]
+    target: V
+
+    @property
+    def lane(self) -> int:
+        """Lanes of a vector."""
+        return self.segment.block.lane
+
+    def block_rows(self, number: Scalar, bounds: tuple[Scalar, Scalar]) -> None:
+        """All images and the given rows of one block."""
+        code, kernel = self.code, self.kernel
+        channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
+        weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
+
+        def image(index: Scalar) -> None:
+            def row(y: Scalar) -> None:
+                def strip(number: Scalar) -> None:
+                    x = tile_start(code, number, kernel.strip, kernel.columns)
+                    self.strip(index, channel, y, x, weights)
+
+                code.each(0, -(-kernel.columns // kernel.strip), strip)
+
+            code.each(*bounds, row)
+
+        code.each(0, kernel.images, image)
+
+    def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V) -> None:
+        """One strip of outputs: their sums, column after column of the input, and their epilogues."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        source = self.pointers[0]
+        for index, stride in ((image, kernel.source.image), (y, kernel.source.row)):
+            source = code.at(source, code.mul(index, stride))
+        source = code.at(source, code.mul(x, kernel.step * kernel.source.column))
+        source = code.at(source, channel)
+        epilogue = Epilogue(
+            code, kernel.formula, kernel.reads, kernel.output, self.segment.block, self.reads, channel, self.machine,
+            kernel.joint,
+        )  # fmt: skip
+        every = epilogue.addresses(image, y, x, self.target)
+        room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * kernel.strip)
+        sums: dict[int, list[V]] = {}
+        done: dict[int, list[V]] = {}
+        columns = (kernel.strip - 1) * kernel.step + (kernel.window[1] - 1) * kernel.dilation + 1
+        for column in range(columns):
+            uses = self._uses(column)
+            if not uses:
+                continue
+            at = code.at(source, column * kernel.source.column)
+            words = [self._interleaved(at, group) for group in range(kernel.groups)]
+            for output, tap in uses:
+                if output not in sums:
+                    sums[output] = starting(code, self.pointers, channel, self.segment.block)
+                sums[output] = self._added(sums[output], words, weights, tap)
+                if tap == kernel.window[1] - 1:
+                    done[output] = sums.pop(output)
+            if room is not None:
+                self._put(done, room)
+            elif done and (len(done) >= TOGETHER or not sums):
+                addresses = [
+                    [code.at(base, output * pixels.column * size) for pixels, size, base in every] for output in done
+                ]
+                epilogue.pixels(list(done.values()), addresses)
+                done.clear()
+        if room is not None:
+            epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
+
+    def _put(self, done: dict[int, list[V]], room: V) -> None:
+        """Store finished sums, to free their registers."""
+        size = 4 * self.lane
+        for output, totals in done.items():
+            for q, total in enumerate(totals):
+                self.code.store(total, self.code.at(room, (4 * output + q) * size), size)
+        done.clear()
+
+    def _uses(self, column: int) -> list[tuple[int, int]]:
+        """The outputs of a strip whose windows contain a column of the input, each with the number of that column in
+        its window.
+        """
+        kernel = self.kernel
+        uses = []
+        for tap in range(kernel.window[1]):
+            output, rest = divmod(column - tap * kernel.dilation, kernel.step)
+            if rest == 0 and 0 <= output < kernel.strip:
+                uses.append((output, tap))
+        return uses
+
+    def _added(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
+        """One column of the window, for all four vectors."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        size = 4 * lane
+        for part in range(kernel.parts):
+            for group in range(kernel.groups):
+                offset = ((tap * kernel.parts + part) * kernel.groups + group) * 4
+                at = code.at(weights, offset * size)
+                taps = [code.load(vector(32, lane), code.at(at, q * size)) for q in range(4)]
+                sums = [self.machine.dot4(code, sums[q], words[group][q], taps[q]) for q in range(4)]
+        return sums
+
+    def _interleaved(self, at: V, group: int) -> list[V]:
+        """Up to four rows as the bytes of lanes: four vectors."""
+        code, kernel, lane = self.code, self.kernel, self.lane
+        kind = vector(8, 4 * lane)
+        zero = V(kind, "zeroinitializer")
+        rows = [
+            code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
+            for row in range(group * ROWS, group * ROWS + ROWS)
+        ]
+        if self.machine.signed_bytes:
+            rows = [row if row == zero else code.binary("xor", row, -128) for row in rows]
+        pairs = [[unpacked(code, rows[k], rows[k + 1], 16, half) for half in (0, 1)] for k in (0, 2)]
+        words = vector(16, 2 * lane)
+        found = []
+        for half in (0, 1):
+            low, high = (code.bitcast(pairs[k][half], words) for k in (0, 1))
+            found += [code.bitcast(unpacked(code, low, high, 8, end), vector(32, lane)) for end in (0, 1)]
+        return found

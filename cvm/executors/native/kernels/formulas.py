@@ -1,0 +1,354 @@
+"""Formulas of nodes that compute each element from a few others, joined nodes included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.emit.fused import fused_parameters
+from cvm.executors.native.emit.requantize import Terms, biased, half, terms
+from cvm.executors.native.exact import Exact, exact
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import Planning
+from cvm.executors.native.plan.view import View
+from cvm.limits import INT32_MAX
+from cvm.program.model import Node
+
+__all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Operand:
+    """A tensor that a formula reads, of a shape that broadcasts to the result's: a home, or constant elements."""
+
+    home: Home | None
+    array: Array | None
+    format: Format
+
+    def over(self, planner: Planning, target: Home) -> Home:
+        """Its home, with the shape of the target."""
+        home = self.home
+        if home is None:
+            assert self.array is not None
+            home = planner.constants.home(self.array, self.format)
+        return replace(home, view=home.view.broadcast(target.view.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A formula and what it reads, after the sums of a contraction if there is one (value 0).
+
+    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be clipped to it.
+    ``start`` is what the sums of each channel begin with (None: zero).
+    """
+
+    formula: Formula
+    reads: tuple[Operand, ...]
+    note: str
+    clamp: tuple[int, int] | None = None
+    start: Exact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A contraction: what the sums of each channel begin with, and the bounds of what is added to it."""
+
+    node: Node
+    start: Exact
+    least: Exact
+    most: Exact
+
+    @property
+    def magnitude(self) -> int:
+        """The bound of what is added to any channel, on either side."""
+        return max(-self.least.hull[0], self.most.hull[1])
+
+
+def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
+    """The formula of a group with a contraction, or without one. With one, the last requantize leaves its clip to the
+    store, and the first one adds the start of the sums itself, if it can.
+    """
+    builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
+    builder.node(root)
+    first = 1 if sums is not None else 0
+    count = first + len(builder.reads)
+
+    def number(reference: tuple[str, int]) -> int:
+        kind, which = reference
+        return which + {"sum": 0, "read": first, "step": count}[kind]
+
+    steps = tuple(FormulaStep(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
+    last = number(builder.node(root))
+    if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
+        steps = (*steps, FormulaStep("same", (last,)))
+    note = " + ".join(builder.ops) or "sums"
+    return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.start)
+
+
+Reference: TypeAlias = "tuple[str, int]"
+
+
+@dataclass(slots=True)
+class _Builder:
+    planner: Planning
+    sums: Sums | None
+    last: Node | None
+    clamp: tuple[int, int] | None = None
+    start: Exact | None = None
+    reads: list[Operand] = field(default_factory=list)
+    steps: list[tuple[str, tuple[Reference, ...], tuple[Static, ...]]] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+    done: dict[str, Reference] = field(default_factory=dict)
+
+    def node(self, node: Node) -> Reference:
+        """The value of a node."""
+        name = node.outputs[0].name
+        if name not in self.done:
+            if self.sums is not None and node is self.sums.node:
+                self.done[name] = ("sum", 0)
+            else:
+                self.done[name] = BUILDERS[node.op](self, node)
+                self.ops.append(node.op)
+        return self.done[name]
+
+    def value(self, name: str) -> Reference:
+        """The value of a tensor: a joined node's, or one that is read."""
+        if name in self.planner.groups.joined:
+            return self.node(self.planner.groups.producer[name])
+        array = self.planner.constant(name)
+        if array is not None:
+            return self.array(array, Format.of(int(array.min()), int(array.max())))
+        home = self.planner.home(name)
+        return self.read(Operand(home, None, home.format))
+
+    def read(self, read: Operand) -> Reference:
+        """A tensor that is read."""
+        for index, known in enumerate(self.reads):
+            if read.home is not None and known.home == read.home:
+                return ("read", index)
+        self.reads.append(read)
+        return ("read", len(self.reads) - 1)
+
+    def array(self, array: Array, format_: Format) -> Reference:
+        """Constant elements: a number where they are all the same."""
+        first = int(array.flat[0])
+        if bool((array == first).all()):
+            return self.step("immediate", (), (first,))
+        return self.read(Operand(None, array, format_))
+
+    def step(self, op: str, arguments: tuple[Reference, ...], static: tuple[Static, ...] = ()) -> Reference:
+        """One step."""
+        self.steps.append((op, arguments, static))
+        return ("step", len(self.steps) - 1)
+
+    def operands(self, node: Node) -> tuple[Reference, ...]:
+        """The values of all inputs."""
+        return tuple(self.value(name) for name in node.inputs)
+
+    def attribute(self, node: Node, name: str) -> int:
+        """An integer attribute."""
+        value = node.attributes[name]
+        assert isinstance(value, int)
+        return value
+
+
+def _plain(op: str) -> Callable[[_Builder, Node], Reference]:
+    return lambda builder, node: builder.step(op, builder.operands(node))
+
+
+def _relu(builder: _Builder, node: Node) -> Reference:
+    return _clipped(builder, builder.value(node.inputs[0]), node, 0, INT32_MAX)
+
+
+def _clip(builder: _Builder, node: Node) -> Reference:
+    lo, hi = builder.attribute(node, "a_min"), builder.attribute(node, "a_max")
+    return _clipped(builder, builder.value(node.inputs[0]), node, lo, hi)
+
+
+def _cvm_clip(builder: _Builder, node: Node) -> Reference:
+    alpha = 2 ** (builder.attribute(node, "precision") - 1) - 1
+    return _clipped(builder, builder.value(node.inputs[0]), node, -alpha, alpha)
+
+
+def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
+    """The value clipped to [lo, hi]; unchanged where it is proven to lie there."""
+    least, largest = builder.planner.hull(node.inputs[0])
+    return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
+
+
+def _right_shift(builder: _Builder, node: Node) -> Reference:
+    shift, alpha = builder.attribute(node, "shift_bit"), 2 ** (builder.attribute(node, "precision") - 1) - 1
+    shifted = builder.step("right_shift", (builder.value(node.inputs[0]),), (shift,))
+    return builder.step("clip", (shifted,), (-alpha, alpha))
+
+
+def _left_shift(builder: _Builder, node: Node) -> Reference:
+    shift, alpha = builder.attribute(node, "shift_bit"), 2 ** (builder.attribute(node, "precision") - 1) - 1
+    return builder.step("left_shift", (builder.value(node.inputs[0]),), (shift, alpha))
+
+
+def _where(builder: _Builder, node: Node) -> Reference:
+    """`where`: a condition of rank 1 selects whole rows."""
+    name, a, b = node.inputs
+    rank = len(builder.planner.shape(a))
+    if len(builder.planner.shape(name)) == rank:
+        condition = builder.value(name)
+    else:
+        home = builder.planner.home(name)
+        view = View(home.view.offset, (home.view.axes[0], *((),) * (rank - 1)))
+        condition = builder.read(Operand(replace(home, view=view), None, home.format))
+    return builder.step("where", (condition, builder.value(a), builder.value(b)))
+
+
+def _requantize(builder: _Builder, node: Node) -> Reference:
+    call = builder.planner.call_of(node)
+    count = (len(node.inputs) - 2) // 2
+    arrays = []
+    for name in node.inputs[count:]:
+        array = builder.planner.constant(name)
+        assert array is not None, "a parameter is a constant"
+        arrays.append(array)
+    *multipliers, offset, shift = arrays
+    magnitudes = [interval.magnitude() for interval in call.ranges[:count]]
+    rounding = str(node.attributes["rounding"])
+    bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
+    plain = node.outputs[0].name in builder.planner.plain
+    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain)
+    begun = _begun(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    if begun is not None and builder.sums is not None:
+        magnitudes = [builder.sums.magnitude]
+        chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
+        builder.start = None
+        if builder.planner.machine.fuses and rounding == "half_up":
+            chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
+    if node is builder.last and not plain:
+        chosen = _folded(builder, node, chosen, magnitudes)
+    wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
+    shift_format = INT64 if chosen.rule.arithmetic == "wide" else INT32
+    xs = [builder.value(name) for name in node.inputs[:count]]
+    ms = [builder.array(m, wide) for m in chosen.multipliers]
+    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, shift_format))
+    return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _fused(
+    builder: _Builder, sums: Sums, multiplier: Array, begun: Exact, shift: Array, bounds: tuple[int, int]
+) -> Terms | None:
+    """The fused form, if there is one. The sums begin with a number that keeps them from being negative, and c
+    subtracts it again.
+    """
+    m, s = exact(multiplier), exact(shift)
+    shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
+    least, most = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
+    moved = begun + m * least + half(s)
+    m, moved, s, span = (array.broadcast(shape).reshape(-1) for array in (m, moved, s, most - least))
+    found = fused_parameters(m, moved, s, span, *bounds)
+    if found is None:
+        return None
+    builder.start = -sums.least
+    wide, addend = (array.reshape(shape) for array in found[:2])
+    rule = Requantization("fused", 1, "half_up", *bounds, bits=found[2])
+    return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
+
+
+def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Exact | None:
+    """The offset, plus the start of the sums: m (x + start) + c = m x + (m start + c). None if x is not the sums, if
+    the sums have another reader, or if 64 bits might not suffice.
+    """
+    sums = builder.sums
+    if sums is None or node.inputs[0] != sums.node.outputs[0].name or len(multipliers) != 1:
+        return None
+    name = node.inputs[0]
+    m, c = exact(multipliers[0]), exact(offset)
+    largest = sums.start.magnitude + sums.magnitude
+    bound = m.magnitude * largest + c.magnitude + half(exact(shift)).magnitude
+    if (
+        name not in builder.planner.groups.joined
+        or builder.planner.uses(name) != 1
+        or sums.magnitude >= 2**31
+        or bound >= 2**63
+    ):
+        return None
+    return m * _by_channel(sums.start, len(builder.planner.shape(name))) + c
+
+
+def _by_channel(array: Exact, rank: int) -> Exact:
+    """One element per channel, in a shape that broadcasts to a result of this rank with channels on axis 1."""
+    return array.reshape(1, -1, *(1,) * (rank - 2))
+
+
+def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
+    """Add the bias of the result's format to c, and leave the clip to the store, where the arithmetic has room."""
+    format_ = builder.planner.result(node.outputs[0].name).format
+    if format_.bits != 8 or format_.signed:
+        return chosen
+    moved = biased(chosen, magnitudes, format_.bias)
+    if moved is None:
+        return chosen
+    # The bounds may lie far outside what is proven of the result, and what its format holds.
+    builder.clamp = (max(chosen.rule.lo + format_.bias, 0), min(chosen.rule.hi + format_.bias, 255))
+    return moved
+
+
+def _take(builder: _Builder, node: Node) -> Reference:
+    """`take` and `cvm_lut`: elements, or slices along an axis, at clamped indices."""
+    source, indices = node.inputs
+    axis = node.attributes.get("axis")
+    home = builder.planner.home(source)
+    if axis is None or node.op == "cvm_lut":
+        flat = home.view.reshaped((math.prod(home.view.shape),))
+        if flat is None or flat.stride(0) is None:
+            home = builder.planner.rearranged(home)
+            flat = home.view.reshaped((math.prod(home.view.shape),))
+        assert flat is not None
+        home, axis = replace(home, view=flat), 0
+    assert isinstance(axis, int)
+    axis %= len(home.view.axes)
+    if home.view.stride(axis) is None:
+        home = builder.planner.rearranged(home)
+    stride, extent = home.view.stride(axis), home.view.shape[axis]
+    assert stride is not None
+    rank = len(builder.planner.shape(indices))
+    before, after = home.view.axes[:axis], home.view.axes[axis + 1 :]
+    base = View(home.view.offset, (*before, *((),) * rank, *after))
+    elements = builder.read(Operand(replace(home, view=base), None, home.format))
+    if before or after:
+        where = builder.planner.home(indices)
+        spread = View(where.view.offset, (*((),) * len(before), *where.view.axes, *((),) * len(after)))
+        index = builder.read(Operand(replace(where, view=spread), None, where.format))
+    else:
+        index = builder.value(indices)
+    return builder.step("gather", (elements, index), (extent, stride, home.format))
+
+
+BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
+    "broadcast_add": _plain("add"),
+    "broadcast_sub": _plain("sub"),
+    "broadcast_mul": _plain("mul"),
+    "broadcast_div": _plain("div"),
+    "broadcast_max": _plain("max"),
+    "broadcast_greater": _plain("greater"),
+    "elemwise_add": _plain("add"),
+    "elemwise_sub": _plain("sub"),
+    "negative": _plain("negative"),
+    "abs": _plain("abs"),
+    "cvm_precision": _plain("precision"),
+    "relu": _relu,
+    "clip": _clip,
+    "cvm_clip": _cvm_clip,
+    "cvm_right_shift": _right_shift,
+    "cvm_left_shift": _left_shift,
+    "where": _where,
+    "requantize": _requantize,
+    "take": _take,
+    "cvm_lut": _take,
+}

@@ -1,0 +1,107 @@
+"""Packing: constants in the order in which kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.bounds import magnitude, require_fits
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.sums import ROWS, interleaved
+from cvm.executors.native.emit.machine import Machine
+
+if TYPE_CHECKING:
+    from cvm.executors.native.descriptions.sums import Contraction, Segment
+
+__all__ = ["packed_channels", "packed_taps", "packed_weights", "passes"]
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+
+
+def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[tuple[Integers, int]]:
+    """Weights as digits that the dot product takes, each with the shift before its pass: w = sum of w_i * 2^(..).
+
+    With bytes: digits to the base 256 in [-128, 127]. Where the product saturates pairs at 16 bits, and ``highest``
+    times a pair of weights could get there, every digit is the sum of two halves in [-64, 64] (highest <= 255).
+    Weights and digits are integers of any width that holds them.
+    """
+    if per != 4:
+        return [(weights, 0)]
+    require_fits(magnitude(weights) + 2**8, 63, "a weight and a digit")
+    digits = [weights]
+    while int(digits[0].min()) < -128 or int(digits[0].max()) > 127:
+        wide = digits[0].astype(np.int64)
+        low = ((wide + 128) & 255) - 128
+        digits[:1] = [(wide - low) >> 8, low.astype(np.int8)]
+    result: list[tuple[Integers, int]] = []
+    for number, digit in enumerate(digits):
+        shift = 8 if number else 0
+        if machine.saturates and highest * 2 * max(-int(digit.min()), int(digit.max())) > 32767:
+            half = digit >> 1
+            result += [(half, shift), (digit - half, 0)]
+        else:
+            result.append((digit, shift))
+    return result
+
+
+def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
+    """Digits (channels, taps, run) each, as [block][vectors together][pass][tap][step][vector][lane][element]."""
+    dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
+    _, taps, run = digits[0].shape
+    bits = 8 * np.dtype(dtype).itemsize - 1
+    for digit in digits:
+        require_fits(max(-int(digit.min()) - 1, int(digit.max())), bits, "a digit of a weight")
+    pieces = []
+    for segment in kernel.segments:
+        size, block = segment.channels, segment.block
+        part = slice(segment.start, segment.start + segment.count * size)
+        whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
+        for number, digit in enumerate(digits):
+            whole[: digit[part].shape[0], number, :, :run] = digit[part]
+        shape = (len(digits), taps, kernel.steps, kernel.per)
+        ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
+        together = segment.together or block.vectors
+        split = ordered.reshape(segment.count, block.vectors // together, together, block.lane, *shape)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 1, 4, 5, 6, 2, 3, 7)).tobytes())
+    return b"".join(pieces)
+
+
+def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment], format_: Format) -> bytes:
+    """One value per channel in the order of the lanes; 64-bit ones with the even lanes of each vector first."""
+    pieces = []
+    for segment in segments:
+        size, lane = segment.channels, segment.block.lane
+        whole = np.zeros(segment.count * size, np.int64)
+        given = values[segment.start : segment.start + whole.size]
+        whole[: given.size] = given
+        ordered = whole.reshape(segment.count, size)[:, _order(segment)].reshape(-1, lane)
+        if format_.bits == 64 and lane > 1:
+            ordered = ordered[:, [*range(0, lane, 2), *range(1, lane, 2)]]
+        pieces.append(format_.stored(ordered).tobytes())
+    return b"".join(pieces)
+
+
+def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes:
+    """Weights (channels, KH, KW) of every part as [block][column][part][group of rows][vector][lane][row]."""
+    _, KH, KW = parts[0].shape
+    groups = -(-KH // ROWS)
+    pieces = []
+    for segment in segments:
+        size, block = segment.channels, segment.block
+        whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), np.int8)
+        for number, part in enumerate(parts):
+            given = part[segment.start : segment.start + whole.shape[0]]
+            whole[: given.shape[0], number, :KH] = given
+        ordered = whole.reshape(segment.count, size, len(parts), groups, ROWS, KW)[:, _order(segment)]
+        split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS, KW)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 6, 3, 4, 1, 2, 5)).tobytes())
+    return b"".join(pieces)
+
+
+def _order(segment: Segment) -> npt.NDArray[np.intp]:
+    """The channels of a block in the order of the lanes of its vectors."""
+    block = segment.block
+    return interleaved(block.lane, block.vectors) if block.interleaved else np.arange(segment.channels)

@@ -1,0 +1,81 @@
+"""Which function plans each op, and which writes each kind of kernel: explicitly, one entry for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.emit.contraction import emit_contraction
+from cvm.executors.native.emit.exchange import emit_exchange
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import emit_nest
+from cvm.executors.native.emit.tiles import Tiled, emit_tiles
+from cvm.executors.native.kernels import contractions, movement, pointwise, reductions, vision, windows
+from cvm.executors.native.kernels.depthwise import emit_depthwise
+from cvm.executors.native.plan.planner import Planner
+from cvm.executors.native.plan.protocol import OpPlan
+from cvm.executors.native.plan.steps import Plan
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["EMITTERS", "PLANS", "emit", "merged", "plan"]
+
+Emitter = Callable[[Module, str, Any, Machine], None]
+
+
+def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
+    """All entries of some tables. Raises ValueError for an op that two of them have."""
+    found: dict[str, OpPlan] = {}
+    for table in tables:
+        twice = found.keys() & table.keys()
+        if twice:
+            raise ValueError(f"planned by two modules: {', '.join(sorted(twice))}")
+        found.update(table)
+    return found
+
+
+PLANS: Mapping[str, OpPlan] = merged(
+    contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
+)
+"""How each op of `cvm.ops` is planned."""
+
+
+def _by_width(emitter: Callable[[Module, str, Any, int], None]) -> Emitter:
+    """The emitter of a kernel that needs nothing of the machine but the lanes of its vectors."""
+    return lambda module, name, kernel, machine: emitter(module, name, kernel, machine.width)
+
+
+def _anywhere(emitter: Callable[[Module, str, Any], None]) -> Emitter:
+    """The emitter of a kernel that is the same on all machines."""
+    return lambda module, name, kernel, machine: emitter(module, name, kernel)
+
+
+EMITTERS: Mapping[type, Emitter] = {
+    Contraction: emit_contraction,
+    Depthwise: emit_depthwise,
+    Exchange: _by_width(emit_exchange),
+    Nest: _by_width(emit_nest),
+    Tiled: emit_tiles,
+    reductions.Reduction: _by_width(reductions.emit_reduction),
+    vision.Suppression: _anywhere(vision.emit_suppression),
+    vision.ValidCount: _anywhere(vision.emit_valid_count),
+    windows.Pool: _by_width(windows.emit_pool),
+    windows.Products: _anywhere(windows.emit_products),
+}
+"""What writes each kind of kernel."""
+
+
+def emit(module: Module, name: str, kernel: object, machine: Machine) -> None:
+    """Write the function of a kernel."""
+    EMITTERS[type(kernel)](module, name, kernel, machine)
+
+
+def plan(
+    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
+) -> Plan:
+    """Plan a program for a machine; ``returned`` values are given to the caller, ``plain`` ones planned as `Planner`
+    says.
+    """
+    return Planner(verified, machine, returned, PLANS, plain).plan()

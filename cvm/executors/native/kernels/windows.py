@@ -1,0 +1,286 @@
+"""Windows: maxima over them, and contractions whose weights are computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Loop
+from cvm.executors.native.emit.elements import decoded, load, store
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.machine import multiply_add
+from cvm.executors.native.emit.nest import moved
+from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.homes import Home
+from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.program.model import Node
+
+__all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows of one axis: extent, outputs, taps, stride, padding, dilation; the strides of source and target."""
+
+    extent: int
+    outputs: int
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A maximum over windows: (images, strides), (channels, strides), rows, columns and the formats."""
+
+    images: Loop
+    channels: Loop
+    rows: Window
+    columns: Window
+    source: Format
+    target: Format
+
+
+def plan_pool(planner: Planning, node: Node) -> None:
+    """`max_pool2d`: only the taps inside the map count."""
+    name = node.outputs[0].name
+    source, target = planner.home(node.inputs[0]), planner.result(name)
+    a = planner.call_of(node).attributes
+    if any(source.view.stride(axis) is None for axis in range(4)):
+        source = planner.rearranged(source)
+    strides = [(source.view.stride(axis) or 0, target.view.stride(axis) or 0) for axis in range(4)]
+    shape, out = source.view.shape, target.view.shape
+    windows = [
+        Window(shape[2 + k], out[2 + k], a.pool_size[k], a.strides[k], a.padding[k], 1, *strides[2 + k]) for k in (0, 1)
+    ]
+    pool = Pool(
+        Loop(shape[0], strides[0]), Loop(shape[1], strides[1]), windows[0], windows[1], source.format, target.format
+    )
+    function = planner.kernel(pool, "pool")
+    planner.claim(Computes(node, pool, (source,), (target,), planner.next_call))
+    planner.call(
+        function,
+        [source.at(), target.at()],
+        pool.rows.outputs,
+        name,
+        "maxima of windows",
+        0.1 * math.prod(out) * math.prod(a.pool_size),
+    )
+
+
+def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
+    """The function of a pool: (source, target, first row, end of rows)."""
+    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+    size = pool.source.bytes
+
+    def image(n: Scalar) -> None:
+        read = code.at(source, code.mul(n, pool.images.strides[0] * size))
+        write = code.at(target, code.mul(n, pool.images.strides[1] * pool.target.bytes))
+
+        def row(p: Scalar) -> None:
+            code.each(0, pool.columns.outputs, lambda q: _pooled(code, pool, width, (p, q), read, write))
+
+        code.each(lo, hi, row)
+
+    code.each(0, pool.images.extent, image)
+    code.finish()
+
+
+def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
+    """The maxima of all channels at one row and column of the output."""
+    p, q = at
+    size = pool.source.bytes
+    rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
+    corner = code.at(read, code.mul(p, pool.rows.stride * pool.rows.source * size))
+    corner = code.at(corner, code.mul(q, pool.columns.stride * pool.columns.source * size))
+    corner = code.at(
+        corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
+    )
+    out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
+    out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
+
+    def some(c: Scalar, count: int) -> None:
+        first = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
+        result = code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes))
+        _store_largest(code, pool, first, result, rows, columns, count)
+
+    beside = pool.channels.strides == (1, 1)
+    count = width * 4 // size if beside and pool.source == pool.target else width if beside else 1
+    code.strips(pool.channels.extent, count, some)
+
+
+def _store_largest(
+    code: Code,
+    pool: Pool,
+    read: V,
+    write: V,
+    rows: tuple[Scalar, Scalar],
+    columns: tuple[Scalar, Scalar],
+    count: int,
+) -> None:
+    """The maxima of ``count`` channels over the taps of one window that lie within the map."""
+    size, signed = pool.source.bytes, pool.source.signed
+    raw = vector(pool.source.bits, count)
+    kind, least = ("smax", -(2 ** (pool.source.bits - 1))) if signed else ("umax", 0)
+
+    def row(k: V, values: list[V]) -> list[V]:
+        at = code.at(read, code.mul(k, pool.rows.source * size))
+
+        def column(j: V, values: list[V]) -> list[V]:
+            value = code.load(raw, code.at(at, code.mul(j, pool.columns.source * size)))
+            return [code.intrinsic(kind, values[0], value)]
+
+        return code.loop(*columns, 1, column, values)
+
+    largest = code.loop(*rows, 1, row, [typed(raw, least)])[0]
+    if pool.source == pool.target:
+        code.store(largest, write)
+    else:
+        store(code, pool.target, decoded(code, pool.source, largest), write)
+
+
+def _bounds(code: Code, window: Window, index: Scalar) -> tuple[Scalar, Scalar]:
+    """The taps k of an output with 0 <= index * stride + k * dilation - padding < extent."""
+    last = (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation - window.padding
+    first: Scalar = 0
+    end: Scalar = window.taps
+    start = code.mul(index, window.stride)
+    d = window.dilation
+    if window.padding:
+        below = code.binary("sub", typed("i64", window.padding + d - 1), _known(start))
+        first = code.intrinsic("smax", code.binary("sdiv", below, d) if d > 1 else below, 0)
+    if last >= window.extent:
+        above = code.binary("sub", typed("i64", window.extent + window.padding + d - 1), _known(start))
+        end = code.intrinsic("smin", code.binary("sdiv", above, d) if d > 1 else above, window.taps)
+        end = code.intrinsic("smax", end, 0)
+    return first, end
+
+
+def _known(value: Scalar) -> V:
+    return typed("i64", value) if isinstance(value, int) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """A contraction with weights that are computed: loops and windows, one element at a time.
+
+    ``loops``: images, groups and channels of a group (strides of input, weights, bias, output); ``inner``: the
+    channels of a sum.
+    """
+
+    loops: tuple[Loop, ...]
+    inner: Loop
+    rows: Window
+    columns: Window
+    taps: tuple[int, int]
+    formats: tuple[Format, ...]
+    biased: bool
+
+
+def plan_products(planner: Planning, node: Node) -> None:
+    """`conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
+    name = node.outputs[0].name
+    homes = [planner.home(source) for source in node.inputs]
+    target = planner.result(name)
+    for number, home in enumerate(homes):
+        if any(home.view.stride(axis) is None for axis in range(len(home.view.axes))):
+            homes[number] = planner.rearranged(home)
+
+    def strides(home: Home) -> list[int]:
+        return [home.view.stride(axis) or 0 for axis in range(len(home.view.axes))]
+
+    x, w, y = strides(homes[0]), strides(homes[1]), strides(target)
+    b = strides(homes[2])[0] if len(homes) == 3 else 0
+    if node.op == "dense":
+        (M, K), (N, _) = homes[0].view.shape, homes[1].view.shape
+        one = Window(1, 1, 1, 1, 0, 1, 0, 0)
+        loops: tuple[Loop, ...] = (Loop(M, (x[0], 0, 0, y[0])), Loop(N, (0, w[0], b, y[1])))
+        products = Products(loops, Loop(K, (x[1], w[1])), one, one, (0, 0), (), len(homes) == 3)
+    else:
+        a = planner.call_of(node).attributes
+        (batch, _, H, W), (OC, IC, KH, KW) = homes[0].view.shape, homes[1].view.shape
+        OPG = OC // a.groups
+        loops = (
+            Loop(batch, (x[0], 0, 0, y[0])),
+            Loop(a.groups, (x[1] * IC, w[0] * OPG, b * OPG, y[1] * OPG)),
+            Loop(OPG, (0, w[0], b, y[1])),
+        )
+        out = target.view.shape
+        rows = Window(H, out[2], KH, a.stride[0], a.padding[0], a.dilation[0], x[2], y[2])
+        columns = Window(W, out[3], KW, a.stride[1], a.padding[1], a.dilation[1], x[3], y[3])
+        products = Products(loops, Loop(IC, (x[1], w[1])), rows, columns, (w[2], w[3]), (), len(homes) == 3)
+    products = Products(
+        products.loops, products.inner, products.rows, products.columns, products.taps,
+        (*(home.format for home in homes), target.format), products.biased,
+    )  # fmt: skip
+    function = planner.kernel(products, "products")
+    arguments = [home.at() for home in (*homes, target)]
+    planner.claim(Computes(node, products, tuple(homes), (target,), planner.next_call))
+    planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
+
+
+def emit_products(module: Module, name: str, products: Products) -> None:
+    """The function: (input, weights, [bias,] output, first unit, end of units)."""
+    count = len(products.formats)
+    pointers = [V("ptr", f"%a{k}") for k in range(count)]
+    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [*pointers, lo, hi])
+    rows, columns = products.rows, products.columns
+    sizes = [format_.bytes for format_ in products.formats]
+    which = (0, 1, 2, 3) if products.biased else (0, 1, 3)
+
+    def run(depth: int, at: list[V]) -> None:
+        if depth < len(products.loops):
+            strides = [products.loops[depth].strides[number] for number in which]
+            extent = products.loops[depth].extent
+            code.each(0, extent, lambda index: run(depth + 1, moved(code, at, strides, sizes, index)))
+            return
+
+        def row(p: Scalar) -> None:
+            code.each(0, columns.outputs, lambda q: _product(code, products, at, p, q))
+
+        code.each(0, rows.outputs, row)
+
+    code.when(code.compare("slt", lo, hi), lambda: run(0, pointers))
+    code.finish()
+
+
+def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
+    """One output element."""
+    x, w, *bias, y = at
+    formats, rows, columns = products.formats, products.rows, products.columns
+    size, weight_size = formats[0].bytes, formats[1].bytes
+    corner = code.at(x, code.mul(p, rows.stride * rows.source * size))
+    corner = code.at(corner, code.mul(q, columns.stride * columns.source * size))
+    corner = code.at(corner, -(rows.padding * rows.source + columns.padding * columns.source) * size)
+    column_bounds = _bounds(code, columns, q)
+    start = load(code, formats[2], bias[0], 1) if bias else typed("i32", 0)
+
+    def row(k: V, values: list[V]) -> list[V]:
+        x_row = code.at(corner, code.mul(k, rows.dilation * rows.source * size))
+        w_row = code.at(w, code.mul(k, products.taps[0] * weight_size))
+
+        def column(j: V, values: list[V]) -> list[V]:
+            x_at = code.at(x_row, code.mul(j, columns.dilation * columns.source * size))
+            w_at = code.at(w_row, code.mul(j, products.taps[1] * weight_size))
+
+            def channel(c: V, values: list[V]) -> list[V]:
+                a = load(code, formats[0], code.at(x_at, code.mul(c, products.inner.strides[0] * size)), 1)
+                b = load(code, formats[1], code.at(w_at, code.mul(c, products.inner.strides[1] * weight_size)), 1)
+                return [multiply_add(code, values[0], a, b)]
+
+            return code.loop(0, products.inner.extent, 1, channel, values)
+
+        return code.loop(*column_bounds, 1, column, values)
+
+    total = code.loop(*_bounds(code, rows, p), 1, row, [start])[0]
+    address = code.at(y, code.mul(p, rows.target * formats[-1].bytes))
+    store(code, formats[-1], total, code.at(address, code.mul(q, columns.target * formats[-1].bytes)))
+
+
+PLANS = {"max_pool2d": OpPlan(plan_pool)}

@@ -1,0 +1,77 @@
+"""How values lie in memory: the order of their axes, and the borders of zeros around maps.
+
+Channels are the last axis where convolutions and pools are near; elsewhere the order is the document's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cvm.executors.native.plan.groups import POINTWISE
+from cvm.program.model import Node, Program
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["borders", "orders"]
+
+CHANNELS_LAST = (0, 2, 3, 1)
+_MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
+
+
+def orders(program: Program) -> dict[str, tuple[int, ...]]:
+    """The order of the axes, outermost first, of every value that prefers one; the others are row-major.
+
+    Maps of convolutions and pools prefer channels last. Ops by element pass the preference on in both directions,
+    transposes pass it on with permuted axes, until nothing changes.
+    """
+    shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
+    fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
+    shapes |= {value.name: value.shape for value in fed}
+    found: dict[str, tuple[int, ...]] = {}
+    for node in program.nodes:
+        if node.op in _MAPS:
+            for name in (node.inputs[0], node.outputs[0].name):
+                if name in shapes:
+                    found.setdefault(name, CHANNELS_LAST)
+    while True:
+        before = len(found)
+        for node in (*program.nodes, *reversed(program.nodes)):
+            _pass_on(node, shapes, found)
+        if len(found) == before:
+            return found
+
+
+def _pass_on(node: Node, shapes: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
+    result = node.outputs[0]
+    if node.op == "transpose":
+        axes = node.attributes.get("axes") or tuple(reversed(range(len(result.shape))))
+        assert isinstance(axes, tuple)
+        source = node.inputs[0]
+        rank = len(result.shape)
+        axes = tuple(axis % rank for axis in axes)
+        if source in found:
+            found.setdefault(result.name, tuple(axes.index(axis) for axis in found[source]))
+        elif result.name in found and source in shapes:
+            found[source] = tuple(axes[axis] for axis in found[result.name])
+    elif node.op in POINTWISE or node.op == "concatenate":
+        alike = [name for name in (result.name, *node.inputs) if _same(shapes.get(name), result.shape, node.op)]
+        known = next((found[name] for name in alike if name in found), None)
+        if known is not None:
+            for name in alike:
+                found.setdefault(name, known)
+
+
+def _same(shape: tuple[int, ...] | None, result: Iterable[int], op: str) -> bool:
+    if shape is None:
+        return False
+    return len(shape) == len(tuple(result)) if op == "concatenate" else shape == result
+
+
+def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
+    """The padding of convolutions around each map that they read: the largest of all of them."""
+    found: dict[str, tuple[int, int]] = {}
+    for node, call in zip(verified.program.nodes, verified.calls, strict=True):
+        if node.op == "conv2d" and call.attributes.padding != (0, 0):
+            name, (rows, columns) = node.inputs[0], call.attributes.padding
+            before = found.get(name, (0, 0))
+            found[name] = (max(before[0], rows), max(before[1], columns))
+    return found

@@ -1,0 +1,389 @@
+"""Planning: from a verified program to kernels, calls and memory.
+
+The planner walks through the roots of the groups in order. Every tensor gets a home - buffer, view, format - when it is
+first needed; ops that only move elements give their result another view of the same home. A value that a kernel cannot
+read in its home is copied once into a home that the kernel can read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep
+from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.loops import Exchange, Loop, Nest
+from cvm.executors.native.emit.exchange import exchange
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.nest import loops_in_order
+from cvm.executors.native.plan import arena
+from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
+from cvm.executors.native.plan.groups import Groups, contracts, group
+from cvm.executors.native.plan.homes import Buffer, Constants, Home
+from cvm.executors.native.plan.layout import borders, orders
+from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
+from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.executors.native.plan.view import View, refined
+from cvm.ops.declaration import Call
+from cvm.program.model import Node
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Planner"]
+
+Array = npt.NDArray[Any]
+
+
+class Planner:
+    """The state of planning one program.
+
+    ``returned`` values are given to the caller; ``plans`` says how each op is planned. ``plain`` values are planned
+    without what is hard to prove, for the reasons given: a kernel of its own computes each, products one element at a
+    time and `requantize` in 64-bit lanes.
+    """
+
+    def __init__(
+        self,
+        verified: VerifiedProgram,
+        machine: Machine,
+        returned: frozenset[str],
+        plans: Mapping[str, OpPlan],
+        plain: Mapping[str, str] | None = None,
+    ) -> None:
+        self.verified, self.machine, self._plans = verified, machine, plans
+        self.program = verified.program
+        self.constants = Constants()
+        self.homes: dict[str, Home] = {}
+        self._borders = borders(verified)
+        self._orders = orders(self.program)
+        self.calls: list[KernelCall] = []
+        self.claims: list[Claim] = []
+        self.plain: Mapping[str, str] = plain or {}
+        self.functions: dict[str, object] = {}
+        self._arrays_by_name = {constant.name: constant for constant in self.program.constants}
+        self._names: dict[object, str] = {}
+        self._copies: dict[object, Home] = {}
+        self._buffers: list[Buffer] = []
+        self._ready: dict[str, int] = {}
+        self._uses = Counter(name for node in self.program.nodes for name in node.inputs)
+        fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
+        self._fed = tuple(value.name for value in fed)
+        self._returned = tuple(sorted(returned))
+        self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
+        kept = returned | set(self._fed) | self.plain.keys()
+        self.groups: Groups = group(self.program, kept, self.contracts)
+        self._parts = self._destinations()
+        for index, value in enumerate(fed):
+            buffer = Buffer("array", index=index)
+            self.hold(value.name, Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32))
+
+    # The walk -------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """Plan all calls, then the offsets of all buffers."""
+        for name in self._fed:
+            self._give(name)
+        for constant in self._arrays_by_name:
+            self._give(constant)
+        for node in self.program.nodes:
+            if node.outputs[0].name in self.groups.joined:
+                continue
+            self._plans[node.op].plan(self, node)
+            for value in node.outputs:
+                self._give(value.name)
+        offsets, size = arena.allocate(buffer for buffer in self._buffers if buffer.last >= 0)
+        return Plan(
+            self.functions,
+            tuple(self.calls),
+            offsets,
+            size,
+            self.constants.bytes(),
+            (*self._fed, *self._returned),
+            len(self._fed),
+            self._roots(),
+            self._ready,
+            tuple(self.claims),
+        )
+
+    def _roots(self) -> dict[str, str]:
+        """The root of the group of every joined value."""
+        roots: dict[str, str] = {}
+        for node in reversed(self.program.nodes):
+            result = node.outputs[0].name
+            for name in node.inputs:
+                if name in self.groups.joined:
+                    roots[name] = roots.get(result, result)
+        return roots
+
+    def _give(self, name: str) -> None:
+        """Copy a value that the caller wants into the caller's array."""
+        if name in self._returned:
+            home = self.home(name)
+            index = len(self._fed) + self._returned.index(name)
+            shape = home.view.shape
+            target = Home(Buffer("array", index=index), View.ordered(shape, range(len(shape))), INT32)
+            self.copy(home, target, f"{name} to the caller")
+            self._ready[name] = len(self.calls)
+
+    # Homes ----------------------------------------------------------------------------------------------------------
+
+    def hold(self, name: str, home: Home) -> None:
+        """The home holds the value before the run."""
+        self.homes[name] = home
+        self.claim(Holds(name, home))
+
+    def call_of(self, node: Node) -> Call:
+        """The verified call of a node."""
+        return self._op_calls[node.outputs[0].name]
+
+    def hull(self, name: str) -> tuple[int, int]:
+        """The proven interval of a value."""
+        return self.verified.ranges[name].hull()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
+        return self.verified.shapes[name]
+
+    def constant(self, name: str) -> Array | None:
+        """The elements of a constant, else None."""
+        known = self._arrays_by_name.get(name)
+        return None if known is None else known.array()
+
+    def weights(self, name: str) -> npt.NDArray[np.signedinteger[Any]]:
+        """The elements of a constant in as few bits as the program stores them."""
+        return self._arrays_by_name[name].stored()
+
+    def uses(self, name: str) -> int:
+        """How many inputs of nodes a value is."""
+        return self._uses[name]
+
+    def contracts(self, node: Node) -> bool:
+        """Whether a node is planned as a contraction."""
+        return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
+
+    def home(self, name: str) -> Home:
+        """Where a value lies. Constants get a home when they are first asked for."""
+        if name not in self.homes:
+            values = self.constant(name)
+            assert values is not None, name
+            lo, hi = int(values.min()), int(values.max())
+            format_ = Format.of(lo, hi) if -(2**31) < lo <= hi < 2**31 else INT64
+            self.hold(name, self.constants.home(values, format_))
+        return self.homes[name]
+
+    def result(self, name: str) -> Home:
+        """A home for a value about to be computed: a part of a concatenation, or memory of its own."""
+        if name not in self.homes:
+            part = self._parts.get(name)
+            if part is None:
+                border = self.border(name)
+                self.homes[name] = self.fresh(
+                    self.shape(name), Format.of(*self.hull(name)), self._orders.get(name), border
+                )
+            else:
+                whole, axis, start = part
+                view = self.result(whole).view.sliced(axis, start, 1, self.shape(name)[axis])
+                assert view is not None
+                self.homes[name] = replace(self.homes[whole], view=view, border=(0, 0))
+        return self.homes[name]
+
+    def border(self, name: str) -> tuple[int, int]:
+        """The rows and columns of zeros that convolutions want around a map."""
+        return self._borders.get(name, (0, 0))
+
+    def read_from(self, name: str, home: Home) -> None:
+        """From now on a value is read from this home, which holds it too."""
+        self.homes[name] = home
+
+    def view(self, node: Node, source: Home, target: Home) -> None:
+        """The result of a node that only moves elements is ``target``, another view of the buffer of ``source``."""
+        self.homes[node.outputs[0].name] = target
+        self.claim(Views(node, source, target))
+
+    def fresh(
+        self,
+        shape: Sequence[int],
+        format_: Format,
+        order: Sequence[int] | None = None,
+        border: tuple[int, int] = (0, 0),
+    ) -> Home:
+        """New memory for a tensor; its border of rows and columns is filled with zeros."""
+        order = tuple(order or range(len(shape)))
+        outer = list(shape)
+        if border != (0, 0):
+            outer[2] += 2 * border[0]
+            outer[3] += 2 * border[1]
+        whole = View.ordered(outer, order)
+        # A dot product may read a few elements behind the last one.
+        buffer = Buffer("arena", (math.prod(outer) + 64) * format_.bytes)
+        self._buffers.append(buffer)
+        home = Home(buffer, whole, format_)
+        if border == (0, 0):
+            return home
+        view, strides = whole, [whole.stride(axis) or 0 for axis in range(4)]
+        for axis, edge in ((2, border[0]), (3, border[1])):
+            inner = view.sliced(axis, edge, 1, shape[axis])
+            assert inner is not None
+            view = inner
+        self._fill_border(home, outer, border)
+        return Home(buffer, view, format_, border, (strides[2], strides[3]))
+
+    def scratch(self, size: int) -> Buffer:
+        """Memory that one call uses for itself."""
+        buffer = Buffer("arena", size)
+        self._buffers.append(buffer)
+        return buffer
+
+    def laid_out(self, name: str, format_: Format, order: Sequence[int], border: tuple[int, int]) -> Home:
+        """A copy of a value in another format and order, made once."""
+        key = (name, format_, tuple(order), border)
+        if key not in self._copies:
+            target = self.fresh(self.shape(name), format_, order, border)
+            self.copy(self.home(name), target, f"{name}, laid out")
+            self._copies[key] = target
+        return self._copies[key]
+
+    def _fill_border(self, home: Home, outer: Sequence[int], border: tuple[int, int]) -> None:
+        rows, columns = border
+        strips = [(2, 0, rows), (2, outer[2] - rows, rows), (3, 0, columns), (3, outer[3] - columns, columns)]
+        for axis, start, count in strips:
+            if not count:
+                continue
+            view = home.view.sliced(axis, start, 1, count)
+            assert view is not None
+            if axis == 3:
+                inner = view.sliced(2, rows, 1, outer[2] - 2 * rows)
+                assert inner is not None
+                view = inner
+            self.fill(Home(home.buffer, view, home.format), 0, "border")
+
+    def destination(self, name: str) -> tuple[str, int, int] | None:
+        """The concatenation, axis and start that a value is computed in, if it is."""
+        return self._parts.get(name)
+
+    def _destinations(self) -> dict[str, tuple[str, int, int]]:
+        """Values that can be computed as parts of a concatenation: its name, the axis, the start."""
+        parts: dict[str, tuple[str, int, int]] = {}
+        for node in self.program.nodes:
+            if node.op != "concatenate":
+                continue
+            axis = int(node.attributes["axis"]) % len(node.outputs[0].shape)  # type: ignore[arg-type]
+            start = 0
+            for name in node.inputs:
+                producer = self.groups.producer.get(name)
+                placeable = producer is not None and self._plans[producer.op].placeable
+                if placeable and name not in self._borders and name not in parts and node.inputs.count(name) == 1:
+                    parts[name] = (node.outputs[0].name, axis, start)
+                start += self.shape(name)[axis]
+        return parts
+
+    # Kernels --------------------------------------------------------------------------------------------------------
+
+    @property
+    def next_call(self) -> int:
+        """The number of the call that is added next."""
+        return len(self.calls)
+
+    def claim(self, claim: Claim) -> None:
+        """Say what calls or homes are meant to do, for the checker."""
+        self.claims.append(claim)
+
+    def kernel(self, kernel: object, prefix: str) -> str:
+        """The name of the function of a kernel, the same for equal kernels."""
+        if kernel not in self._names:
+            self._names[kernel] = f"{prefix}_{len(self._names)}"
+            self.functions[self._names[kernel]] = kernel
+        return self._names[kernel]
+
+    def call(
+        self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
+    ) -> None:
+        """Add a call; ``cost`` in nanoseconds (see `KernelCall`)."""
+        for buffer, _ in arguments:
+            buffer.used(self.next_call)
+        if what in self.plain:
+            note += f"; plain, since otherwise {self.plain[what]}"
+        self.calls.append(KernelCall(function, tuple(arguments), units, what, note, cost))
+
+    def nest(
+        self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, made: MadeClaim
+    ) -> None:
+        """Compute a formula at every index of ``target``. The reads have its shape, with stride 0 where they repeat."""
+        homes = [*reads, target]
+        loops: list[Loop] = []
+        for axis in range(len(target.view.axes)):
+            found = refined([_spread(home.view, target.view, axis) for home in homes])
+            if found is None:
+                self.nest(self._alike(reads, target), target, formula, what, note, made)
+                return
+            loops += [Loop(extent, strides) for extent, strides in found]
+        if not loops:
+            loops = [Loop(1, (0,) * len(homes))]
+        if not formula.steps:
+            exchanged = exchange([loop for loop in loops if loop.extent > 1], homes[0].format, target.format)
+            if exchanged is not None:
+                self.claim(made(exchanged, reads, self.next_call))
+                self._exchange(exchanged, homes, what)
+                return
+        nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
+        name = self.kernel(nest, "nest")
+        self.claim(made(nest, reads, self.next_call))
+        self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
+
+    def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
+        name = self.kernel(kernel, "exchange")
+        cost = 0.2 * math.prod(homes[-1].view.shape)
+        self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
+
+    def copy(self, source: Home, target: Home, what: str) -> None:
+        """Copy the elements of one home to another."""
+        self.nest(
+            [source],
+            target,
+            Formula(1),
+            what,
+            "copy",
+            lambda kernel, reads, call: Copies(reads[0], target, kernel, call),
+        )
+
+    def fill(self, target: Home, value: int, what: str) -> None:
+        """Give every element of a home one value."""
+        formula, note = Formula(0, (FormulaStep("immediate", (), (value,)),)), f"filled with {value}"
+        self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
+
+    def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
+        """The reads; those whose axes are split otherwise than the target's are copied by a table of offsets."""
+        alike = [target]
+        for home in reads:
+            views = [one.view for one in (*alike, home)]
+            axes = range(len(target.view.axes))
+            fits = all(refined([_spread(view, target.view, axis) for view in views]) is not None for axis in axes)
+            alike.append(home if fits else self.rearranged(home))
+        return alike[1:]
+
+    def rearranged(self, home: Home) -> Home:
+        """A row-major copy of any view, by a table of the offsets of its elements."""
+        shape = home.view.shape
+        offsets = home.view.positions()
+        first = int(offsets.min())  # before the view's offset where strides are negative
+        extent = int(offsets.max()) - first + 1
+        table = self.constants.home((offsets - first).reshape(shape), Format.of(0, extent - 1))
+        fresh = self.fresh(shape, home.format)
+        base = replace(home, view=View(first, tuple(((n, 0),) if n > 1 else () for n in shape)))
+        step = FormulaStep("gather", (0, 1), (extent, 1, home.format))
+        self.nest(
+            [base, table], fresh, Formula(2, (step,)), "rearranged", "copy by a table",
+            lambda kernel, _, call: Copies(home, fresh, kernel, call, table),
+        )  # fmt: skip
+        return fresh
+
+
+def _spread(view: View, target: View, axis: int) -> tuple[tuple[int, int], ...]:
+    """The factors of an axis; one of extent 1 repeats over the target's."""
+    factors = view.axes[axis]
+    return factors or tuple((n, 0) for n, _ in target.axes[axis])

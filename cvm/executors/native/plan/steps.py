@@ -1,0 +1,48 @@
+"""Plans: the kernels of a network, their calls in order, and the memory that they work in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cvm.executors.native.plan.claims import Claim
+from cvm.executors.native.plan.homes import Buffer
+
+__all__ = ["KernelCall", "Plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A call of a kernel's function: its arguments are offsets in buffers, its work has ``units`` parts. ``what`` names
+    the value that it computes, ``note`` says how.
+
+    ``cost`` estimates its nanoseconds on one core: it decides how finely threads share it, and nothing else.
+    """
+
+    function: str
+    arguments: tuple[tuple[Buffer, int], ...]
+    units: int
+    what: str
+    note: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A network ready for compilation: the kernel of each function by name, its calls in order, and its memory.
+
+    ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
+    ``ready`` is, for each value written, the number of calls after which its array holds it. ``joined`` names, for each
+    value that exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is
+    meant to do.
+    """
+
+    functions: dict[str, object]
+    calls: tuple[KernelCall, ...]
+    offsets: dict[Buffer, int]
+    arena: int
+    constants: bytes | bytearray
+    arrays: tuple[str, ...]
+    written: int
+    joined: dict[str, str]
+    ready: dict[str, int]
+    claims: tuple[Claim, ...] = ()

@@ -1,0 +1,1 @@
+"""Machine code: compiled, kept, proven, tried, loaded, and run by several threads."""

@@ -1,0 +1,308 @@
+"""Compiled code on disk, so that a network is compiled once per machine.
+
+A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which
+is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
+wrong with the folder - missing, read-only, full - costs time and nothing else.
+
+The digest detects damage but not an attacker, who can compute it as well. So nobody else may be able to write what is
+read: the folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
+(`trouble` says what is wrong). In that folder only regular files of this user are read, and no link is followed.
+
+What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
+that LLVM need not be loaded where nothing is to be compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.native.emit.machine import Machine
+
+__all__ = ["Host", "folder", "host", "key", "read", "read_into", "trouble", "write"]
+
+LIMIT = 2**28
+"""Bytes of a file at most, where its length is not known before."""
+DIGEST = 32
+BINARY = getattr(os, "O_BINARY", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+LINKS = 40
+"""Links on the way to the folder at most, as in the kernel."""
+OWNED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
+"""Whether the system knows owners as POSIX does; elsewhere the user's profile keeps others out."""
+
+
+def folder() -> Path | None:
+    """Where compiled code is kept: ``CVM_CACHE`` (empty: nowhere), else the user's cache folder."""
+    given = os.environ.get("CVM_CACHE")
+    if given is not None:
+        return Path(given) / "native" if given else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(base) / "cvm" / "native" if base else Path.home() / ".cache" / "cvm" / "native"
+    except RuntimeError:  # nobody's home
+        return None
+
+
+PARTS = (
+    "executors/native", "executors/native/descriptions", "executors/native/emit", "executors/native/kernels",
+    "executors/native/plan", "executors/native/runtime", "ops", "program",
+)  # fmt: skip
+"""The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
+
+
+@cache
+def _sources() -> bytes:
+    """A digest of our own code."""
+    total = hashlib.sha256()
+    root = Path(__file__).parents[3]
+    for part in PARTS:
+        for path in sorted((root / part).glob("*.py")):
+            total.update(f"{part}/{path.name}\0".encode() + path.read_bytes())
+    return total.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The code generator and the processor, as it sees it: what code depends on besides our own code."""
+
+    cpu: str
+    features: str
+    """LLVM's names, each with a sign before it."""
+    versions: tuple[str, ...]
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has a feature."""
+        return f"+{feature}" in self.features.split(",")
+
+
+@cache
+def host() -> Host:
+    """What code depends on here. Raises ImportError or OSError where that is not known and LLVM does not load."""
+    seen = _seen()
+    name = "host-" + hashlib.sha256(_sources() + "\0".join(seen).encode()).hexdigest()
+    known = read(name) if seen else None
+    if known is not None:
+        found = json.loads(known)
+        return Host(found["cpu"], found["features"], tuple(found["versions"]))
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    versions = (llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), llvm.get_process_triple())
+    made = Host(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), versions)
+    if seen:
+        write(name, json.dumps(asdict(made)).encode())
+    return made
+
+
+CPUINFO = Path("/proc/cpuinfo")
+_TELLING = frozenset({
+    "vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags", "Features", "CPU implementer",
+    "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+})  # fmt: skip
+"""Lines of the system's description of a processor that say which one it is."""
+
+
+def _seen() -> tuple[str, ...]:
+    """Facts that tell this processor and this LLVM from others, without loading LLVM; empty where the system does not
+    say enough.
+    """
+    try:
+        with open(CPUINFO) as file:
+            first = file.read(2**14).split("\n\n")[0]
+        lines = tuple(line for line in first.splitlines() if line.split("\t")[0].split(":")[0].strip() in _TELLING)
+        package = importlib.util.find_spec("llvmlite")
+        if len(lines) < 3 or package is None or package.origin is None:
+            return ()
+        files = (Path(package.origin), *sorted((Path(package.origin).parent / "binding").glob("*llvmlite*")))
+        facts = [(path, path.stat()) for path in files]
+    except (OSError, ValueError):
+        return ()
+    return (*lines, *(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in facts))
+
+
+def key(machine: Machine, parts: Iterable[str]) -> str:
+    """The name of a file: a digest of our code, LLVM's version, the processor and ``parts``."""
+    total = hashlib.sha256(_sources())
+    this = host()
+    processor = (machine.cpu or this.cpu, machine.features or this.features)
+    for part in (machine.name, *processor, *this.versions, *parts):
+        total.update(part.encode() + b"\0")
+    return total.hexdigest()
+
+
+class _Unsafe(OSError):
+    """Another user could write in the folder; the message names what is wrong."""
+
+
+def trouble() -> str | None:
+    """Why the folder is not used, in one line; None where it is, or would be once there is something to keep."""
+    where = folder()
+    if where is None:
+        return "CVM_CACHE is empty" if "CVM_CACHE" in os.environ else "this user has no home folder"
+    try:
+        with _entered(create=True):
+            return None
+    except OSError as error:
+        return str(error) if isinstance(error, _Unsafe) else f"{where} cannot be used: {error.strerror or error}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The folder, checked and held open, so that nobody can put another folder there."""
+
+    path: Path
+    descriptor: int | None
+    """None where the system opens no files relative to a folder."""
+
+    def path_of(self, name: str) -> str | Path:
+        """The path of a file, for calls that are given ``descriptor`` too."""
+        return self.path / name if self.descriptor is None else name
+
+
+@contextlib.contextmanager
+def _entered(create: bool = False) -> Iterator[_Folder]:
+    """The folder, made if it is missing and ``create``. Raises OSError, `_Unsafe` where another user could write."""
+    where = folder()
+    if where is None:
+        raise FileNotFoundError("there is no folder")
+    if not OWNED:
+        if create:
+            where.mkdir(parents=True, exist_ok=True)
+        yield _Folder(where, None)
+        return
+    real = _walked(where, create)
+    descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid():
+            raise _Unsafe(f"{real} belongs to another user")
+        if status.st_mode & 0o022:
+            raise _Unsafe(f"{real} can be written by other users; chmod go-w mends it")
+        yield _Folder(real, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walked(where: Path, create: bool) -> Path:
+    """``where`` without links, every folder and link on the way checked; what is missing is made with mode 0700."""
+    left = list(reversed(where.absolute().parts))
+    here, links = Path(left.pop()), 0
+    while left:
+        _require_safe(here, os.lstat(here))
+        part = left.pop()
+        step = here.parent if part == ".." else here / part  # ``here`` has no links in it, so this is its parent
+        try:
+            status = os.lstat(step)
+        except FileNotFoundError:
+            if not create:
+                raise
+            with contextlib.suppress(FileExistsError):  # another process has made it
+                os.mkdir(step, 0o700)
+            status = os.lstat(step)
+        if not stat.S_ISLNK(status.st_mode):
+            here = step
+            continue
+        links += 1
+        if links > LINKS or status.st_uid not in (0, os.geteuid()):
+            raise _Unsafe(f"{step} is a link that belongs to another user, or one of too many links")
+        target = Path(os.readlink(step))
+        left += reversed(target.parts)
+        here = Path(left.pop()) if target.is_absolute() else here
+    return here
+
+
+def _require_safe(path: Path, status: os.stat_result) -> None:
+    """Raise `_Unsafe` where another user than root can rename or replace what is in a folder."""
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid not in (0, os.geteuid()):
+        raise _Unsafe(f"{path} belongs to another user")
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        raise _Unsafe(f"{path} can be written by other users; chmod go-w mends it")
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
+    """A file that is ours, and its size. Raises OSError."""
+    # Nothing is waited for: somebody may have put a pipe there.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK | BINARY
+    with _entered() as where, open(os.open(where.path_of(name), flags, dir_fd=where.descriptor), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{name} is no file")
+        if OWNED and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+            raise OSError(f"somebody else could have written {name}, which is not run")
+        if OWNED and status.st_nlink > 1:  # none is a file that another process has just replaced
+            raise OSError(f"{name} is also reached by another name, by which it could be written")
+        yield file, status.st_size
+
+
+def read(name: str) -> bytes | None:
+    """The content of a file that is whole and ours, else None."""
+    try:
+        with _opened(name) as (file, size):
+            data = file.read(LIMIT) if size <= LIMIT else b""
+    except OSError:
+        return None
+    content = data[DIGEST:]
+    return content if _digest(name, content) == data[:DIGEST] else None
+
+
+def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
+    """Fill ``target`` with the content of a file, if that is whole, ours and as long; else it may hold anything."""
+    try:
+        with _opened(name) as (file, size):
+            if size != DIGEST + target.size:
+                return False
+            digest = file.read(DIGEST)
+            if file.readinto(target.data) != target.size:
+                return False
+    except OSError:
+        return False
+    return _digest(name, target.data) == digest
+
+
+def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
+    """Keep a file, if that is possible. Only `read_into` reads one of more than `LIMIT` bytes: not ``bounded``."""
+    if bounded and len(content) > LIMIT - DIGEST:
+        return
+    with contextlib.suppress(OSError), _entered(create=True) as where:
+        _replace(where, name, _digest(name, content), content)
+
+
+def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
+    """Write a file of the folder whole, or not at all. Raises OSError."""
+    new = f".{name}.{secrets.token_hex(8)}.tmp"
+    temporary, held = where.path_of(new), where.descriptor
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY
+    try:
+        with open(os.open(temporary, flags, 0o600, dir_fd=held), "wb") as file:
+            for part in data:
+                file.write(part)
+        os.replace(temporary, where.path_of(name), src_dir_fd=held, dst_dir_fd=held)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=held)
+        raise
+
+
+def _digest(name: str, content: bytes | memoryview) -> bytes:
+    """The digest of a file: it covers the name, so that a file under another name counts as damaged."""
+    total = hashlib.sha256(name.encode() + b"\0")
+    total.update(content)
+    return total.digest()

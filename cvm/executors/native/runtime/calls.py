@@ -1,0 +1,136 @@
+"""The functions that run the calls of a network: in order, on one thread or shared by several.
+
+Each call is split into chunks, which `emit.sharing` lets threads claim. Chunks write different elements, so the result
+does not depend on which thread computes a chunk, nor on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.sharing import CLAIM_BYTES, emit_claim, emit_wait
+from cvm.executors.native.plan.steps import KernelCall, Plan
+
+__all__ = ["DIRECT", "chunks", "emit_network", "emit_start"]
+
+DIRECT = 512
+"""A network of at most so many arrays takes them as arguments: foreign functions have at most 1,024."""
+CHUNKS = 4
+"""Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
+GRAIN = 4_000
+"""Nanoseconds (as estimated) that a chunk should take at least."""
+
+
+def chunks(units: int, cost: float, threads: int) -> int:
+    """The number of chunks that a call is split into: at most as many as 16 bits of its counter can count."""
+    return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
+
+
+def emit_network(
+    module: Module, name: str, plan: Plan, calls: Sequence[KernelCall], machine: Machine, threads: int
+) -> None:
+    """The function ``name(arena, constants, arrays, claims, epoch)``: these calls in order, by one thread or several.
+
+    ``claims`` are for these calls alone.
+    """
+    names = ("arena", "constants", "arrays", "claims")
+    memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
+    epoch = V("i64", "%epoch")
+    code = Code(module, name, [memory, constants, arrays, claims, epoch])
+    used = {buffer.index for call in calls for buffer, _ in call.arguments if buffer.kind == "array"}
+    given = {index: code.load("ptr", code.at(arrays, 8 * index)) for index in sorted(used)}
+    if threads > 1:
+        emit_claim(module)
+        emit_wait(module, machine)
+    for number, call in enumerate(calls):
+        arguments = []
+        for buffer, offset in call.arguments:
+            if buffer.kind == "arena":
+                arguments.append(code.at(memory, plan.offsets[buffer] + offset))
+            elif buffer.kind == "constants":
+                arguments.append(code.at(constants, offset))
+            else:
+                arguments.append(code.at(given[buffer.index], offset))
+        if threads == 1:
+            _call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
+        else:
+            count = chunks(call.units, call.cost, threads)
+            _shared(code, call.function, arguments, call.units, count, code.at(claims, number * CLAIM_BYTES), epoch)
+    code.finish()
+
+
+def emit_start(
+    module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: str | None
+) -> None:
+    """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls. More than `DIRECT`
+    arrays come as one, of their addresses.
+
+    It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
+    all into the table. The result is the number of the first one with an element outside, or -1; in the latter case the
+    network called ``runs`` has run, if there is one.
+    """
+    names = ("arena", "constants", "table", "claims")
+    memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
+    epoch = V("i64", "%epoch")
+    direct = arrays <= DIRECT
+    given = [V("ptr", f"%array{index}") for index in range(arrays if direct else 1)]
+    code = Code(module, "start", [memory, constants, table, claims, epoch, *given], result="i64")
+    if not direct:
+        given = [code.load("ptr", code.at(given[0], 8 * index)) for index in range(arrays)]
+    for index, (count, least, largest) in enumerate(bounds):
+        bad = _outside(code, given[index], count, least, largest, machine.width)
+        outside, inside = code.fresh(), code.fresh()
+        code.line(f"br {bad}, label %{outside}, label %{inside}")
+        code.label(outside)
+        code.line(f"ret i64 {index}")
+        code.label(inside)
+    for index, array in enumerate(given):
+        code.store(array, code.at(table, 8 * index), 8)
+    if runs:
+        code.line(f"call void @{runs}({memory}, {constants}, {table}, {claims}, {epoch})")
+    code.finish("i64 -1")
+
+
+def _outside(code: Code, array: V, count: int, least: int, largest: int, width: int) -> V:
+    """Whether any element is outside [least, largest]: as unsigned numbers, x - least > largest - least."""
+    whole = count // width * width
+
+    def some(size: int) -> Callable[[V, list[V]], list[V]]:
+        def body(index: V, found: list[V]) -> list[V]:
+            values = code.load(vector(32, size), code.at(array, code.mul(index, 4)))
+            moved = code.binary("sub", values, least)
+            bad = code.cast("zext", code.compare("ugt", moved, (largest - least + 2**31) % 2**32 - 2**31), 32)
+            return [code.binary("or", found[0], bad)]
+
+        return body
+
+    wide = code.loop(0, whole, width, some(width), [typed(vector(32, width), 0)])[0]
+    single = code.loop(whole, count, 1, some(1), [typed("i32", 0)])[0]
+    total = code.call("i32", f"llvm.vector.reduce.or.v{width}i32", wide)
+    return code.compare("ne", code.binary("or", total, single), 0)
+
+
+def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
+    code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
+
+
+def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V) -> None:
+    """Claim chunks until none is left, then wait for those of others."""
+    finished = code.at(claims, 64)
+    again, work, done = code.fresh(), code.fresh(), code.fresh()
+    code.line(f"br label %{again}")
+    code.label(again)
+    claimed = code.value("i64", f"call i64 @claim({claims}, {epoch}, i64 {count})")
+    some = code.compare("sge", claimed, 0)
+    code.line(f"br {some}, label %{work}, label %{done}")
+    code.label(work)
+    low = code.binary("udiv", code.binary("mul", claimed, units), count)
+    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
+    _call(code, function, arguments, low, high)
+    code.line(f"{code.unused()} = atomicrmw add {finished}, i64 1 acq_rel")
+    code.line(f"br label %{again}")
+    code.label(done)
+    goal = code.binary("mul", epoch, count)
+    code.line(f"call void @await({finished}, {goal})")

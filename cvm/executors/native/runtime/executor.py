@@ -1,0 +1,193 @@
+"""The native executor: a program compiled to one function of machine code."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cvm.errors import Unsupported
+from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.networks import Network, network_of
+from cvm.executors.native.runtime.select import choice
+from cvm.executors.native.runtime.watched import Watched
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["NativeExecutor"]
+
+
+class NativeExecutor:
+    """A verified program as machine code. ``threads`` is the number of threads at most (None: one per core).
+
+    Tensors that are captured are compiled as results of their own; each set of names once. A network whose machine code
+    is `Distrusted` is run by the NumPy executor instead; `refusals` and `explain` say so.
+    """
+
+    name = "native"
+
+    def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
+        self._verified = verified
+        self._machine = machine or _chosen()
+        self._threads = threads or cores()
+        self._program = verified.program
+        self._updates = {kept.value.name: kept.update for kept in self._program.state}
+        self._networks: dict[frozenset[str], Network | None] = {}
+        self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
+        self.refusals: list[str] = []
+        self._numpy: Executor | None = None
+        self._lock = threading.Lock()
+        self._outputs = returned(self._program, frozenset())
+        self._main = self._network(self._outputs)
+        self._unused = True
+
+    @property
+    def machine(self) -> Machine:
+        """The instruction set in use."""
+        return self._machine
+
+    def _network(self, names: frozenset[str]) -> Network | None:
+        wanted = names | set(self._updates.values())
+        with self._lock:
+            if wanted not in self._networks:
+                self._networks[wanted] = self._made(wanted)
+            return self._networks[wanted]
+
+    def _watched(self, names: frozenset[str]) -> tuple[Network, Watched] | None:
+        wanted = names | set(self._updates.values())
+        with self._lock:
+            if wanted not in self._watched_networks:
+                network = self._made(wanted, watched=True)
+                shows = network and Watched(network, self._program, network.plan, wanted)
+                self._watched_networks[wanted] = (network, shows) if network and shows else None
+            return self._watched_networks[wanted]
+
+    def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
+        """A network that is proven and tried, or None, and a refusal noted."""
+        try:
+            return network_of(self._verified, self._machine, self._threads, wanted, watched)
+        except Distrusted as reason:
+            self.refusals.append(str(reason))
+            return None
+
+    def _instead(self) -> Executor:
+        """Who runs what machine code is not trusted with."""
+        if self._numpy is None:
+            from cvm.executors.numpy import NumpyExecutor
+
+            self._numpy = NumpyExecutor(self._verified)
+        return self._numpy
+
+    def run(
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        watch: Watch | None = None,
+    ) -> RunResult:
+        """See `cvm.executors.Executor.run`."""
+        if self._unused:
+            self._unused = False
+            _give_back()
+        names = returned(self._program, capture) if capture else self._outputs
+        if watch is None:
+            network = self._network(names) if capture else self._main
+            if network is None:
+                return self._instead().run(inputs, state, capture)
+            arrays = self._arrays(network, inputs, state)
+            results = {name: np.empty(shape, np.int32) for name, shape in network.left}
+            done = network.run([*arrays, *results.values()])
+        else:
+            watched = self._watched(names)
+            if watched is None:
+                return self._instead().run(inputs, state, capture, watch)
+            network, shows = watched
+            arrays = self._arrays(network, inputs, state)
+            fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
+            results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
+            done = shows.run(fed, results, watch)
+        if not done:
+            feeds(self._program, inputs, state)  # says what is wrong
+            raise AssertionError("the check of the inputs contradicts itself")
+        if not self._updates:
+            return RunResult(results, {})
+        values = {name: results[name] for name in sorted(names)}
+        taken: set[str] = set(names)
+        following = {}
+        for name, update in self._updates.items():
+            following[name] = results[update].copy() if update in taken else results[update]
+            taken.add(update)
+        return RunResult(values, following)
+
+    def _arrays(
+        self, network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+    ) -> list[Int32Array]:
+        """The arrays that a network reads. Raises `Invalid` for what is not as the program declares it."""
+        arrays = _plain(network, len(self._program.inputs), inputs, state)
+        if arrays is None:
+            fed = feeds(self._program, inputs, state)
+            arrays = [fed[name] for name, _ in network.given]
+        return arrays
+
+    def explain(self) -> tuple[str, ...]:
+        """See `cvm.executors.Executor.explain`."""
+        network = self._network(returned(self._program, frozenset()))
+        if network is None:
+            refusal = f"machine code is not used for this program: {self.refusals[0]}"
+            return (refusal, *self._instead().explain())
+        return tuple(explained(self._verified, network.plan))
+
+
+def _plain(
+    network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+) -> list[Int32Array] | None:
+    """The arrays to read, ``count`` of them inputs, if all is what the network takes as it is: names, types, shapes,
+    layouts.
+    """
+    if len(inputs) != count or len(state) != len(network.given) - count:
+        return None
+    arrays = []
+    for index, (name, shape) in enumerate(network.given):
+        array = (inputs if index < count else state).get(name)
+        if array is None or array.dtype != np.int32 or array.shape != shape or not array.flags.c_contiguous:
+            return None
+        arrays.append(array)
+    return arrays
+
+
+def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
+    """One line per node: its kernels, or where it went."""
+    notes: dict[str, list[str]] = {}
+    for call in made.calls:
+        notes.setdefault(call.what, []).append(call.note)
+    lines = []
+    for node in verified.program.nodes:
+        names = [value.name for value in node.outputs]
+        found = [note for name in names for note in dict.fromkeys(notes.get(name, ()))]
+        if not found:
+            root = made.joined.get(names[0])
+            found = [f"computed inside the kernel of {root}" if root else "no code: another view of its input"]
+        lines.append(f"{', '.join(names)} = {node.op}: {'; '.join(found)}")
+    return lines
+
+
+def _give_back() -> None:
+    """Let the C library return what verifying and planning took and freed, several times the size of the constants."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _chosen() -> Machine:
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) where none passes its trial."""
+    found = choice()
+    if found.machine is None:
+        raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
+    return found.machine

@@ -1,0 +1,66 @@
+"""Compilation: IR text to an object file, and an object file to addresses.
+
+LLVM is imported when there is something to compile, or an object file that only it can load.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.objects import placed
+
+__all__ = ["Loaded", "compiled", "loaded"]
+
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def _target(machine: Machine) -> Any:
+    llvm = _llvm()
+    target, features = llvm.Target.from_default_triple(), machine.features
+    if features is None:
+        features = llvm.get_host_cpu_features().flatten()
+        if target.name.startswith("x86"):  # other processors have no such preference, and LLVM complains
+            features += ",-prefer-256-bit"
+    return target.create_target_machine(
+        cpu=machine.cpu or llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="default"
+    )
+
+
+def compiled(text: str, machine: Machine) -> bytes:
+    """The object file of a module."""
+    module = _llvm().parse_assembly(text)
+    module.verify()
+    return bytes(_target(machine).emit_object(module))
+
+
+class Loaded:
+    """An object file in memory, for as long as this object lives."""
+
+    def __init__(self, code: bytes, machine: Machine) -> None:
+        self._placed = placed(code)
+        if self._placed is None:
+            llvm = _llvm()
+            # The engine owns its target machine: it must be one of its own.
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(machine))
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """The address of a function."""
+        if self._placed is not None:
+            return self._placed.address(name)
+        return int(self._engine.get_function_address(name))
+
+
+def loaded(code: bytes, machine: Machine) -> Loaded:
+    """An object file, ready to call."""
+    return Loaded(code, machine)

@@ -1,0 +1,230 @@
+"""Compiled networks: a program's calls as loaded machine code, with the memory that runs need."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.base import Int32Array, windows
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.calls import DIRECT, emit_network, emit_start
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.stored import SLACK, Compiled, aligned, restore, store
+from cvm.executors.native.runtime.threads import settled, workers
+from cvm.executors.native.runtime.watched import stage_ends
+
+if TYPE_CHECKING:
+    from cvm.program.model import Program
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
+
+Bytes = npt.NDArray[np.uint8]
+Runs = Callable[[Sequence[Int32Array]], bool]
+Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
+"""Makes a plan that is proven, and what a function compiles it to."""
+WORTH = 200_000
+"""A run is shared between threads if it takes at least so many nanoseconds on one core, as estimated."""
+
+
+class _Memory:
+    """What one run at a time needs: the arena, and for each stage a job with its claims.
+
+    It goes when no worker is in a job; until then the code and the constants stay, too.
+    """
+
+    heads: Sequence[int] = ()
+
+    def __init__(self, network: Network) -> None:
+        self.needs = (network._loaded, network.packed)
+        self.arena = aligned(network.plan.arena + SLACK)
+        self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
+        self.table = ctypes.addressof(self.arrays)
+        self.base = self.arena.ctypes.data
+        self.workers = network.threads - 1
+        sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
+        self.jobs = [aligned(size).view(np.int64) for size in sizes]
+        for job, address in zip(self.jobs, network.addresses, strict=True):
+            job[1:6] = (address, self.base, network.constants, self.table, self.workers)
+        self.heads = [job.ctypes.data for job in self.jobs]
+        self.claims = self.heads[0] + HEAD_BYTES
+
+    def __del__(self) -> None:
+        if self.heads and self.workers:
+            for head in self.heads:
+                settled(head)
+
+
+def read_bounds(program: Program) -> list[tuple[int, int, int]]:
+    """(elements, least, largest) of the arrays that a network of the program reads: inputs, then state."""
+    fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
+    return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
+
+
+def network_text(
+    made: Plan,
+    machine: Machine,
+    threads: int,
+    bounds: Sequence[tuple[int, int, int]],
+    stages: Sequence[tuple[int, int]] | None = None,
+) -> str:
+    """The IR of a plan for so many threads: a function for each stage (None: one, of all calls), and ``start``, which
+    runs the only one if there is one thread (see `runtime`).
+    """
+    from cvm.executors.native.kernels.registry import emit  # only compiling needs it
+
+    module = Module()
+    for name, kernel in made.functions.items():
+        emit(module, name, kernel, machine)
+    for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
+        emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
+    emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
+    return str(module)
+
+
+def stage_name(number: int) -> str:
+    """The name of a stage's function."""
+    return f"stage_{number}"
+
+
+class Network:
+    """A compiled network, loaded; runs in as many threads at once as call it.
+
+    It is planned by ``planned`` and compiled where there is none under ``name`` on disk. ``bounds`` are (elements,
+    least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. ``tried`` tries new code and
+    raises `Distrusted`. With ``ends`` the calls run in stages, each up to so many calls, and somebody may look at the
+    arrays between them.
+    """
+
+    def __init__(
+        self,
+        planned: Planned,
+        machine: Machine,
+        threads: int,
+        name: str,
+        bounds: Sequence[tuple[int, int, int]],
+        shapes: Mapping[str, tuple[int, ...]],
+        tried: Callable[[Plan, Loaded, Bytes, Runs], None],
+        ends: Callable[[Plan], Sequence[int]] | None = None,
+    ) -> None:
+        self._planned, self.machine, self.bounds, self._ends = planned, machine, bounds, ends
+        key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
+        found = restore(key)
+        self.cached, made = found is not None, None
+        if found is None:
+            made, found = planned(partial(self._compiled, threads=threads))
+        self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
+        self._whole = self.threads == 1 and ends is None
+        given = [(name, shapes[name]) for name in self.plan.arrays]
+        self.given, self.left = given[: self.plan.written], given[self.plan.written :]
+        self._loaded = Loaded(found.code, machine)
+        self.addresses = [self._loaded.address(stage_name(number)) for number in range(len(self.stages))]
+        self._direct = len(given) <= DIRECT
+        pointers = [ctypes.c_void_p] * (4 + 1 + (len(given) if self._direct else 1))
+        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
+        stage = ctypes.CFUNCTYPE(None, *pointers[:5])
+        self._stage_functions = [stage(address) for address in self.addresses]
+        self.constants = self.packed.ctypes.data
+        self._free: list[_Memory] = [_Memory(self)]
+        if made is not None:  # what is kept has been tried
+            tried(made, self._loaded, self.packed, self.run)
+            store(key, found)
+
+    def __del__(self) -> None:
+        getattr(self, "_free", []).clear()  # workers leave the jobs before the code goes
+
+    def _compiled(self, made: Plan, threads: int) -> Compiled:
+        threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
+        ends = self._ends(made) if self._ends else ()
+        stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
+        constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
+        constants[:] = np.frombuffer(made.constants, np.uint8)
+        try:
+            code = compiled(self._text(made, threads, stages), self.machine)
+        except RuntimeError as error:
+            raise Distrusted(f"the code generator refuses the code: {str(error).splitlines()[0]}") from error
+        return Compiled(replace(made, constants=b""), threads, stages, code, constants)
+
+    def _text(self, made: Plan, threads: int, stages: Sequence[tuple[int, int]]) -> str:
+        return network_text(made, self.machine, threads, self.bounds, stages if self._ends else None)
+
+    def text(self) -> str:
+        """The IR of the network."""
+        made, _ = self._planned(lambda made: None)
+        return self._text(made, self.threads, self.stages)
+
+    def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
+        """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds.
+
+        ``after`` is called with the number of stages done: before the first one, and after each.
+        """
+        try:
+            memory = self._free.pop()  # one instruction of the interpreter: no lock is needed
+        except IndexError:
+            memory = _Memory(self)
+        try:
+            head = (memory.base, self.constants, memory.table, memory.claims, 1)
+            addresses: Sequence[Any] = [array.__array_interface__["data"][0] for array in arrays]
+            if not self._direct:
+                addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
+            if self._start(*head, *addresses) >= 0:
+                return False
+            if self._whole:
+                return True
+            if after is not None:
+                after(0)
+            for number in range(len(self.stages)):
+                self._run_stage(memory, number)
+                if after is not None:
+                    after(number + 1)
+            return True
+        finally:
+            self._free.append(memory)
+
+    def _run_stage(self, memory: _Memory, number: int) -> None:
+        if self.threads > 1:
+            workers(self.machine).run(memory.heads[number], self.threads - 1)
+        else:
+            self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
+
+
+def network_of(
+    verified: VerifiedProgram, machine: Machine, threads: int, wanted: frozenset[str], watched: bool = False
+) -> Network:
+    """A network that gives the ``wanted`` values, proven and tried. Raises `Distrusted` where there is none.
+
+    A ``watched`` network gives every value, and stops after each window of nodes (`cvm.executors.base.windows`).
+    """
+    program = verified.program
+    if watched:
+        wanted |= {value.name for node in program.nodes for value in node.outputs}
+    name = "\n".join((program.digest, *sorted(wanted), *(map(str, windows(program)) if watched else ())))
+
+    def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
+        from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
+
+        try:
+            return proven(verified, machine, wanted, compiled)
+        except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
+
+    def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
+        from cvm.executors.native.runtime.rehearsal import rehearse
+
+        rehearse(verified, made, loaded, constants, run)
+
+    ends = partial(stage_ends, program) if watched else None
+    return Network(planned, machine, threads, name, read_bounds(program), verified.shapes, tried, ends)

@@ -1,0 +1,230 @@
+"""The rehearsal of a network: its machine code runs on data before its first result leaves.
+
+The checker proves the plan; this tries what was emitted for it. Every call runs by itself, in parts as threads would
+share it, and what it leaves in memory is compared, element by element, with the tensors of the NumPy executor. Then the
+whole network runs, on as many threads as it will have, and must give the same results and refuse inputs beyond their
+intervals. A network is rehearsed once: its code is kept only after that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.executors.base import Int32Array
+from cvm.executors.native.descriptions.sums import Contraction
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills
+from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.stored import SLACK, aligned
+from cvm.limits import INT32_MAX
+
+if TYPE_CHECKING:
+    from cvm.executors.native.runtime.jit import Loaded
+    from cvm.program.model import Program, Value
+    from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["rehearse"]
+
+Tensors = dict[str, Int32Array]
+Runs = Callable[[Sequence[Int32Array]], bool]
+QUICK = 300_000
+"""Estimated nanoseconds of a run up to which a network is tried on extreme values, too."""
+STRETCH = 61
+"""Elements of an input that are all at one end of their interval."""
+PATTERN = 0x5A
+"""What memory holds before it is written."""
+FENCE = 64
+"""Elements before and behind every array of the caller that nobody may write."""
+EDGE = 17
+"""Elements at both ends of an input that are tried one by one: more than the widest vector has lanes."""
+FEW = 8
+"""Up to so many inputs, that is."""
+
+
+def rehearse(
+    verified: VerifiedProgram, plan: Plan, loaded: Loaded, constants: npt.NDArray[np.uint8], run: Runs
+) -> None:
+    """Raise `Distrusted` where the code of a plan gives other values than the NumPy executor.
+
+    ``run`` runs the whole network on the arrays of the plan, and is False where it refuses them.
+    """
+    from cvm.executors.numpy import NumpyExecutor
+
+    numpy = NumpyExecutor(verified)
+    states = [one.value.name for one in verified.program.state]
+    known = {one.name: one.array() for one in verified.program.constants if one.name in plan.arrays}
+    for feed in _feeds(verified, sum(call.cost for call in plan.calls) <= QUICK):
+        state = {name: feed[name] for name in states}
+        inputs = {name: array for name, array in feed.items() if name not in state}
+        with np.errstate(all="ignore"):
+            expected = dict(numpy.run(inputs, state, "all").values) | feed | known
+        trial = _Trial(verified, plan, loaded, constants, expected)
+        trial.calls()
+        trial.whole(run)
+    trial.refuses(run)
+
+
+def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
+    """Data for a rehearsal: numbers from all over the intervals. Where a run is short, there are also feeds of the
+    greatest numbers, of the least, and of both mixed; where it is long, stretches of these stand among the others.
+    """
+    program = verified.program
+    values = _fed(program)
+    random = np.random.default_rng(list(bytes.fromhex(program.digest)))
+    if not quick:
+        yield {one.name: _mixed(random, one) for one in values}
+    else:
+        yield {one.name: random.integers(one.lo, one.hi + 1, one.shape).astype(np.int32) for one in values}
+        yield {one.name: np.full(one.shape, one.hi, np.int32) for one in values}
+        yield {one.name: np.full(one.shape, one.lo, np.int32) for one in values}
+        yield {one.name: random.choice([one.lo, one.hi], one.shape).astype(np.int32) for one in values}
+
+
+def _mixed(random: np.random.Generator, value: Value) -> Int32Array:
+    """Numbers from all over an interval, with stretches of its greatest and its least number, which make sums large."""
+    size = math.prod(value.shape)
+    length = max(1, min(STRETCH, size // 8))
+    kinds = random.integers(0, 8, -(-size // length)).repeat(length)[:size]
+    numbers = random.integers(value.lo, value.hi + 1, size)
+    chosen = np.where(kinds == 0, value.lo, np.where(kinds == 1, value.hi, numbers))
+    return chosen.reshape(value.shape).astype(np.int32)
+
+
+def _fed(program: Program) -> list[Value]:
+    """What a network reads: inputs, then state."""
+    return [*(one.value for one in program.inputs), *(one.value for one in program.state)]
+
+
+@dataclass(slots=True)
+class _Trial:
+    """One run: the memory of the network, call by call."""
+
+    verified: VerifiedProgram
+    plan: Plan
+    loaded: Loaded
+    constants: npt.NDArray[np.uint8]
+    expected: Tensors
+
+    def calls(self) -> None:
+        """Run the calls one by one, and compare what each of them leaves."""
+        arena = aligned(self.plan.arena + SLACK)
+        arena[:] = PATTERN
+        arrays = self._arrays()
+        claims: dict[int, list[Claim]] = {}
+        for claim in self.plan.claims:
+            if isinstance(claim, Computes | Copies | Fills):
+                claims.setdefault(_last(claim), []).append(claim)
+
+        def memory(buffer: Buffer) -> npt.NDArray[np.uint8]:
+            if buffer.kind == "arena":
+                return arena[self.plan.offsets[buffer] :]
+            if buffer.kind == "constants":
+                return self.constants
+            return arrays[buffer.index].reshape(-1).view(np.uint8)
+
+        for number, call in enumerate(self.plan.calls):
+            addresses = [memory(buffer).ctypes.data + offset for buffer, offset in call.arguments]
+            kinds = [ctypes.c_void_p] * len(addresses) + [ctypes.c_int64] * 2
+            function = ctypes.CFUNCTYPE(None, *kinds)(self.loaded.address(call.function))
+            for first, end in _parts(call.units):
+                function(*addresses, first, end)
+            for claim in claims.get(number, ()):
+                self._compare(claim, memory)
+        self._require_spared([*map(_fences, arrays), arena[self.plan.arena :]])
+
+    def _arrays(self) -> list[Int32Array]:
+        """The caller's arrays between fences: what is read, and room for what is written."""
+        arrays = []
+        for index, name in enumerate(self.plan.arrays):
+            shape = self.verified.shapes[name]
+            room = np.full(math.prod(shape) + 2 * FENCE, PATTERN, np.int32)
+            arrays.append(room[FENCE:-FENCE].reshape(shape))
+            if index < self.plan.written:
+                arrays[-1][...] = self.expected[name]
+        return arrays
+
+    def _require_spared(self, areas: Sequence[npt.NDArray[Any]]) -> None:
+        """Raise `Distrusted` where memory was written that no kernel may write."""
+        self._require(all(bool((area == PATTERN).all()) for area in areas), "memory beside a tensor")
+
+    def _compare(self, claim: Claim, memory: Callable[[Buffer], npt.NDArray[np.uint8]]) -> None:
+        match claim:
+            case Computes():
+                for value, home in zip(claim.root.outputs, claim.targets, strict=True):
+                    found = _elements(memory(home.buffer), home).reshape(value.shape)
+                    self._require(np.array_equal(found, self.expected[value.name]), value.name)
+            case Copies():
+                source, target = (_elements(memory(home.buffer), home) for home in (claim.source, claim.target))
+                self._require(np.array_equal(source, target), "a copy")
+            case Fills():
+                found = _elements(memory(claim.target.buffer), claim.target)
+                self._require(bool((found == claim.value).all()), "a border")
+
+    def _require(self, same: bool, what: str) -> None:
+        if not same:
+            raise Distrusted(f"{what} came out otherwise when the code was tried")
+
+    def whole(self, run: Runs) -> None:
+        """Run everything at once, and once more: a run must leave nothing that disturbs the next one."""
+        for _ in range(2):
+            arrays = self._arrays()
+            self._require(run(arrays), "what is within its interval")
+            for name, array in zip(self.plan.arrays, arrays, strict=True):
+                self._require(np.array_equal(array, self.expected[name]), name)
+            self._require_spared([*map(_fences, arrays)])
+
+    def refuses(self, run: Runs) -> None:
+        """Elements beyond their intervals are refused: at both ends of an input one by one, and in the middle."""
+        arrays, values = self._arrays(), _fed(self.verified.program)
+        edge = EDGE if len(values) <= FEW else 1
+        for value, array in zip(values, arrays, strict=False):
+            elements, size = array.reshape(-1), array.size
+            for position in {*range(min(edge, size)), size // 2, *range(max(size - edge, 0), size)}:
+                within = elements[position]
+                for beyond in (value.lo - 1, value.hi + 1, -(2**31), INT32_MAX):
+                    if -(2**31) <= beyond < 2**31 and not value.lo <= beyond <= value.hi:
+                        elements[position] = beyond
+                        self._require(not run(arrays), f"an element of {value.name} beyond its interval")
+                elements[position] = within
+
+
+def _fences(array: Int32Array) -> npt.NDArray[Any]:
+    """What lies around an array that `_Trial._arrays` made."""
+    room = array.base
+    assert room is not None
+    return np.concatenate([room[:FENCE], room[-FENCE:]])
+
+
+def _last(claim: Computes | Copies | Fills) -> int:
+    """The call after which what is claimed lies in memory."""
+    if isinstance(claim, Computes) and isinstance(claim.kernel, Contraction):
+        return claim.call + claim.targets[0].view.shape[1] // claim.kernel.channels - 1
+    return claim.call
+
+
+def _parts(units: int) -> Iterator[tuple[int, int]]:
+    """The units of a call in up to three parts, the last first."""
+    bounds = sorted({0, min(1, units), units // 2, units})
+    yield from reversed(list(itertools.pairwise(bounds)))
+
+
+def _elements(memory: npt.NDArray[np.uint8], home: Home) -> npt.NDArray[np.int64]:
+    """The values in a home, row-major."""
+    format_, size = home.format, home.format.bytes
+    factors = [factor for axis in home.view.axes for factor in axis]
+    first = home.view.offset + sum(min(0, (n - 1) * step) for n, step in factors)
+    last = home.view.offset + sum(max(0, (n - 1) * step) for n, step in factors)
+    stored: npt.NDArray[Any] = memory[first * size : (last + 1) * size].view(format_.dtype)
+    shape, steps = tuple(n for n, _ in factors), tuple(step * size for _, step in factors)
+    view = np.lib.stride_tricks.as_strided(stored[home.view.offset - first :], shape, steps)
+    values: npt.NDArray[np.int64] = view.astype(np.int64) - format_.bias
+    return values.reshape(home.view.shape)

@@ -1,0 +1,150 @@
+"""Worker threads: made once for the process, parked when idle, never needed for progress.
+
+A worker is a Python thread inside a native function that watches a ticket; when nothing has come for a while it returns
+and sleeps on a semaphore. Whoever starts a run takes part in it and finishes it alone if need be. One run at a time has
+the workers; others that start meanwhile run on their own thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import threading
+
+import numpy as np
+
+from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.emit.sharing import BUSY, LINE, LINES, STOP, TICKET, emit_worker
+from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.jit import Loaded, compiled
+
+__all__ = ["Workers", "settled", "workers"]
+
+BUDGET = 20_000
+"""An idle worker looks for work so many times before it sleeps: for some tens of microseconds to a millisecond."""
+MOST = 1024
+"""The largest number of workers."""
+
+
+class _Worker(threading.Thread):
+    """One worker; a daemon, so that it never keeps the interpreter alive."""
+
+    def __init__(self, pool: Workers, index: int) -> None:
+        super().__init__(name=f"cvm-worker-{index}", daemon=True)
+        self._pool, self._index = pool, index
+        self.flag = (LINES + index * LINE) // 8
+        # A lock that is held while there is nothing to wake for: unlike a semaphore, no interrupt leaves it half done.
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def wake(self) -> None:
+        """End its sleep, or the next one."""
+        with contextlib.suppress(RuntimeError):  # it has been woken already
+            self._wake.release()
+
+    def run(self) -> None:
+        pool = self._pool
+        seen = 0
+        while not pool.control[STOP // 8]:
+            seen = pool.function(pool.address, self._index, seen, BUDGET)
+            pool.control[self.flag] = 1
+            # A run that was shown before the flag was set is not missed: the ticket is looked at once more.
+            if int(pool.control[TICKET // 8]) == seen and not pool.control[STOP // 8]:
+                self._wake.acquire()
+            pool.control[self.flag] = 0
+
+
+class Workers:
+    """The workers of this process, as many as the largest run wanted so far."""
+
+    def __init__(self, machine: Machine) -> None:
+        module = Module()
+        emit_worker(module, machine)
+        text = str(module)
+        name = cache.key(machine, ("workers", text))
+        code = cache.read(name)
+        if code is None:
+            code = compiled(text, machine)
+            cache.write(name, code)
+        self._loaded = Loaded(code, machine)
+        self.function = ctypes.CFUNCTYPE(
+            ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
+        )(self._loaded.address("worker"))
+        self._start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._loaded.address("start"))
+        self._settle = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
+            self._loaded.address("settle")
+        )
+        self.control = np.zeros((LINES + MOST * LINE) // 8, np.int64)
+        self.address = self.control.ctypes.data
+        self._threads: list[_Worker] = []
+        self._lines = 0
+        self._growing = threading.Lock()
+        atexit.register(self.stop)
+
+    def run(self, job: int, count: int) -> None:
+        """Run a job with the help of ``count`` workers, or alone where another one has them."""
+        if not self.control[BUSY // 8]:
+            if len(self._threads) < min(count, MOST):
+                self._grow(min(count, MOST))
+            for worker in self._threads[:count]:
+                if self.control[worker.flag]:
+                    worker.wake()
+        self._start(self.address, job)
+
+    def settle(self, job: int) -> None:
+        """Return when no worker is in a job that has ended, so that its memory and code may be freed."""
+        self._settle(self.address, self._lines, job)
+
+    def _grow(self, count: int) -> None:
+        with self._growing:
+            while len(self._threads) < count and self._lines < MOST:
+                worker = _Worker(self, self._lines)
+                self._lines += 1  # no line is given twice, whatever interrupts this
+                try:
+                    worker.start()
+                except RuntimeError:  # no more threads are to be had: fewer help
+                    self._lines -= 1
+                    return
+                self._threads.append(worker)
+
+    def stop(self) -> None:
+        """End all workers."""
+        self.control[STOP // 8] = 1
+        for worker in self._threads:
+            worker.wake()
+        for worker in self._threads:
+            worker.join(1.0)
+
+
+_pool: Workers | None = None
+_making = threading.Lock()
+
+
+def workers(machine: Machine) -> Workers:
+    """The workers of this process, made when first asked for."""
+    global _pool
+    with _making:
+        if _pool is None:
+            _pool = Workers(machine)
+        return _pool
+
+
+def settled(job: int) -> None:
+    """Return when no worker of this process is in the job."""
+    if _pool is not None:
+        _pool.settle(job)
+
+
+def _forget() -> None:
+    """A forked process has no threads: it begins anew, and ends none of those that it does not have."""
+    global _pool, _making
+    if _pool is not None:
+        atexit.unregister(_pool.stop)
+    _pool, _making = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,39 @@
+"""Every op has a plan and every kind of kernel an emitter: nothing is planned by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from cvm.executors.native.emit.machine import MACHINES
+from cvm.executors.native.kernels import pointwise
+from cvm.executors.native.kernels.registry import EMITTERS, PLANS, merged, plan
+from cvm.executors.native.kernels.windows import Products
+from cvm.executors.native.plan.groups import POINTWISE
+from cvm.executors.native.plan.protocol import OpPlan
+from cvm.executors.native.runtime.trial import programs
+from cvm.ops import REGISTRY
+
+
+def test_every_op_has_a_plan() -> None:
+    """An op that is declared and not entered in a module of ``native/kernels`` fails here."""
+    assert PLANS.keys() == REGISTRY.keys()
+
+
+def test_the_ops_that_groups_join_are_those_that_formulas_compute() -> None:
+    assert pointwise.PLANS.keys() == POINTWISE
+
+
+def test_two_modules_may_not_plan_one_op() -> None:
+    entry = {"relu": OpPlan(pointwise.plan_pointwise)}
+    with pytest.raises(ValueError, match="relu"):
+        merged(entry, {"abs": entry["relu"]}, entry)
+
+
+def test_every_kernel_has_an_emitter_and_every_emitter_a_kernel() -> None:
+    """On all machines together, since tiles are only planned where there are tile registers."""
+    planned = {Products}  # weights that are computed, which the trial has none of
+    for machine in MACHINES:
+        for _, verified in programs():
+            returned = frozenset(output.value for output in verified.program.outputs)
+            planned |= {type(kernel) for kernel in plan(verified, machine, returned).functions.values()}
+    assert planned == EMITTERS.keys()
