@@ -125,9 +125,9 @@ class Graph(RecordedGraph):
 def _explained(error: CvmError, translated: Translated) -> Error:
     """The error of lowering as one of OpenVX, with the node that it is about."""
     node = translated.nodes.get(error.location.tensor or "")
-    place = node.place() if node else error.location
+    location = node.location() if node else error.location
     kind = "limit" if isinstance(error, LimitExceeded) else "machine"
-    return NotSupported(f"graph.{kind}", f"{error.message} [{error.code}]", place, node.label if node else "")
+    return NotSupported(f"graph.{kind}", f"{error.message} [{error.code}]", location, node.label if node else "")
 
 
 def create_context(executor: str | None = None) -> Context:

@@ -86,7 +86,7 @@ class Reference:
         return found
 
     def rename(self, name: str) -> None:
-        """Give it a name. Raises `InvalidValue` for what is no text."""
+        """Give it a name. Raises `InvalidValue` for a name that is not a string."""
         if not isinstance(name, str) or not name:
             raise InvalidValue("reference.name", f"a name is text, found {name!r}")
         self.name = name
@@ -105,7 +105,7 @@ class Reference:
 
 
 def require(reference: Any, kind: type[Any], what: str, context: Context | None = None) -> None:
-    """Raise `InvalidParameters` for what is no such object, `InvalidReference` for one released or of elsewhere."""
+    """Raise `InvalidParameters` for another kind of object, `InvalidReference` for a released or foreign one."""
     if not isinstance(reference, kind):
         message = f"{what} must be a {kind.__name__}, found {type(reference).__name__}"
         raise InvalidParameters("argument.reference", message)

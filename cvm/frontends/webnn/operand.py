@@ -24,10 +24,8 @@ __all__ = [
     "MLOperandDescriptor",
     "Shape",
     "WebnnNode",
-    "bounds",
     "data_type_of",
     "describe",
-    "is_float",
     "valid_shape",
 ]
 
@@ -97,17 +95,6 @@ def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
     return tuple(found)
 
 
-def is_float(data_type: str) -> bool:
-    """Whether operands of a data type are real numbers."""
-    return data_type.startswith("float")
-
-
-def bounds(data_type: str) -> tuple[int, int]:
-    """The least and the greatest integer of an integer data type."""
-    info = np.iinfo(data_type)
-    return int(info.min), int(info.max)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class WebnnNode:
     """One call of an operator: operands by their names (a list's are numbered), attributes, results."""
@@ -117,7 +104,7 @@ class WebnnNode:
     attributes: Mapping[str, Any]
     label: str
     number: int
-    """Its place among the calls of the builder."""
+    """Its index among the calls of the builder."""
     outputs: list[MLOperand] = field(default_factory=list)
 
 
