@@ -142,14 +142,14 @@ def table(name: str, true: Evidence, elements: int) -> Iterator[str]:
     yield ""
     yield "| " + " | ".join(COLUMNS) + " |"
     yield "|---|" + "---:|" * (len(COLUMNS) - 1)
-    for op in sorted(found, key=lambda op: -max(item.size for item in found[op])):
+    for what in sorted(found, key=lambda what: -max(item.size for item in found[what])):
         most = [
-            max(getattr(item, part) for item in found[op])
+            max(getattr(item, part) for item in found[what])
             for part in ("steps", "read", "leaves_of_one", "leaves", "size")
         ]
         yield (
             "| "
-            + " | ".join([f"`{op}`", str(nodes.count(op)), *(f"{number:,}" for number in (*most, bounds[op]))])
+            + " | ".join([f"`{what}`", str(nodes.count(what)), *(f"{number:,}" for number in (*most, bounds[what]))])
             + " |"
         )
     yield ""

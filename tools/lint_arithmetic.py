@@ -180,8 +180,8 @@ class Module:
                         match line:
                             case ast.Assign(
                                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Name(id=source)
-                            ) if (annotation := given.get(source)) is not None:
-                                self.attributes[name].append(annotation)
+                            ) if (declared := given.get(source)) is not None:
+                                self.attributes[name].append(declared)
 
 
 class Package:

@@ -159,7 +159,8 @@ def stale(page: Architecture, used: Collection[tuple[str, str]]) -> Iterator[str
 
 def _reached(room: str, arrows: Collection[tuple[str, str]]) -> set[str]:
     """The rooms to which arrows lead from a room."""
-    found, left = set(), [room]
+    found: set[str] = set()
+    left = [room]
     while left:
         here = left.pop()
         new = {end for start, end in arrows if start == here} - found

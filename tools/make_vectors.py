@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -56,8 +57,8 @@ def write(folder: Path, contents: dict[str, bytes]) -> None:
     for path in vector_paths(folder):
         if path.relative_to(folder).as_posix() not in contents:
             path.unlink()
-    for path, data in contents.items():
-        target = folder / path
+    for name, data in contents.items():
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.is_file() or target.read_bytes() != data:
             target.write_bytes(data)
@@ -65,7 +66,7 @@ def write(folder: Path, contents: dict[str, bytes]) -> None:
 
 def summary(files: dict[str, VectorFile], contents: dict[str, bytes]) -> None:
     """Print how many cases of each class every file has."""
-    verdicts = ("value", "invalid", "malformed", "limit")
+    verdicts: tuple[Literal["value", "invalid", "malformed", "limit"], ...] = ("value", "invalid", "malformed", "limit")
     print(f"{'file':<42}{'bytes':>9}" + "".join(f"{verdict:>11}" for verdict in verdicts))
     total: Counter[str] = Counter()
     for path, file in files.items():

@@ -38,6 +38,7 @@ def training_images() -> npt.NDArray[np.float32]:
     """The 1297 images that the networks were trained on, as pixels in 0 .. 1."""
     digits = load_digits()
     pixels = (digits.data / 16).reshape(-1, 1, 8, 8).astype(np.float32)
+    train: npt.NDArray[np.float32]
     train, _ = train_test_split(pixels, test_size=500, random_state=11, stratify=digits.target)
     return train
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from cvm.cli.application import EXIT_CODES
@@ -54,12 +55,16 @@ def tables() -> dict[str, str]:
     }
 
 
+def _between(text: str, match: re.Match[str]) -> str:
+    return match[1] + text + match[2]
+
+
 def with_tables(page: str) -> str:
     """The page with the tables of today."""
     for name, text in tables().items():
         page = re.sub(
             f"(<!-- {name} -->).*?(<!-- -->)",
-            lambda match, text=text: match[1] + text + match[2],
+            partial(_between, text),
             page,
             flags=re.DOTALL,
         )
@@ -133,8 +138,8 @@ def comparable(text: str) -> str:
 
 def difference(page: str, wanted: str) -> str:
     """What differs but for durations and draws, as a unified diff."""
-    lines = [comparable(text).splitlines(keepends=True) for text in (page, wanted)]
-    return "".join(difflib.unified_diff(*lines, "README.md", "what is printed today"))
+    old, new = (comparable(text).splitlines(keepends=True) for text in (page, wanted))
+    return "".join(difflib.unified_diff(old, new, "README.md", "what is printed today"))
 
 
 def main() -> int:

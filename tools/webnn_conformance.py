@@ -18,7 +18,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def ranked(case: Case) -> Case:
     def encoded(tensor: Case, result: bool) -> Case:
         if tensor not in reals:
             return tensor
-        number_of = (
+        number_of: Callable[[Any], int] = (
             (lambda item: int(single(item))) if result and signs else (lambda item: number_of_item[single(item)])
         )
         rest = {"data": [number_of(item) for item in tensor["data"]]} if "data" in tensor else {

@@ -109,7 +109,7 @@ class Parameters:
 def parameters(network: Network, layer: Layer) -> Parameters:
     """The parameters of a ``conv`` or ``dense`` layer, from its names as the seed."""
     terms, channels = network.terms(layer), layer.shape[0]
-    shape = (channels, terms)
+    shape: tuple[int, ...] = (channels, terms)
     if layer.kind == "conv":
         shape = (channels, terms // layer.kernel**2, layer.kernel, layer.kernel)
     # The sum of four bytes has a mean of 510 and a standard deviation of 148.

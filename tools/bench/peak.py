@@ -64,7 +64,7 @@ def _text(machine: Machine, accumulators: int) -> str:
     type_ = vector(32, machine.width)
     a, w = (code.load(type_, code.at(memory, 4 * machine.width * index)) for index in range(2))
 
-    def body(_: V, totals: list[V]) -> list[V]:
+    def body(index: V, totals: list[V]) -> list[V]:
         for _ in range(_UNROLLED):
             totals = [machine.dot4(code, total, a, w) for total in totals]
         return totals

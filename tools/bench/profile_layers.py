@@ -64,7 +64,9 @@ def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -
     memory[1][: len(made.constants)] = np.frombuffer(made.constants, np.uint8)
     table, keep = _table(verified, made)
     arguments = (memory[0].ctypes.data, memory[1].ctypes.data, table.ctypes.data, ticks.ctypes.data)
-    stretches, whole, ratios = [], [], []
+    stretches: list[npt.NDArray[np.int64]] = []
+    whole: list[int] = []
+    ratios: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(whole) < 5:
         start = time.perf_counter_ns()
@@ -133,7 +135,8 @@ def _look(code: Code, ticks: V, index: int) -> None:
 def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:
     """The addresses of the caller's arrays, and the arrays: random codes for what is read."""
     random = np.random.default_rng(0)
-    fed = {item.value.name: item.value for item in (*verified.program.inputs, *verified.program.state)}
+    fed = {item.value.name: item.value for item in verified.program.inputs}
+    fed |= {item.value.name: item.value for item in verified.program.state}
     read, written = made.arrays[: made.written], made.arrays[made.written :]
     values = [fed[name] for name in read]
     arrays = [random.integers(value.lo, value.hi, value.shape, np.int32, endpoint=True) for value in values]

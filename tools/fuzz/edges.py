@@ -148,7 +148,8 @@ def _multiplier(random: Random, kind: str, bits: int) -> int:
         return 0
     if kind == "edge":
         return edge(random, MULTIPLIER_MAX)
-    return random.choice((1, 1, 1, -1)) * (2**bits - 1 - random.choice((0, 1, random.randrange(2 ** (bits - 1)))))
+    sign = random.choice((1, 1, 1, -1))
+    return sign * ((1 << bits) - 1 - random.choice((0, 1, random.randrange(1 << (bits - 1)))))
 
 
 def _scaled(random: Random, term: Term, steps: int, shift: int, negative: bool) -> int:

@@ -168,7 +168,7 @@ class Growth:
         """A value of not too many elements: itself, or its first elements along every axis."""
         if prod(self.shape_of(name)) <= LARGEST:
             return name
-        end = []
+        end: list[int] = []
         for extent in self.shape_of(name):
             room = max(1, LARGEST // (2 * prod(end)))
             end.append(min(extent, room))

@@ -159,7 +159,8 @@ def _judged(program: Program) -> Program:
     for output in program.outputs:
         part = pruned(program, [output.name])
         costs.append((sum(int(np.prod(value.shape)) for node in part.nodes for value in node.outputs), output.name))
-    chosen, total = [], 0
+    chosen: list[str] = []
+    total = 0
     for cost, name in sorted(costs):
         part_cost = 30 * cost
         if chosen and total + part_cost > FORMAL_GAS:

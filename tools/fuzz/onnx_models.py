@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
@@ -34,7 +35,7 @@ _LARGEST = 2**16
 _GAS = 2**22
 _NUMBERS = (0, 1, -1, 2, 3, 4, 5, 7, 8, 13, 16, 21, 22, 127, 255, 2**15, 2**31 - 1, 2**31, -(2**31), 2**62, -(2**63))
 _FLOATS = (0.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("nan"))
-_SINGLE: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any], tuple[list[int], ...]], ...] = (
+_SINGLE: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any], tuple[list[Any], ...]], ...] = (
     ("Add", ((2, 3), (3,)), {}, ()),
     ("Mod", ((2, 3), (2, 3)), {"fmod": 0}, ()),
     ("BitShift", ((4,), (4,)), {"direction": "RIGHT"}, ()),
@@ -72,7 +73,9 @@ def _seeds() -> tuple[bytes, ...]:
         inputs = [helper.make_tensor_value_info(*item) for item in zip(names, kinds, shapes, strict=True)]
         stored = []
         for i, values in enumerate(constants):
-            data_type = np.uint8 if op == "ConvInteger" else np.int8 if (op, i) == ("ScatterND", 1) else np.int64
+            data_type: npt.DTypeLike = (
+                np.uint8 if op == "ConvInteger" else np.int8 if (op, i) == ("ScatterND", 1) else np.int64
+            )
             data_type = np.float32 if op == "Resize" and i < 2 else data_type
             stored.append(numpy_helper.from_array(np.array(values, data_type), f"c{i}"))
             names.append(f"c{i}")

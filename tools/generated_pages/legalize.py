@@ -135,10 +135,10 @@ def times() -> Iterator[str]:
     start = time.perf_counter()
     after = legalize(before)
     spent = (time.perf_counter() - start) * 1e3
-    one, other = _best(before) * 1e3, _best(after) * 1e3
+    first, second = _best(before) * 1e3, _best(after) * 1e3
     yield ""
     yield (
-        f"The model of `cvm demo`: {one:.2f} ms, legalised {other:.2f} ms, {other / one:.2f} times; "
+        f"The model of `cvm demo`: {first:.2f} ms, legalised {second:.2f} ms, {second / first:.2f} times; "
         f"{spent:.0f} ms to legalise."
     )
 

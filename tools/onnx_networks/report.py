@@ -40,7 +40,7 @@ def networks() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
         network = NETWORKS[name]()
         data = np.random.default_rng(0).integers(0, 256, (_INPUTS, *network.input)).astype(np.uint8)
         for form in ("qdq", "qlinear"):
-            yield f"bench {name} {form}", onnx_model(network, form), {"x": data}  # type: ignore[arg-type]
+            yield f"bench {name} {form}", onnx_model(network, form), {"x": data}
 
 
 def distance(model: onnx.ModelProto, data: dict[str, Any]) -> tuple[int, int, int]:

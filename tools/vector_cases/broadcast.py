@@ -66,8 +66,8 @@ def broadcast(op: str) -> Cases:
     pairs = PAIRS[op]
     for index, (x, y) in enumerate(pairs):
         c.value(f"pair_{index:02}", f"{x} and {y}", tensor((1,), [x]), tensor((1,), [y]))
-    a, b = ([pair[side] for pair in pairs] for side in (0, 1))
-    c.value("pairs", "all pairs of the table in one tensor", tensor((len(a), 1), a), tensor((len(b), 1), b))
+    xs, ys = ([pair[side] for pair in pairs] for side in (0, 1))
+    c.value("pairs", "all pairs of the table in one tensor", tensor((len(xs), 1), xs), tensor((len(ys), 1), ys))
     c.value("grid", "every pair of [-6, 6] x [-6, 6]", arange((13, 1), -6), arange((13,), -6))
     for k in (1, 4, 8, 12, 15) if op == "broadcast_mul" else (1, 4, 8, 16, 24, 29):
         s = Stream(f"{op}/magnitude_{k}")

@@ -113,8 +113,9 @@ def _shapes(c: Cases) -> None:
         stream = Stream(f"requantize/terms_{n}")
         xs = [stream.tensor((2, 3), -(2**24), 2**24) for _ in range(n)]
         ms = [stream.tensor((3,), -(2**34), 2**34) for _ in range(n)]
-        inputs = (*xs, *(parameter((3,), m.elements) for m in ms), scalar(-(2**50) - 1), scalar(33))
-        c.value(f"terms_{n}", f"{n} terms", *inputs, rounding=rounding, lo=-MAX, hi=MAX)
+        factors = [parameter((3,), m.elements) for m in ms]
+        rest = (scalar(-(2**50) - 1), scalar(33))
+        c.value(f"terms_{n}", f"{n} terms", *xs, *factors, *rest, rounding=rounding, lo=-MAX, hi=MAX)
 
 
 def _limits(c: Cases) -> None:

@@ -341,7 +341,7 @@ def wide_multipliers(b: _Builder) -> Network:
 def repeated_counts(b: _Builder) -> Network:
     """Detections whose count of valid rows is one element, repeated for all batches."""
     x, count = b.given("x", (3, 4, 6), -9, 9), b.given("count", (1,), 0, 4)
-    limits = {"iou_threshold": 50, "max_output_size": -1, "force_suppress": True, "top_k": -1}
+    limits: dict[str, Any] = {"iou_threshold": 50, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     kept = b.one("non_max_suppression", x, b.one("tile", count, reps=(3,)), **limits)
     return b.network("one count for all batches", {"kept": kept}, runs=3)
 

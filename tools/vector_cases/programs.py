@@ -20,7 +20,9 @@ __all__ = ["program_files"]
 
 def program_files() -> dict[str, VectorFile]:
     """The files of whole programs by their paths under the folder of vectors."""
-    files = {f"programs/{name}.msgpack": (_valued(name, network(name)),) for name in NETWORKS}
+    files: dict[str, tuple[ProgramCase, ...]] = {
+        f"programs/{name}.msgpack": (_valued(name, network(name)),) for name in NETWORKS
+    }
     for name, refusals in REFUSALS.items():
         files[f"programs/refused_{name}.msgpack"] = tuple(_refused(*refusal) for refusal in refusals())
     return {path: VectorFile(OP_SET, GENERATOR, SEED, cases) for path, cases in files.items()}

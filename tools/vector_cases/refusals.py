@@ -173,12 +173,12 @@ def malformed() -> Iterator[Refusal]:
         yield name, "program.key", aim, _changed(_put("inputs", 0, "quantizer", quantizer))
     logarithmic = _put("inputs", 0, "quantizer", {"bits": "3", "top": 1})
     yield "logarithm_bits_are_text", "program.type", "bits that are text", _changed(logarithmic)
-    for index, text in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
+    for number, rational in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
         yield (
-            f"rational_{index}",
+            f"rational_{number}",
             "program.rational",
-            f"the rational {text!r}",
-            _changed(_put("inputs", 0, "quantizer", "scale", [text])),
+            f"the rational {rational!r}",
+            _changed(_put("inputs", 0, "quantizer", "scale", [rational])),
         )
 
 

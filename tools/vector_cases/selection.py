@@ -69,8 +69,8 @@ def cvm_lut(op: str) -> Cases:
     for index in range(6):
         s = Stream(f"{op}/drawn_{index}")
         table = s.shape(s.between(2, 4))
-        at = s.shape(s.between(1, 4))
-        c.value(f"drawn_{index}", f"{list(at)} of {list(table)}", s.spread(table), s.spread(at, -1, prod(table)))
+        given = s.shape(s.between(1, 4))
+        c.value(f"drawn_{index}", f"{list(given)} of {list(table)}", s.spread(table), s.spread(given, -1, prod(table)))
     c.value("square", "the table comes first, the indices second", tensor((3,), [2, 0, 1]), tensor((3,), [1, 2, 0]))
     x = arange((4,))
     c.refused("attribute.in_dim", "an attribute that the op has not", x, x, in_dim=4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -150,10 +151,11 @@ def _refused(made: dict[str, StepProof]) -> Iterator[tuple[str, bytes]]:
     proof = made["dense_0_between"]
     claim, witness, data = proof.claim, proof.witness, encode_proof(proof)
     assert witness.partial_before is not None
-    for field, value in (
+    claims: tuple[tuple[str, Any], ...] = (
         ("head", bytes(32)), ("op", claim.op + 1), ("target", claim.target + 1), ("auxiliaries", (bytes(32),)),
         ("element", claim.element - 1), ("step", claim.step + 1), ("partials", bytes(32)),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for field, value in claims:
         yield f"claim_{field}", encode_proof(replace(proof, claim=replace(claim, **{field: value})))
     first, second = witness.operands[0], witness.operands[1]
     number, leaf = first.leaves[0]

@@ -200,8 +200,8 @@ def slice_(op: str) -> Cases:
                 if _selected(n, begin, end, stride) > 0
             ]
             entries.append(s.choice(options))
-        begin, end, strides = zip(*entries, strict=True)
-        add(f"drawn_{index:02}", f"{list(shape)}", s.spread(shape), begin, end, strides)
+        begins, ends, strides = zip(*entries, strict=True)
+        add(f"drawn_{index:02}", f"{list(shape)}", s.spread(shape), begins, ends, strides)
     add("backwards_without_begin", "a missing begin is 0, backwards too", x, (), (-6,), (-1,))
     y = arange((2, 3, 4))
     add("fewer_entries", "entries for the first axis only", y, (1,), (2,), (1,))
