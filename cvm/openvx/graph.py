@@ -17,7 +17,8 @@ from cvm.frontends.openvx.errors import (
 )
 from cvm.frontends.openvx.graph import Compat, RecordedGraph
 from cvm.frontends.openvx.objects import EXTENSIONS, Context, Reference, Tensor, require
-from cvm.frontends.openvx.translation import Translated, translate
+from cvm.frontends.openvx.reader import translate
+from cvm.frontends.openvx.translation import Translated
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.session import Session

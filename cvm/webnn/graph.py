@@ -13,6 +13,7 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.frontends.common.data_types import bounds
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
+from cvm.frontends.webnn.rules import RULES
 from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX
@@ -152,7 +153,7 @@ def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
     """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
-    translation = WebnnTranslation(outputs, context.integer_overflow)
+    translation = WebnnTranslation(outputs, context.integer_overflow, RULES)
     translated = translation.run(inputs)
     try:
         program = lower(translated.graph)

@@ -17,6 +17,7 @@ from cvm.errors import CvmError
 from cvm.frontends.common.data_types import bounds, is_float
 from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.model import Refused, Tensor
+from cvm.frontends.onnx.reshaping import shape_of_reshape
 from cvm.frontends.onnx.tensors import data_type_of
 from cvm.limits import DEFAULT, elements
 
@@ -304,8 +305,6 @@ def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int
 
 @_fold("Squeeze", "Unsqueeze", "Reshape", "Flatten")
 def _reshaped(call: OnnxCall) -> Folded:
-    from cvm.frontends.onnx.rules.movement import shape_of_reshape
-
     source = call.operand()
     return _values(source).reshape(shape_of_reshape(call)), source.data_type
 

@@ -6,8 +6,9 @@ rounds: it gives its quantiser to the tensor that it reads where nothing else re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,10 @@ from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["OnnxTranslation", "Translated"]
+__all__ = ["OnnxTranslation", "Rule", "Translated"]
+
+Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
+"""Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
 
 @dataclass(slots=True)
@@ -43,9 +47,11 @@ class Translated:
 class OnnxTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
+    def __init__(self, model: Model, settings: Settings, limits: Limits, rules: Mapping[str, Rule]) -> None:
+        """``rules`` are `cvm.frontends.onnx.rules.RULES`."""
         super().__init__("the reader of ONNX", settings.overflow)
         self._model, self._settings, self._limits = model, settings, limits
+        self._rules = rules
         self._nodes = live(expanded(model), model.outputs)
         self._operands: dict[str, Operand] = {}
         self._names: dict[str, str] = {}
@@ -120,12 +126,10 @@ class OnnxTranslation(Emission):
             )
         return version
 
-    def _rule(self, call: OnnxCall):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
-        from cvm.frontends.onnx.rules import RULES
-
+    def _rule(self, call: OnnxCall) -> Rule:
         node = call.node
         if node.op == BIAS:
-            return RULES[BIAS]
+            return self._rules[BIAS]
         declared = OPERATORS.get((node.domain, node.op))
         if declared is None:
             raise refusal(node, "this operator is not read", "docs/onnx.md lists those that are", "onnx.operator")
@@ -145,7 +149,7 @@ class OnnxTranslation(Emission):
         if first.data_type not in TYPES[declared.types]:
             allowed = ", ".join(TYPES[declared.types])
             raise call.refuse(f"operand {first.name!r} is of data type {first.data_type}, not one of {allowed}")
-        return RULES[node.op]
+        return self._rules[node.op]
 
     def _read(self, name: str) -> Operand | None:
         """An operand of a node; constants are read here."""

@@ -7,18 +7,17 @@ rounds once, where its output gets that quantiser; with the policy WRAP the code
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.emission import Emission
-from cvm.frontends.openvx.checks import check_node
-from cvm.frontends.openvx.constants import ConvertPolicy, RoundPolicy
-from cvm.frontends.openvx.dataflow import Piece, Write, assembled, ordered, require_static, writes
-from cvm.frontends.openvx.errors import InvalidGraph
+from cvm.frontends.openvx.constants import ConvertPolicy, Kernels, RoundPolicy
+from cvm.frontends.openvx.dataflow import Piece, Write, assembled
+from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.formats import Format
 from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
@@ -26,7 +25,10 @@ from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
 
-__all__ = ["Boundary", "OpenvxTranslation", "Translated", "translate"]
+__all__ = ["Boundary", "OpenvxTranslation", "Rule", "Translated", "refused"]
+
+Rule: TypeAlias = "Callable[[OpenvxTranslation, OpenvxNode], str]"
+"""Emits the operations of a node; returns the tensor that holds the output, in its NumPy shape."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,27 +50,16 @@ class Translated:
     nodes: Mapping[str, OpenvxNode]
 
 
-def translate(graph: RecordedGraph) -> Translated:
-    """Check everything and translate. Raises the errors of a verification (vxVerifyGraph)."""
-    if not graph.nodes:
-        raise InvalidGraph("graph.empty", "the graph has no node")
-    for node in graph.nodes:
-        node.derived = check_node(node)
-    written = writes(graph)
-    require_static(graph, written)
-    order = ordered(graph, written)
-    if all(tensor.virtual for tensor in written):
-        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
-    return OpenvxTranslation(graph, written).run(order)
-
-
 class OpenvxTranslation(Emission):
     """The graph while it is made. Rules of kernels read arguments and emit operations."""
 
-    def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
+    def __init__(
+        self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]], rules: Mapping[Kernels, Rule]
+    ) -> None:
+        """``rules`` are those of `cvm.frontends.openvx.rules` for what the graph is to be compatible with."""
         super().__init__("the reader of OpenVX", "error")
         self.compat = recorded.compat
-        self._written = written
+        self._written, self._rules = written, rules
         self._results: dict[OpenvxNode, str] = {}
         self._inputs: dict[Tensor, str] = {}
         self._static: dict[Tensor, int] = {}
@@ -79,15 +70,12 @@ class OpenvxTranslation(Emission):
 
     def run(self, nodes: Sequence[OpenvxNode]) -> Translated:
         """The whole graph, from nodes in an order in which they can be computed."""
-        from cvm.frontends.openvx.rules import RULES, SAMPLE_RULES, refused
-
         for node in nodes:
             roots = [tensor.root for parameter, tensor in node.tensors() if not parameter.static]
             self._reserved |= {root.name for root in roots if root.name and not root.virtual}
         for node in nodes:
             self._node = node
-            rules = RULES if self.compat == "spec" else SAMPLE_RULES
-            rule = rules.get(node.declaration.kernel)
+            rule = self._rules.get(node.declaration.kernel)
             if rule is None:
                 raise refused(node)
             self._results[node] = rule(self, node)
@@ -238,3 +226,9 @@ class OpenvxTranslation(Emission):
 def _format_of(tensor: Tensor) -> Format:
     assert tensor.format is not None
     return tensor.format
+
+
+def refused(node: OpenvxNode) -> NotSupported:
+    """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
+    message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
+    return NotSupported("compat.kernel", message, node.location(), node.label)

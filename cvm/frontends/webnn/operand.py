@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ import numpy.typing as npt
 from cvm.frontends.webnn.declarations import DATA_TYPES, MAX_RANK
 from cvm.frontends.webnn.errors import type_error
 from cvm.limits import DEFAULT, INT32_MAX
-
-if TYPE_CHECKING:
-    from cvm.frontends.webnn.builder import MLGraphBuilder
 
 __all__ = [
     "Described",
@@ -137,7 +134,7 @@ class MLOperand(Described):
 
     def __init__(
         self,
-        builder: MLGraphBuilder,
+        builder: object,
         name: str,
         descriptor: MLOperandDescriptor,
         node: WebnnNode | None = None,
@@ -177,8 +174,8 @@ class MLOperand(Described):
         return self._interval
 
     @property
-    def builder(self) -> MLGraphBuilder:
-        """The builder that made it."""
+    def builder(self) -> object:
+        """The `MLGraphBuilder` that made it: operands of two builders cannot meet."""
         return self._builder
 
     def __repr__(self) -> str:

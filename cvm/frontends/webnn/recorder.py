@@ -132,7 +132,7 @@ class RecordedCall:
         node = WebnnNode(self.op, self.operands, attributes, self.label, self._recorder.count())
         for data_type, shape in checked:
             name = self._recorder.fresh(self.label or self.op)
-            node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))  # type: ignore[arg-type]
+            node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))
         return node.outputs
 
 

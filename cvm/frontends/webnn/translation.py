@@ -7,9 +7,9 @@ Its integers are then a sum, x / scale + zero point, which lowering merges with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from cvm.errors import Location
 from cvm.frontends.common.data_types import bounds, is_float, unit
@@ -22,7 +22,10 @@ from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["Boundary", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
+__all__ = ["Boundary", "Rule", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
+
+Rule: TypeAlias = "Callable[[WebnnTranslation, WebnnNode], str | list[str]]"
+"""Emits the operations of a call; returns the tensor of its result, or of each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,12 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
 class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
+    def __init__(
+        self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"], rules: Mapping[str, Rule]
+    ) -> None:
+        """``rules`` are `cvm.frontends.webnn.rules.RULES`."""
         super().__init__("the reader of WebNN", overflow)
-        self._outputs = outputs
+        self._outputs, self._rules = outputs, rules
         self._names: dict[MLOperand, str] = {}
         self._inputs: list[Boundary] = []
         self._calls: list[TranslatedCall] = []
@@ -97,8 +103,6 @@ class WebnnTranslation(Emission):
 
     def run(self, inputs: Mapping[str, MLOperand]) -> Translated:
         """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
-        from cvm.frontends.webnn.rules import RULES
-
         for node in self._nodes:
             if OPERATORS[node.op].kind == "refused":
                 raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
@@ -112,7 +116,7 @@ class WebnnTranslation(Emission):
         for node in self._nodes:
             self._node = node
             before = len(self._operations)
-            names = RULES[node.op](self, node)
+            names = self._rules[node.op](self, node)
             made = self._operations[before:]
             for output, name in zip(node.outputs, [names] if isinstance(names, str) else names, strict=True):
                 self._names[output] = name

@@ -31,10 +31,10 @@ from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.parameters import NNConvolutionParams, NNDeconvolutionParams
 from cvm.frontends.openvx.rules.pointwise import activation
 from cvm.frontends.openvx.rules.regions import pooled_regions
-from cvm.frontends.openvx.rules.registry import refused, sample_rule
+from cvm.frontends.openvx.rules.registry import sample_rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.rules.windows import pooled
-from cvm.frontends.openvx.translation import OpenvxTranslation
+from cvm.frontends.openvx.translation import OpenvxTranslation, refused
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
