@@ -71,7 +71,7 @@ SIZES: Table = {
         "cvm/reference/operations/windows.py",
         "sources",
     ): "positions within padded extents, all of which are arrays",
-    ("cvm/frontends/onnx/rules/indices.py", "_inside"): "indices that are cut to an extent",
+    ("cvm/frontends/common/decompositions/movement.py", "clipped_indices"): "indices that are clipped to an extent",
     ("cvm/frontends/onnx/rules/movement.py", "_around"): "positions within padded extents, all of which are arrays",
     ("cvm/frontends/onnx/rules/ordering.py", "top_k"): "places in a tensor",
     (
@@ -80,8 +80,6 @@ SIZES: Table = {
     ): "places in an image; paddings and steps are a size_t of its extents",
     ("cvm/frontends/openvx/rules/sample.py", "deconvolution"): "places in an image",
     ("cvm/frontends/openvx/rules/sample.py", "pooling"): "places in an image",
-    ("cvm/frontends/webnn/rules/movement.py", "gather"): "indices that are cut to an extent",
-    ("cvm/frontends/webnn/rules/movement.py", "_in_range"): "indices that are cut to an extent",
     ("cvm/frontends/webnn/rules/movement.py", "_last_written"): "numbers of updates, fewer than 2^22",
     ("cvm/lowering/parts/axis_sums.py", "AxisSum.totals"): "weights of resampling are factors of extents",
     (
@@ -270,7 +268,7 @@ CHOSEN: Table = {
         "_powers",
     ): "unsigned differences from the greatest; codes of at most 16 bits",
     (
-        "cvm/frontends/onnx/rules/resampling.py",
+        "cvm/frontends/common/decompositions/sums.py",
         "_weighted",
     ): "Python integers; 64 bits where their magnitudes are below 2^62",
     ("cvm/frontends/webnn/scales.py", "Grid"): "codes within 2^40, zero points of 32 bits",

@@ -39,17 +39,9 @@ ONLY = {("formal", "program"): "cvm.program.model"}
 """Rooms of which one module alone is imported."""
 
 CYCLES: tuple[tuple[str, ...], ...] = (
-    ("cvm.frontends.onnx", "folding", "rules", "translation"),
-    ("cvm.frontends.openvx", "declarations", "graph", "objects", "parameters"),
-    ("cvm.frontends.openvx", "rules", "translation"),
-    (
-        "cvm.frontends.webnn", "builder", "elementwise", "movement", "operand", "recorder", "recurrent", "sums",
-        "windows",
-    ),
-    ("cvm.frontends.webnn", "rules", "translation"),
     ("cvm.program", "checks", "codec", "commitments", "model", "preimage"),
     ("cvm.webnn", "context", "graph", "tensor"),
-)  # fmt: skip
+)
 """Cycles that are left: a package, and which of its modules and folders import each other. None may be added."""
 
 

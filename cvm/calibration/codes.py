@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.graph import GraphTensor, QuantizedGraph, TensorData
+from cvm.graph import GraphTensor, QuantizedGraph, TensorData, verify
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.exact import code, quantize
@@ -27,7 +27,7 @@ def with_codes(graph: QuantizedGraph) -> QuantizedGraph:
     Powers of two, for which tensor files have no codes of a zero, are stored as the floats that they are.
     """
     tensors = {name: _coded(tensor) for name, tensor in graph.tensors.items()}
-    return replace(graph, tensors=MappingProxyType(tensors))
+    return verify(replace(graph, tensors=MappingProxyType(tensors)), "the storage of codes")
 
 
 def _coded(tensor: GraphTensor) -> GraphTensor:

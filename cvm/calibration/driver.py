@@ -21,7 +21,7 @@ from cvm.errors import CvmError
 from cvm.frontends.nnef.container import QUANTIZATION
 from cvm.frontends.nnef.quantizer_text import algorithm_text
 from cvm.frontends.nnef.writer import checked_texts, save
-from cvm.graph import QuantizedGraph
+from cvm.graph import QuantizedGraph, verify
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration import (
@@ -124,7 +124,7 @@ def _without_quantizers(graph: QuantizedGraph) -> QuantizedGraph:
         name: tensor if tensor.kind == "external" else replace(tensor, quantizer=None)
         for name, tensor in graph.tensors.items()
     }
-    return replace(graph, tensors=MappingProxyType(tensors))
+    return verify(replace(graph, tensors=MappingProxyType(tensors)), "the calibration")
 
 
 def _observed(
@@ -175,7 +175,7 @@ class _Calibrator:
             name: replace(tensor, quantizer=found[name].quantizer) if name in found else tensor
             for name, tensor in self._graph.tensors.items()
         }
-        graph = replace(self._graph, tensors=MappingProxyType(tensors))
+        graph = verify(replace(self._graph, tensors=MappingProxyType(tensors)), "the calibration")
         return Calibration(graph, tuple(found[name] for name in tensors if name in found))
 
     def _enter(self, names: Iterable[str], role: Role, quantizer: Quantizer, extremes: Range, clipped: float) -> None:

@@ -1,5 +1,6 @@
 """The meeting point of all front ends."""
 
+from cvm.graph.builder import GraphBuilder
 from cvm.graph.declaration import Declaration, declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.graph.verifier import verify
@@ -7,6 +8,7 @@ from cvm.graph.verifier import verify
 __all__ = [
     "Attribute",
     "Declaration",
+    "GraphBuilder",
     "GraphOperation",
     "GraphTensor",
     "Operand",

@@ -5,16 +5,17 @@ A graph that breaks a rule is a defect of the stage that made it: a front end, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cvm.errors import CvmError, Invalid, Location
 from cvm.graph.declaration import Declaration, declarations
-from cvm.graph.model import GraphOperation, Operand, QuantizedGraph
-from cvm.graph.shapes import Call, infer_shapes
+from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.graph.shapes import Shape, ShapeCall, infer_shapes
+from cvm.quantization import LinearQuantizer
 
-__all__ = ["RULES", "Rule", "Walk", "verify"]
+__all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 
 
 @dataclass(slots=True)
@@ -35,12 +36,6 @@ class Walk:
                 pending.extend(operand)
             elif isinstance(operand, str):
                 yield operand
-
-    def shape(self, operand: Operand) -> Any:
-        """The shape of an operand; a literal has rank 0."""
-        if isinstance(operand, tuple):
-            return [self.shape(item) for item in operand]
-        return self.graph.tensors[operand].shape if isinstance(operand, str) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +58,27 @@ def _single(walk: Walk) -> bool:
     return made and len(set(outputs)) == len(outputs) and not walk.known.intersection(outputs)
 
 
+def shapes_of_results(
+    op: str, inputs: Mapping[str, Operand], attributes: Mapping[str, Attribute], tensors: Mapping[str, GraphTensor]
+) -> list[Shape]:
+    """The shapes that the rule of an operation infers, arrays of results flattened. Raises what the rule raises."""
+
+    def shape(operand: Operand) -> Any:
+        if isinstance(operand, tuple):
+            return [shape(item) for item in operand]
+        return tensors[operand].shape if isinstance(operand, str) else ()
+
+    shapes = {name: shape(operand) for name, operand in inputs.items()}
+    found: list[Shape] = []
+    for result in infer_shapes(ShapeCall(op, shapes, attributes, wide_bias=True)):
+        found += result if isinstance(result, list) else [result]
+    return found
+
+
 def _shapes(walk: Walk) -> bool:
-    operation = walk.operation
-    shapes = {name: walk.shape(operand) for name, operand in operation.inputs.items()}
-    inferred: list[Any] = []
-    for shape in infer_shapes(Call(operation.name, shapes, operation.attributes, wide_bias=True)):
-        inferred += shape if isinstance(shape, list) else [shape]
-    found = [walk.graph.tensors[name].shape for name in operation.outputs]
+    operation, tensors = walk.operation, walk.graph.tensors
+    inferred = shapes_of_results(operation.name, operation.inputs, operation.attributes, tensors)
+    found = [tensors[name].shape for name in operation.outputs]
     if len(found) != len(inferred):
         return False
     # Front ends whose numbers are tensors of one item have no rank 0.
@@ -83,6 +92,15 @@ def _dtypes(walk: Walk) -> bool:
     found = [walk.graph.tensors[name].dtype == "logical" for name in walk.operation.outputs]
     return found == ["logical" in item.type for item in walk.declared.results]
 
+
+def _scales_fit(tensor: GraphTensor) -> bool:
+    quantizer = tensor.quantizer
+    if not isinstance(quantizer, LinearQuantizer) or quantizer.axis is None:
+        return True
+    return quantizer.axis < len(tensor.shape) and len(quantizer.scale) in (1, tensor.shape[quantizer.axis])
+
+
+_SCALES = "a quantiser per channel has one scale for each index of an axis of the tensor"
 
 RULES = (
     Rule(
@@ -105,6 +123,11 @@ RULES = (
     Rule("single", "each result is a computed tensor of the graph that nothing else computes", _single),
     Rule("shapes", "the results have the shapes that the shape rule infers", _shapes),
     Rule("dtypes", "the results have the declared data types", _dtypes),
+    Rule(
+        "quantizers",
+        _SCALES,
+        lambda walk: all(_scales_fit(walk.graph.tensors[name]) for name in walk.operation.outputs),
+    ),
 )
 """What holds of every operation, in the order in which it is checked."""
 
@@ -118,10 +141,15 @@ def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
     known = {name for name, tensor in graph.tensors.items() if tensor.kind != "computed"}
     if any(name not in known or graph.tensors[name].kind != "external" for name in graph.inputs):
         raise Invalid("graph.boundary", f"{stage}: an input of the graph is not an external tensor")
+    for name in known:
+        if not _scales_fit(graph.tensors[name]):
+            raise Invalid(
+                "graph.quantizers", f"{stage} made a tensor that breaks the rule: {_SCALES}", Location(tensor=name)
+            )
     for operation in graph.operations:
         declared = declarations().get(operation.name)
         if declared is None:
-            raise _broken(stage, operation, "operation", "no operation of a graph has this name")
+            raise broken(stage, operation.name, operation.outputs, "operation", "no operation of a graph has this name")
         walk = Walk(graph, operation, declared, known)
         for rule in RULES:
             try:
@@ -129,15 +157,14 @@ def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
             except CvmError as error:
                 holds, detail = False, f": {error.message}"
             if not holds:
-                raise _broken(stage, operation, rule.label, rule.text + detail)
+                raise broken(stage, operation.name, operation.outputs, rule.label, rule.text + detail)
         known.update(operation.outputs)
     if not known.issuperset(graph.outputs):
         raise Invalid("graph.boundary", f"{stage}: an output of the graph is not a tensor of it")
     return graph
 
 
-def _broken(stage: str, operation: GraphOperation, label: str, text: str) -> Invalid:
-    location = Location(op=operation.name, tensor=operation.outputs[0] if operation.outputs else None)
-    return Invalid(
-        f"graph.{label}", f"{stage} made an operation {operation.name} that breaks the rule: {text}", location
-    )
+def broken(stage: str, op: str, outputs: Sequence[str], label: str, text: str) -> Invalid:
+    """The error of a stage that made, or would make, an operation that breaks a rule."""
+    location = Location(op=op, tensor=outputs[0] if outputs else None)
+    return Invalid(f"graph.{label}", f"{stage} made an operation {op} that breaks the rule: {text}", location)

@@ -12,7 +12,7 @@ import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits
-from cvm.lowering.claims import CLAIMS, REFUSALS, Claim
+from cvm.lowering.claims import CLAIMS, REFUSALS, Claim, with_accuracy
 from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
 from cvm.lowering.forms.form import Known, LinearForm, constant_of, requantized
@@ -42,7 +42,8 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
             lowering.introduce(tensor)
     for operation in graph.operations:
         with lowering.at(operation):
-            lower_rule = RULES.get(operation.name)
+            accuracy = operation.attributes.get("accuracy", "default")
+            lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
             if lower_rule is None:
                 raise lowering.unsupported("this operation has no lowering rule")
             for name, result in zip(operation.outputs, lower_rule(lowering), strict=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["CLAIMS", "REFUSALS", "Claim", "bounded", "exact"]
+__all__ = ["CLAIMS", "REFUSALS", "Claim", "bounded", "exact", "with_accuracy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,16 @@ CLAIMS: dict[str, Claim] = {
     "variable": exact("codes of its quantiser, computed in rationals from the stored items; state if it is updated"),
     "constant": exact("the rationals of the decimal text, or the codes of its quantiser"),
 }
-"""The claim on each operation, by the name it has in the graph; `cvm.lowering.context.rule` enters the others."""
+"""The claim on each operation, by the name it has in the graph; `cvm.lowering.context.rule` enters the others.
+
+Operations of which a graph may ask for more accuracy have a claim for that too, under the name of `with_accuracy`.
+"""
+
+
+def with_accuracy(operation: str, accuracy: object) -> str:
+    """The name of the claim and of the rule: that of the operation, with the accuracy where it is not the default."""
+    return operation if accuracy == "default" else f"{operation}(accuracy = {accuracy!r})"
+
 
 REFUSALS: Mapping[str, str] = MappingProxyType(
     {

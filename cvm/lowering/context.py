@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, INT32_MAX, Limits
-from cvm.lowering.claims import CLAIMS, Claim
+from cvm.lowering.claims import CLAIMS, Claim, with_accuracy
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import (
     Form,
@@ -59,12 +59,13 @@ RULES: dict[str, Rule] = {}
 """The lowering rule of each operation, by the name it has in the graph."""
 
 
-def rule(*operations: str, claim: Claim) -> Callable[[Rule], Rule]:
-    """Enter a lowering rule for the named operations, and what it claims."""
+def rule(*operations: str, claim: Claim, accuracy: str = "default") -> Callable[[Rule], Rule]:
+    """Enter a lowering rule for the named operations, or for one ``accuracy`` of them, and what it claims."""
+    names = [with_accuracy(name, accuracy) for name in operations]
 
     def enter(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(operations, function))
-        CLAIMS.update(dict.fromkeys(operations, claim))
+        RULES.update(dict.fromkeys(names, function))
+        CLAIMS.update(dict.fromkeys(names, claim))
         return function
 
     return enter

@@ -36,7 +36,7 @@ from cvm.frontends.openvx.errors import (
 from cvm.frontends.openvx.geometry import skip_of, upscale_of
 from cvm.frontends.openvx.graph import (
     Kernel,
-    Node,
+    OpenvxNode,
     create_generic_node,
     get_kernel_by_enum,
     get_kernel_by_name,
@@ -96,11 +96,11 @@ __all__ = [
     "NNConvolutionParams",
     "NNDeconvolutionParams",
     "NNROIPoolParams",
-    "Node",
     "NotAllocated",
     "NotImplementedKernel",
     "NotSufficient",
     "NotSupported",
+    "OpenvxNode",
     "Reference",
     "Scalar",
     "Tensor",

@@ -17,7 +17,8 @@ from cvm.frontends.openvx.errors import (
 )
 from cvm.frontends.openvx.graph import Compat, RecordedGraph
 from cvm.frontends.openvx.objects import EXTENSIONS, Context, Reference, Tensor, require
-from cvm.frontends.openvx.translation import Translated, translate
+from cvm.frontends.openvx.reader import translate
+from cvm.frontends.openvx.translation import Translated
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.session import Session
@@ -125,9 +126,9 @@ class Graph(RecordedGraph):
 def _explained(error: CvmError, translated: Translated) -> Error:
     """The error of lowering as one of OpenVX, with the node that it is about."""
     node = translated.nodes.get(error.location.tensor or "")
-    place = node.place() if node else error.location
+    location = node.location() if node else error.location
     kind = "limit" if isinstance(error, LimitExceeded) else "machine"
-    return NotSupported(f"graph.{kind}", f"{error.message} [{error.code}]", place, node.label if node else "")
+    return NotSupported(f"graph.{kind}", f"{error.message} [{error.code}]", location, node.label if node else "")
 
 
 def create_context(executor: str | None = None) -> Context:

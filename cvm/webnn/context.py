@@ -109,7 +109,7 @@ class MLContext(_CamelCase):
         tensor.store(np.asarray(data), "writeTensor")
 
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
-        """Descriptor and elements of a constant tensor, for a builder; None for what is no tensor."""
+        """Descriptor and elements of a constant tensor, for a builder; None for anything that is not a tensor."""
         if not isinstance(tensor, MLTensor):
             return None
         self._owned(tensor, "constant")

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location
+from cvm.frontends.common.data_types import bounds
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, bounds
+from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
+from cvm.frontends.webnn.rules import RULES
 from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX
@@ -91,13 +93,13 @@ class MLGraph:
         for item in self._translated.inputs:
             how = "quantised on the host" if item.grid else "integers"
             lines.append(f"input {item.name} ({item.data_type}): {how}, value {item.value!r} of the program")
-        for step in self._translated.steps:
-            label = f" [{step.label}]" if step.label else ""
-            ops = ", ".join(nodes.get(step.operand, ())) or "merged"
-            exactness = found.get(step.operand)
+        for call in self._translated.calls:
+            label = f" [{call.label}]" if call.label else ""
+            ops = ", ".join(nodes.get(call.operand, ())) or "merged"
+            exactness = found.get(call.operand)
             note = f" ({exactness.note})" if exactness and exactness.note else ""
             note += f", off by at most {exactness.bound}" if exactness and exactness.bound else ""
-            lines.append(f"{step.op}{label} {step.operand}: {' '.join(step.operations) or 'nothing'} -> {ops}{note}")
+            lines.append(f"{call.op}{label} {call.operand}: {' '.join(call.operations) or 'nothing'} -> {ops}{note}")
         for item in self._translated.outputs:
             how = "dequantised on the host" if item.grid else "integers"
             lines.append(f"output {item.name} ({item.data_type}): {how}")
@@ -151,7 +153,7 @@ def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
     """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
-    translation = WebnnTranslation(outputs, context.integer_overflow)
+    translation = WebnnTranslation(outputs, context.integer_overflow, RULES)
     translated = translation.run(inputs)
     try:
         program = lower(translated.graph)
@@ -183,7 +185,7 @@ def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:
-    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, which it is cut at."""
+    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, at which it is clipped."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
     values = {item.tensor: item.value for item in program.provenance.exactness}
     for tensor, operand in translated.saturated.items():

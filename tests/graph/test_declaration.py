@@ -19,16 +19,17 @@ def test_every_operation_has_a_meaning_a_source_and_a_shape_rule() -> None:
 
 
 def test_lowering_knows_declared_operations_only() -> None:
-    assert set(CLAIMS) <= set(declarations())
+    assert {name.split("(")[0] for name in CLAIMS} <= set(declarations())
 
 
 @pytest.mark.parametrize("name", sorted(set(khronos_library()) - {"gelu"}))
 def test_declarations_say_what_the_parser_of_nnef_reads(name: str) -> None:
     fragment, found = khronos_library()[name], declaration(name)
-    for formals, own in ((fragment.parameters, found.parameters), (fragment.results, found.results)):
+    parameters = [item for item in found.parameters if item.name != "accuracy"]  # which graphs have beyond NNEF
+    for formals, own in ((fragment.parameters, parameters), (fragment.results, found.results)):
         assert [(item.name, str(item.type).replace(", ", ",")) for item in formals] == [(p.name, p.type) for p in own]
     given = [parameter.default is not None for parameter in fragment.parameters]
-    assert given == [parameter.default is not None for parameter in found.parameters]
+    assert given == [parameter.default is not None for parameter in parameters]
     assert found.source == f"NNEF 1.0.1 section {sections()[name]}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from cvm.errors import Invalid
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
 from cvm.graph.verifier import RULES
+from cvm.quantization import LinearQuantizer
 
 TENSORS = {
     "x": GraphTensor("x", (2, 3), "external"),
@@ -29,6 +31,11 @@ def with_tensor(name: str, **parts: Any) -> QuantizedGraph:
     return replace(GRAPH, tensors={**TENSORS, name: replace(TENSORS[name], **parts)})
 
 
+def per_channel(scales: int) -> LinearQuantizer:
+    """A quantiser with scales along axis 0."""
+    return LinearQuantizer((Fraction(1),) * scales, (Fraction(0),) * scales, 0, 255, axis=0)
+
+
 BROKEN = {
     "operation": with_first(name="magic"),
     "inputs": with_first(inputs={"x": "x"}),
@@ -39,6 +46,7 @@ BROKEN = {
     "single": replace(GRAPH, operations=(SUM, LESS, SUM)),
     "shapes": with_tensor("y", shape=(2, 3)),
     "dtypes": with_tensor("z", dtype="scalar"),
+    "quantizers": with_tensor("y", quantizer=per_channel(3)),
     "boundary": replace(GRAPH, outputs=("w",)),
 }
 
@@ -66,3 +74,10 @@ def test_a_broken_constraint_of_an_operation_is_told() -> None:
 def test_an_input_is_an_external_tensor() -> None:
     with pytest.raises(Invalid, match="not an external tensor"):
         verify(replace(GRAPH, inputs=("y",)), "a test")
+
+
+def test_scales_of_what_is_given_fit_its_shape() -> None:
+    assert verify(with_tensor("x", quantizer=per_channel(2)), "a test")
+    with pytest.raises(Invalid, match="one scale for each index") as caught:
+        verify(with_tensor("x", quantizer=per_channel(3)), "a test")
+    assert caught.value.code == "graph.quantizers"

@@ -367,20 +367,22 @@ def others() -> Iterator[Case]:
 
 def elsewhere(line: str) -> Iterator[Case]:
     """Operations that NNEF has not."""
-    constants = {"size": (1, 3), "bias": Fraction(1), "alpha": Fraction(1), "beta": Fraction(1)}
     wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
-    for name, attributes in {"fine_softmax": {"axes": (1,)}, "power_normalization": constants}.items():
-        becomes = {"neg": (name, attributes)}
-        yield Case(name, claims.WHOLE_TENSOR, f"{line} t = neg(x); y = copy(t);", quantised("x y"), becomes=becomes)
+    fine = {"accuracy": "fine"}
+    softmax, normalization = "softmax(accuracy = 'fine')", "local_response_normalization(accuracy = 'fine')"
+    apart, beta = "size = [1, 3]", "size = [1, 3], beta = 0.05"
+    for name, call in {
+        softmax: "softmax(x, axes = [1])",
+        normalization: "local_response_normalization(x, size = [1, 3], beta = 1.0)",
+    }.items():
+        becomes = {call.split("(")[0]: (call.split("(")[0], fine)}
+        yield Case(name, claims.WHOLE_TENSOR, f"{line} t = {call}; y = copy(t);", quantised("x y"), becomes=becomes)
         needs = "lowering.unquantized"
-        yield Case(name, needs, f"{line} y = neg(x);", quantised("x y", wide), code=needs, becomes=becomes)
-    for condition, attributes in zip(
-        claims.CLAIMS["power_normalization"].refuses[1:],
-        (constants | {"beta": Fraction(1, 20)}, constants),
-        strict=True,
-    ):
-        becomes = {"neg": ("power_normalization", attributes)}
-        yield Case("power_normalization", condition, f"{line} y = neg(x);", quantised("x y"), becomes=becomes)
+        yield Case(name, needs, f"{line} y = {call};", quantised("x y", wide), code=needs, becomes=becomes)
+    for condition, arguments in zip(claims.CLAIMS[normalization].refuses[1:], (beta, apart), strict=True):
+        body = f"{line} y = local_response_normalization(x, {arguments});"
+        becomes = {"local_response_normalization": ("local_response_normalization", fine)}
+        yield Case(normalization, condition, body, quantised("x y"), becomes=becomes)
 
 
 def normalisations(line: str) -> Iterator[Case]:

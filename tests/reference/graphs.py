@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cvm.frontends.nnef.declarations import standard_library
 from cvm.frontends.nnef.types import ArrayType, TensorType, has_tensor
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
-from cvm.graph.shapes import Call, infer_shapes
+from cvm.graph.shapes import ShapeCall, infer_shapes
 from cvm.quantization import Quantizer
 from cvm.reference import OPERATIONS, Reference
 from cvm.reference.registry import Array
@@ -81,7 +81,7 @@ def graph_of(name: str, **arguments: Any) -> tuple[QuantizedGraph, dict[str, Arr
     assert not arguments, f"{name} has no {list(arguments)}"
     outputs: list[str] = []
     first: DataType = next((data_type(feed) for feed in reversed(feeds.values())), "scalar")
-    for result, found in zip(fragment.results, infer_shapes(Call(name, shapes, attributes)), strict=True):
+    for result, found in zip(fragment.results, infer_shapes(ShapeCall(name, shapes, attributes)), strict=True):
         item = result.type.item if isinstance(result.type, ArrayType) else result.type
         assert isinstance(item, TensorType)
         dtype: Any = first if item.name == "?" else item.name

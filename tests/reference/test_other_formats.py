@@ -71,4 +71,4 @@ def test_every_operation_that_has_a_real_meaning_is_known() -> None:
 
     tensors = {"external", "variable", "constant"}
     codes = {"lookup", "region_maximum"}  # of OpenVX: defined on raw integers alone
-    assert set(CLAIMS) - set(OPERATIONS) == tensors | codes
+    assert {name.split("(")[0] for name in CLAIMS} - set(OPERATIONS) == tensors | codes

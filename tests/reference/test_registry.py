@@ -18,8 +18,8 @@ from cvm.reference import OPERATIONS, Reference
 from tests.frontends.nnef.documents import SHARED, corpus
 
 OTHERS = {
-    "bitwise", "erf", "fine_softmax", "integer_pow", "l2_pool", "l2_reduce", "layer_normalization",
-    "log_sum_exp_reduce", "log_sum_reduce", "power_normalization", "softsign", "truncated_div", "wrap",
+    "bitwise", "erf", "integer_pow", "l2_pool", "l2_reduce", "layer_normalization",
+    "log_sum_exp_reduce", "log_sum_reduce", "softsign", "truncated_div", "wrap",
     "wrapping_quantize",
 }  # fmt: skip
 """Operations of ONNX, WebNN and OpenVX that NNEF has none of."""

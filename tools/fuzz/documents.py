@@ -121,7 +121,7 @@ def same(first: Any, second: Any) -> bool:
         return False
     if isinstance(first, tuple):
         return len(first) == len(second) and all(map(same, first, second))
-    if isinstance(first, syntax.Node):
+    if isinstance(first, syntax.SyntaxNode):
         names = [field.name for field in fields(first) if field.name not in ("line", "column", "depth")]
         return all(same(getattr(first, name), getattr(second, name)) for name in names)
     return bool(first == second)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from cvm.graph import Declaration, declarations
 from cvm.graph.declaration import FILES, Parameter, operations_of
 from cvm.graph.shapes import RULES as SHAPES
 from cvm.graph.verifier import RULES
 from cvm.lowering import CLAIMS
+from cvm.lowering.claims import with_accuracy
 from tools.generated_pages.page import DOCS, Page
 
 __all__ = ["PAGE", "markdown"]
 
 _FORMATS = {"ONNX": "onnx", "WebNN": "webnn", "OpenVX": "openvx"}
+_CVM = DOCS.parent / "cvm"
+_BUILDERS = {"self", "graph", "translation", "windows"}
+"""What the graph that is made, and the modules of shared functions, are called in readers."""
 _TENSORS = ("external", "variable", "constant", "update")
 """Operations of NNEF that are kinds of tensors in a graph, whose names other readers use as well."""
 _INTRODUCTION = """\
@@ -30,7 +35,7 @@ codes that the operation means.
 
 ## What is verified
 
-After every front end, in one walk over the operations (`cvm/graph/verifier.py`):
+After every front end and after calibration, in one walk over the operations (`cvm/graph/verifier.py`):
 
 | rule | what holds |
 |---|---|
@@ -44,7 +49,9 @@ def markdown() -> str:
     reached = _formats()
     entries = declarations()
     for name in entries:
-        claim = CLAIMS[name].kind if name in CLAIMS else "refused"
+        claim: str = CLAIMS[name].kind if name in CLAIMS else "refused"
+        if fine := CLAIMS.get(with_accuracy(name, "fine")):
+            claim += f"; {fine.kind} with accuracy 'fine'"
         lines.append(f"| [`{name}`](#{name}) | {', '.join(reached[name])} | {claim} |")
     for entry in entries.values():
         lines += ["", *_section(entry)]
@@ -76,23 +83,47 @@ def _text(value: object) -> str:
 
 
 def _formats() -> dict[str, list[str]]:
-    """The formats whose readers name each operation."""
+    """The formats whose readers name each operation, or use what names it in the modules that readers share."""
     found: dict[str, list[str]] = {name: [] for name in declarations()}
     for file in FILES[:2]:
         for item in operations_of(file):
             if "NNEF" not in found[item.name]:
                 found[item.name].append("NNEF")
     for format, folder in _FORMATS.items():
-        named = {
-            node.value
-            for file in (DOCS.parent / "cvm" / "frontends" / folder).rglob("*.py")
-            for node in ast.walk(ast.parse(file.read_text("utf-8")))
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
+        shared = _shared()
+        named, pending = set[str](), [_words(file) for file in (_CVM / "frontends" / folder).rglob("*.py")]
+        while pending:
+            texts, names = pending.pop()
+            named |= texts
+            pending += [shared.pop(name) for name in names & shared.keys()]
         for name in found:
             if name in named and name not in _TENSORS:
                 found[name].append(format)
     return found
+
+
+def _shared() -> dict[str, tuple[set[str], set[str]]]:
+    """What each function that readers share says: its strings, and the names that it uses."""
+    files = [_CVM / "graph" / "builder.py", *(_CVM / "frontends" / "common").rglob("*.py")]
+    trees = [ast.parse(file.read_text("utf-8")) for file in files]
+    return {node.name: _words(node) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def _words(source: Path | ast.AST) -> tuple[set[str], set[str]]:
+    """The strings in a file or a function, and the names that it imports or uses; of a file no names of its own."""
+    nodes = list(ast.walk(ast.parse(source.read_text("utf-8")) if isinstance(source, Path) else source))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    names = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in _BUILDERS
+    }
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cvm.frontends.common"):
+            names |= {alias.name for alias in node.names}
+    if not isinstance(source, Path):
+        names |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    return texts, names
 
 
 PAGE = Page("graph.md", markdown)

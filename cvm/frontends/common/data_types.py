@@ -1,4 +1,4 @@
-"""Integer data types by their usual names, and the integers that the machine has."""
+"""Integer data types by their usual names, and the quantisers of the integers that the machine has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["INT32_MAX", "bounds", "is_float", "unit"]
+__all__ = ["EVERYTHING", "UNBOUNDED", "bounds", "is_float", "unit"]
 
 
 def is_float(data_type: str) -> bool:
@@ -29,3 +29,10 @@ def unit(lo: int, hi: int) -> LinearQuantizer:
     return LinearQuantizer(
         (Fraction(1),), (Fraction(0),), max(lo, -INT32_MAX), min(hi, INT32_MAX), rounding="half_even"
     )
+
+
+EVERYTHING = unit(-INT32_MAX, INT32_MAX)
+"""The quantiser of all integers of the machine."""
+
+UNBOUNDED = Fraction(2) ** 200
+"""Beyond every number that 32-bit integers times float scales give."""

@@ -1,84 +1,98 @@
-"""A `QuantizedGraph` while it is made: operations with fresh names, constants, integers of a data type."""
+"""The builder of graphs for front ends whose tensors have data types: scales, zero points, integers that wrap."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Location
-from cvm.frontends.common.data_types import bounds, unit
-from cvm.frontends.common.grids import rational
-from cvm.graph import Attribute, GraphOperation, GraphTensor, Operand, TensorData, declaration
+from cvm.frontends.common.data_types import EVERYTHING, bounds, is_float, unit
+from cvm.frontends.common.grids import Grid, rational
+from cvm.graph import GraphBuilder, GraphOperation, Operand
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Emission"]
 
-_DType = Literal["scalar", "integer", "logical"]
 
+class Emission(GraphBuilder):
+    """A graph of real numbers, in which tensors of integers hold integers.
 
-class Emission:
-    """Tensors and operations in order. Rank 0 is (1,) here: graphs know tensors, not numbers."""
+    A front end may say of which results integers are taken modulo 2^N by the host (`modular`), and note which tensors
+    are rounded because an operator quantises (`rounded`).
+    """
 
-    def __init__(self, overflow: Literal["wrap", "error"]) -> None:
+    def __init__(self, stage: str, overflow: Literal["wrap", "error"]) -> None:
+        super().__init__(stage)
         self._overflow = overflow
-        self._tensors: dict[str, GraphTensor] = {}
-        self._operations: list[GraphOperation] = []
 
     @property
     def overflow(self) -> str:
         """What happens to 8-bit results that do not fit: "wrap" or "error"."""
         return self._overflow
 
-    def place(self) -> tuple[str, str]:
-        """The name that results get where none is wished, and the operator that is translated; "" for none."""
-        return "", ""
+    # What a front end decides
 
-    def name_of_constant(self) -> str:
-        """The name that a constant gets where it is free."""
-        return "constant"
+    def modular(self, data_type: str) -> bool:
+        """Whether the result that is made may be any integer that is the right one modulo 2^N."""
+        return False
 
-    def made(self, name: str) -> None:
-        """A result was entered."""
+    def rounded(self, name: str) -> None:
+        """Take note of a tensor that is rounded to the integers that an operator asks for."""
 
-    def emit(
-        self, op: str, inputs: Mapping[str, Operand], shape: Sequence[int], quantizer: LinearQuantizer | None = None, *,
-        dtype: _DType = "scalar", wish: str = "", **attributes: Attribute,
-    ) -> str:  # fmt: skip
-        """Add an operation with one result of ``shape``; returns its name."""
-        return self.emit_many(op, inputs, [shape], quantizer=quantizer, dtype=dtype, wish=wish, **attributes)[0]
+    # Shapes
 
-    def emit_many(
-        self, op: str, inputs: Mapping[str, Operand], shapes: Sequence[Sequence[int]], *,
-        quantizer: LinearQuantizer | None = None, dtype: _DType = "scalar", wish: str = "", **attributes: Attribute,
-    ) -> list[str]:  # fmt: skip
-        """As `emit`, with several results. Parameters that are not given get the default values of the declaration."""
-        if op == "reshape":
-            attributes.setdefault("shape", tuple(shapes[0]) or (1,))
-        operands, complete = declaration(op).complete(inputs, attributes)
-        default, operator = self.place()
-        names = []
-        for shape in shapes:
-            name = self._fresh(wish or default or op)
-            self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "computed", dtype, quantizer)
-            self.made(name)
-            names.append(name)
-        location = Location(op=operator or op)
-        self._operations.append(GraphOperation(op, operands, complete, tuple(names), location))
-        return names
+    def aligned(self, name: str, rank: int) -> str:
+        """A tensor in a higher rank: ones are put before the extents, as NumPy broadcasts."""
+        shape = self.shape(name)
+        missing = max(rank, 1) - len(shape)
+        return self.reshape(name, (1,) * missing + shape) if missing else name
 
-    def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: LinearQuantizer | None = None) -> str:
-        """A constant tensor: numbers as they are, or codes."""
-        name = self._fresh(self.name_of_constant())
-        shape = tuple(shape) or (1,)
-        items = np.asarray(values).reshape(shape)
-        if items.dtype == np.float16:
-            items = items.astype(np.float32)
-        self._tensors[name] = GraphTensor(name, shape, "constant", data=TensorData(items, quantizer))
-        return name
+    def transposed(self, name: str, axes: Sequence[int]) -> str:
+        """A tensor with its axes in another order."""
+        return self.emit("transpose", name, axes=tuple(axes))
+
+    def taken(self, name: str, indices: npt.NDArray[np.int64], axis: int) -> str:
+        """The elements of a tensor at constant indices along an axis."""
+        return self.emit(
+            "gather", name, self.constant(np.ascontiguousarray(indices, np.int64), indices.shape), axis=axis
+        )
+
+    # Integers and real numbers
+
+    def result(self, name: str, data_type: str) -> str:
+        """Real numbers as they are, integers wrapped to their data type.
+
+        Those of wide types must fit the machine; they may be negative where the type has no sign and a front end says
+        that only their low bits count.
+        """
+        if is_float(data_type):
+            return name
+        lo, hi = bounds(data_type)
+        if hi > INT32_MAX or lo < -INT32_MAX:
+            lo, hi = -INT32_MAX if self.modular(data_type) else max(lo, -INT32_MAX), min(hi, INT32_MAX)
+        return self.emit("wrap", name, quantizer=unit(lo, hi), lo=lo, hi=hi, overflow=self._overflow)
+
+    def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, integer: bool = True) -> str:
+        """A tensor clipped to bounds; of integers, as integers."""
+        least, most = (max(-INT32_MAX, min(INT32_MAX, math.floor(end))) for end in (lo, hi))
+        quantizer = unit(least, max(most, least + 1)) if integer else None
+        return self.emit("clamp", name, Fraction(lo), Fraction(hi), quantizer=quantizer)
+
+    def selected(self, condition: str, yes: Operand, no: Operand, *, integer: bool = True) -> str:
+        """One of two tensors, by a truth value."""
+        return self.emit("select", condition, yes, no, quantizer=EVERYTHING if integer else None)
+
+    def nonzero(self, name: str) -> str:
+        """Whether numbers are not 0."""
+        return self.emit("ne", name, Fraction(0))
+
+    # Scales and zero points
 
     def numbers(self, values: npt.NDArray[Any], shape: Sequence[int]) -> Operand:
         """Scales or zero points for a tensor of ``shape``: a literal, or a constant whose blocks are spread."""
@@ -91,24 +105,46 @@ class Emission:
                 items = np.repeat(items, extent // blocks, axis)
         return self.constant(items, items.shape)
 
-    def wrapped(self, name: str, data_type: str, shape: Sequence[int], modular: bool = False) -> str:
-        """The integers of a tensor wrapped to a data type, as a tensor of integers.
+    def codes(self, name: str, shape: Sequence[int], grid: Grid) -> str:
+        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
+        steps = self.emit("div", name, self.numbers(grid.scale, shape))
+        return self.emit("add", steps, self.numbers(grid.zero_point, shape))
 
-        Those of wide types must fit the machine; with ``modular`` they may be negative where the type has no sign.
+    def quantized(self, name: str, shape: Sequence[int], grid: Grid, rounded: bool) -> str:
+        """The integers of real numbers, rounded once: here, unless they were ``rounded`` where they were computed."""
+        quantizer = grid.quantizer()
+        if quantizer is not None:
+            if not rounded:
+                name = self.emit("copy", name, quantizer=quantizer)
+                self.rounded(name)
+            return self.codes(name, shape, grid)
+        lo, hi = bounds(grid.data_type)
+        zeros = grid.zero_point
+        wide = unit(lo - int(zeros.max()), hi - int(zeros.min()))
+        steps = self.emit("div", name, self.numbers(grid.scale, shape), quantizer=wide)
+        self.rounded(steps)
+        name = self.emit("add", steps, self.numbers(zeros, shape), quantizer=unit(lo, hi))
+        self.rounded(name)
+        return name
+
+    def dequantized(self, name: str, shape: Sequence[int], grid: Grid) -> str:
+        """(q - zero point) * scale: a sum that lowering merges with its neighbours."""
+        steps = self.emit("sub", name, self.numbers(grid.zero_point, shape))
+        return self.emit("mul", steps, self.numbers(grid.scale, shape))
+
+    def quantize_where_computed(
+        self, name: str, quantizer: LinearQuantizer, operations: Sequence[GraphOperation]
+    ) -> str | None:
+        """Give a quantiser to a tensor that one of ``operations`` computes; returns the tensor that got it, if any.
+
+        Operations that only move elements are passed by: one quantiser for the whole tensor rounds alike before them.
         """
-        lo, hi = bounds(data_type)
-        if hi > INT32_MAX or lo < -INT32_MAX:
-            lo, hi = -INT32_MAX if modular else max(lo, -INT32_MAX), min(hi, INT32_MAX)
-        return self.emit("wrap", {"x": name}, shape, quantizer=unit(lo, hi), lo=lo, hi=hi, overflow=self._overflow)
-
-    def is_taken(self, name: str) -> bool:
-        """Whether a new tensor must not have this name."""
-        return name in self._tensors
-
-    def _fresh(self, wish: str) -> str:
-        if not self.is_taken(wish):
-            return wish
-        number = 2
-        while self.is_taken(f"{wish}.{number}"):
-            number += 1
-        return f"{wish}.{number}"
+        sources = {item.outputs[0]: item for item in operations}
+        if name not in sources:
+            return None
+        while sources[name].name in ("reshape", "transpose") and sources[name].inputs["input"] in sources:
+            name = str(sources[name].inputs["input"])
+        if len(sources[name].outputs) > 1 or self._tensors[name].quantizer is not None:
+            return None
+        self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
+        return name

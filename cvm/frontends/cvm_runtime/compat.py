@@ -43,8 +43,8 @@ def require_defined(inferred: Inferred) -> None:
 def _require_length(graph: Graph) -> None:
     """The library looks the input's shape up under its number among the variables, in the table of entries."""
     data = graph.data
-    place = graph.variables.index(data)
-    if math.prod(graph.shapes[place]) != math.prod(graph.shapes[data.first]):
+    index = graph.variables.index(data)
+    if math.prod(graph.shapes[index]) != math.prod(graph.shapes[data.first]):
         raise _undefined("the input's length is read from another entry, since an op stands before the input")
 
 
@@ -98,7 +98,7 @@ def _select(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> 
 
 
 def _suppress(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """The overlap of large boxes is a coarse quotient, that of very large ones wraps."""
+    """The overlap of large boxes is a coarse quotient; the overlap of very large ones wraps."""
     lo, hi = builder.range(inputs[0]).hull()
     if hi - lo > INT32_MAX or (hi - lo) ** 2 > _COARSE:
         message = f"coordinates in [{lo}, {hi}] may make boxes whose overlap cvm-1 rounds or wraps"
@@ -132,11 +132,11 @@ def narrowed_to_bytes(builder: ProgramBuilder, x: str, name: str) -> str:
     whole = step("broadcast_mul", step("broadcast_div", size, base, label="quotient"), base, label="whole")
     rest = step("clip", step("broadcast_sub", size, whole, label="difference"), label="rest", a_min=0, a_max=255)
     sign = step("clip", x, label="sign", a_min=-1, a_max=1)
-    place = step(
+    address = step(
         "broadcast_add",
         step("broadcast_mul", rest, sign, label="signed"),
         builder.constant(np.array([255])),
         label="place",
     )
     table = builder.constant(np.arange(-255, 256).astype(np.int8).astype(np.int32))
-    return step("cvm_lut", table, place, label="byte")
+    return step("cvm_lut", table, address, label="byte")

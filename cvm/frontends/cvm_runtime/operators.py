@@ -30,7 +30,7 @@ from cvm.limits import INT32_MAX
 from cvm.ops import Call
 from cvm.ops.axes import inside
 
-__all__ = ["ALIASES", "OPERATORS", "Operator", "Shapes", "Translation", "Use", "Values", "operator"]
+__all__ = ["ALIASES", "OPERATORS", "Operator", "OperatorTranslation", "Shapes", "Use", "Values", "operator"]
 
 Values: TypeAlias = Mapping[str, Any]
 """The attributes of a use by their names in the library."""
@@ -40,7 +40,7 @@ ATTRIBUTE_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class OperatorTranslation:
     """A use of an op of the library in the terms of cvm; ``inputs`` is the order in which its inputs stand."""
 
     op: str
@@ -56,7 +56,7 @@ class Use:
     values: Values
     shapes: Shapes
     out_shapes: Shapes
-    translation: Translation
+    translation: OperatorTranslation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Operator:
         declaration = ops.get(self.ours)
         typed = declaration.parse(attributes)
         inferred = declaration.infer(Call(tuple(shapes[index] for index in order), typed))
-        return Use(self, values, shapes, inferred, Translation(self.ours, attributes, order))
+        return Use(self, values, shapes, inferred, OperatorTranslation(self.ours, attributes, order))
 
 
 def _wrong(op: str, message: str) -> Invalid:

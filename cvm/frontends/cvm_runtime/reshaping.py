@@ -19,7 +19,7 @@ def _wrong(message: str) -> Invalid:
 
 
 def target_shape(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that ``codes`` stand for, given that of the input.
+    """The shape that ``codes`` stand for, given the shape of the input.
 
     The library writes the extent of a -1 at its index among the codes, which is not always its index in the result:
     where that makes a difference the codes are refused. Raises `Invalid` (``cvm_runtime.reshape``).

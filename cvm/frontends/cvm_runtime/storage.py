@@ -89,7 +89,7 @@ def planned(
             else:
                 plan[number] = count
                 count += 1
-        # An entry that nobody reads is free at once, but not before all results of its step have their place.
+        # An entry that nobody reads is free at once, but not before all results of its step have theirs.
         for number in sorted({*reads[step], *fresh} - own):
             if last.get(number, step) == step:
                 free.setdefault(math.prod(shapes[number]), []).append(plan[number])

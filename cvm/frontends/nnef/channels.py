@@ -223,5 +223,5 @@ _ITEMWISE = frozenset(
 
 def _reshaped(old: Shape, new: Shape, origins: Origins) -> Origins:
     """Axes that survive a change of shape: of one extent, with as much before them."""
-    places = {(math.prod(old[:axis]), extent): origins[axis] for axis, extent in enumerate(old) if extent > 1}
-    return tuple(places.get((math.prod(new[:axis]), extent)) if extent > 1 else None for axis, extent in enumerate(new))
+    axes = {(math.prod(old[:axis]), extent): origins[axis] for axis, extent in enumerate(old) if extent > 1}
+    return tuple(axes.get((math.prod(new[:axis]), extent)) if extent > 1 else None for axis, extent in enumerate(new))

@@ -40,7 +40,7 @@ OPERATOR_EXPRESSIONS = "KHR_enable_operator_expressions"
 class Survey:
     """All that static semantics say about a document: the declarations in force, and what is wrong.
 
-    ``unsound`` are the fragments that cannot be expanded and ``skipped`` the places of the assignments of the graph
+    ``unsound`` are the fragments that cannot be expanded and ``skipped`` the indices of the assignments of the graph
     that cannot be evaluated, because of one of the errors.
     """
 
@@ -179,13 +179,13 @@ class Body:
         """Whether an operator expression was found that is not enabled; one error says so for the whole document."""
 
     def check(self, body: tuple[syntax.Assignment, ...], findings: Findings) -> set[int]:
-        """Check all assignments; returns the places of those that are wrong or depend on something wrong."""
+        """Check all assignments; returns the indices of those that are wrong or depend on something wrong."""
         skipped = set()
-        for place, assignment in enumerate(body):
+        for index, assignment in enumerate(body):
             try:
                 self.check_assignment(assignment)
             except (CvmError, Tainted) as error:
-                skipped.add(place)
+                skipped.add(index)
                 for target in identifiers_of(assignment.target):
                     self.assigned.add(target)
                     self.inference.names[target] = None

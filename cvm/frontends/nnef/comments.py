@@ -39,24 +39,24 @@ class Comments:
 
 NO_COMMENTS = Comments()
 
-_Place: TypeAlias = "tuple[int, int]"
+_Position: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Comment:
     text: str
-    place: _Place
+    position: _Position
     alone: bool
     nested: bool
 
 
 @dataclass(slots=True)
 class _Scan:
-    """What a text has besides its tree: comments, and the places of braces."""
+    """What a text has besides its tree: comments, and the positions of braces."""
 
     comments: list[_Comment] = field(default_factory=list)
-    opened: list[_Place] = field(default_factory=list)
-    closed: list[_Place] = field(default_factory=list)
+    opened: list[_Position] = field(default_factory=list)
+    closed: list[_Position] = field(default_factory=list)
 
 
 def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
@@ -68,31 +68,31 @@ def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
     return found
 
 
-def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.Node, str]]:
+def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.SyntaxNode, str]]:
     """Each comment, the node that it belongs to, and which of its comments it is."""
     scan = _scan(text)
     bodies: list[tuple[syntax.Fragment | syntax.Graph, tuple[syntax.Assignment, ...]]] = []
     bodies += [(fragment, fragment.body) for fragment in document.fragments if fragment.body is not None]
     bodies.append((document.graph, document.graph.body))
     starts = [[(assignment.line, assignment.column) for assignment in body] for _, body in bodies]
-    first = _places(text)(_BEGIN.match(text).end())  # type: ignore[union-attr]  # it matches nothing, too
+    first = _positions(text)(_BEGIN.match(text).end())  # type: ignore[union-attr]  # it matches nothing, too
     for comment in scan.comments:
-        text_, place, kind = comment.text, comment.place, "before" if comment.alone else "beside"
-        index = bisect_left(scan.closed, place)
+        text_, position, kind = comment.text, comment.position, "before" if comment.alone else "beside"
+        index = bisect_left(scan.closed, position)
         before = bodies[index - 1][0] if index > 0 else None
-        if before is not None and not comment.alone and scan.closed[index - 1][0] == place[0]:
+        if before is not None and not comment.alone and scan.closed[index - 1][0] == position[0]:
             yield text_, before, "beside"
         elif index == len(bodies):
             yield text_, document, "end"
-        elif place < scan.opened[index]:
+        elif position < scan.opened[index]:
             node = bodies[index][0]
-            if before is None and (place < first or (not comment.alone and place < (node.line, node.column))):
+            if before is None and (position < first or (not comment.alone and position < (node.line, node.column))):
                 yield text_, document, kind
             else:
                 yield text_, node, "before"
         else:
             node, body = bodies[index]
-            latest = bisect_right(starts[index], place) - 1
+            latest = bisect_right(starts[index], position) - 1
             if latest >= 0 and (comment.nested or not comment.alone):
                 yield text_, body[latest], kind
             elif latest + 1 < len(body):
@@ -102,7 +102,7 @@ def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.
 
 
 def _scan(text: str) -> _Scan:
-    scan, place, depth = _Scan(), _places(text), 0
+    scan, position, depth = _Scan(), _positions(text), 0
     for match in _TOKEN.finditer(text):
         symbol = match[0]
         if symbol in ("(", "["):
@@ -110,21 +110,21 @@ def _scan(text: str) -> _Scan:
         elif symbol in (")", "]"):
             depth -= 1
         elif symbol == "{":
-            scan.opened.append(place(match.start()))
+            scan.opened.append(position(match.start()))
         elif symbol == "}":
-            scan.closed.append(place(match.start()))
+            scan.closed.append(position(match.start()))
         elif symbol[0] == "#":
             alone = not text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
-            scan.comments.append(_Comment(symbol.rstrip(), place(match.start()), alone, depth > 0))
+            scan.comments.append(_Comment(symbol.rstrip(), position(match.start()), alone, depth > 0))
     return scan
 
 
-def _places(text: str) -> Callable[[int], _Place]:
+def _positions(text: str) -> Callable[[int], _Position]:
     """The function that gives the line and the column of an offset in a text."""
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def place(offset: int) -> _Place:
+    def position(offset: int) -> _Position:
         line = bisect_right(lines, offset)
         return line, offset - lines[line - 1] + 1
 
-    return place
+    return position

@@ -229,7 +229,7 @@ def _regular(descriptor: int, name: str) -> BinaryIO:
 
 
 def read_text_file(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> bytes:
-    """The bytes of a text file, at most as many as the limit on text."""
+    """The bytes of a text file, no more than the limit on text."""
     with open_file(path) as file:
         data = file.read(limits.text_bytes + 1)
     require("text_bytes", len(data), limits.text_bytes, f"bytes of {Path(path).name}")

@@ -130,7 +130,7 @@ def literal_expression_type(expression: syntax.Expression) -> Type:
     raise AssertionError(expression)  # the grammar admits literals only
 
 
-def _check_type(type_: Type, where: syntax.Node) -> None:
+def _check_type(type_: Type, where: syntax.SyntaxNode) -> None:
     match type_:
         case TupleType(items):
             if any(map(has_tensor, items)) and any(map(is_attribute, items)):

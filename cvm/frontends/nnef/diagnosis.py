@@ -1,4 +1,4 @@
-"""What is told about an error, to a person and to a program: its kind, its rule, its place, and how it was reached.
+"""What is told about an error, to a person and to a program: its kind, its rule, its position, and how it was reached.
 
 Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
 """
@@ -40,7 +40,7 @@ class Diagnosis:
     """One error, with all that is known about it.
 
     ``kind`` is the cause of rejection of chapter 6 and ``class_`` what it is more closely: for a semantic error one of
-    its four sub-kinds. ``excerpt`` is the source line with a caret below the place; ``trace`` are the invocations of
+    its four sub-kinds. ``excerpt`` is the source line with a caret below the position; ``trace`` are the invocations of
     fragments that led there, innermost first.
     """
 
@@ -87,13 +87,13 @@ class Diagnosis:
         return lines
 
     def __str__(self) -> str:
-        place = str(self.location)
-        head = f"{place}: {self.message} ({self.rule})" if place else f"{self.message} ({self.rule})"
+        position = str(self.location)
+        head = f"{position}: {self.message} ({self.rule})" if position else f"{self.message} ({self.rule})"
         return "\n".join([head, *self.context])
 
 
 def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, str] = SECTIONS) -> Diagnosis:
-    """All about one error; ``text`` is that of the file that the error is in."""
+    """All about one error; ``text`` is the contents of the file that the error is in."""
     class_ = verdict_class(error)
     where = error.location
     kind: Kind = KINDS.get(class_, "other")
@@ -150,7 +150,7 @@ def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[Non
 
 
 def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
-    """The section of the rule that an error cites: the rule's own, its operation's, or that of its class."""
+    """The section of the rule that an error cites: of the rule itself, of its operation, or of its class."""
     if error.code in RULE_SECTIONS and error.location.op not in RULES:
         return RULE_SECTIONS[error.code]
     if class_ in ("argument-validity", "shapes") and error.location.op in RULES:

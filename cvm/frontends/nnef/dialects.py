@@ -42,7 +42,7 @@ def required_dialect(document: syntax.Document, allowed: Dialect = "auto") -> Ne
     return "1.0.1"
 
 
-def additions(document: syntax.Document) -> Iterator[tuple[syntax.Node, str]]:
+def additions(document: syntax.Document) -> Iterator[tuple[syntax.SyntaxNode, str]]:
     """Each use of the dialect "khronos" in the text: the invocation or the argument, and what it is called."""
     standard, khronos = standard_library(), khronos_library()
     own = {fragment.name for fragment in document.fragments}

@@ -16,14 +16,14 @@ from cvm.frontends.nnef.declarations import khronos_library, standard_library
 from cvm.frontends.nnef.exact import is_decimal, number_text
 from cvm.frontends.nnef.faults import invalid, unsupported
 from cvm.frontends.nnef.types import ArrayType, TensorType, TupleType, Type, has_tensor, substitute
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, declaration
 from cvm.quantization import LogarithmicQuantizer
 
 __all__ = ["document_text"]
 
 
 def document_text(graph: QuantizedGraph) -> str:
-    """The document of a graph, its tensors in their order. Raises `Unsupported` for an operation that NNEF has not."""
+    """The document of a graph, tensors in order. Raises `Unsupported` for an operation that NNEF does not have."""
     return _Writer(graph).text()
 
 
@@ -84,20 +84,20 @@ class _Writer:
                 yield self._literal(data.quantizer.offset[0] + data.quantizer.scale[0] * int(item))
 
     def _operation(self, operation: GraphOperation) -> str:
-        declaration = _declared(operation)
+        fragment = _declared(operation)
         outputs = list(operation.outputs)
-        generic = f"<{self._graph.tensors[outputs[0]].dtype}>" if declaration.generic else ""
+        generic = f"<{self._graph.tensors[outputs[0]].dtype}>" if fragment.generic else ""
         arguments = []
-        for parameter in declaration.parameters:
+        for parameter in fragment.parameters:
             type_ = parameter.type
-            if declaration.generic:
+            if fragment.generic:
                 type_ = substitute(type_, self._graph.tensors[outputs[0]].dtype)
             if has_tensor(parameter.type):
                 arguments.append(self._operand(operation.inputs[parameter.name], type_))
             else:
                 value = operation.attributes[parameter.name]
                 arguments.append(f"{parameter.name} = {self._value(value, type_)}")
-        return f"{_results(declaration, outputs)} = {operation.name}{generic}({', '.join(arguments)})"
+        return f"{_results(fragment, outputs)} = {operation.name}{generic}({', '.join(arguments)})"
 
     def _operand(self, operand: Operand, type_: Type) -> str:
         """A tensor, a literal of the data-type that the parameter has, or an array of them."""
@@ -140,13 +140,19 @@ def _string(value: str) -> str:
 
 
 def _declared(operation: GraphOperation) -> syntax.Fragment:
-    """The declaration that has just the parameters of an operation."""
-    for library in (standard_library(), khronos_library()):
-        declaration = library.get(operation.name)
-        if declaration is not None:
-            parameters = {parameter.name for parameter in declaration.parameters}
-            if parameters == {*operation.inputs, *operation.attributes}:
-                return declaration
+    """The declaration of NNEF that has just the parameters of an operation, but for those that only graphs have.
+
+    These must have their default values, which are what NNEF means.
+    """
+    found = [
+        library[operation.name] for library in (standard_library(), khronos_library()) if operation.name in library
+    ]
+    known = {parameter.name for fragment in found for parameter in fragment.parameters}
+    defaults = {item.name: item.default for item in declaration(operation.name).attributes} if found else {}
+    given = {name for name, value in operation.attributes.items() if name in known or value != defaults.get(name)}
+    for fragment in found:
+        if {parameter.name for parameter in fragment.parameters} == {*operation.inputs, *given}:
+            return fragment
     message = f"NNEF has no operation {operation.name} with the parameters of this one"
     raise unsupported("writer.operation", message, op=operation.name)
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.exact import arithmetic, decimal_text, parse_number
-from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
+from cvm.frontends.nnef.faults import invalid, location_of, too_large, unsupported
 from cvm.frontends.nnef.inference import OPERATORS
 from cvm.frontends.nnef.literals import PlainArray
 from cvm.frontends.nnef.types import DataType
@@ -60,7 +60,7 @@ class Operations(Protocol):
         """Invoke an operation as it is written; ``lengths`` are those of the array results, where known."""
         ...
 
-    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> Value:
+    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> Value:
         """Apply an operation that an operator stands for."""
         ...
 
@@ -95,7 +95,7 @@ class Evaluator:
         self._depth -= 1
         return value
 
-    def _count(self, items: int, node: syntax.Node, what: str) -> None:
+    def _count(self, items: int, node: syntax.SyntaxNode, what: str) -> None:
         if items > self._limits.expansion:
             message = f"{what} of {items}; one expression may produce {self._limits.expansion}"
             raise too_large("expansion", message, node)
@@ -248,7 +248,7 @@ class Evaluator:
         except CvmError as error:
             here = (error.location.line, error.location.column) == (node.line, node.column)
             if self._body is not environment.body and (self._error is error or not here):
-                error.trace = (*error.trace, place(node, node.name))  # found in the fragment that is invoked here
+                error.trace = (*error.trace, location_of(node, node.name))  # found in the fragment that is invoked here
             self._body, self._error = environment.body, error
             raise
         self._body = environment.body

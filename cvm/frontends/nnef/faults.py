@@ -23,8 +23,8 @@ __all__ = [
     "collected",
     "exhaustion",
     "invalid",
+    "location_of",
     "malformed",
-    "place",
     "too_large",
     "unsupported",
     "verdict_class",
@@ -89,7 +89,7 @@ RULE_SECTIONS = MappingProxyType(
     {f"nnef.{name}.{rule}": "3.3.3" for name, rules in _EXPRESSIONS.items() for rule in rules}
     | {"nnef.shapes.count": "3.3.2"}
 )
-"""Rules whose section is another than that of their class, by code."""
+"""The sections of the rules that are not in the section of their class, by code."""
 
 
 class Placed(Protocol):
@@ -101,7 +101,7 @@ class Placed(Protocol):
     def column(self) -> int | None: ...
 
 
-def place(at: Placed | None, op: str | None = None, tensor: str | None = None) -> Location:
+def location_of(at: Placed | None, op: str | None = None, tensor: str | None = None) -> Location:
     """The location of a node; the file is filled in by whoever knows it."""
     if at is None:
         return Location(op=op, tensor=tensor)
@@ -110,24 +110,24 @@ def place(at: Placed | None, op: str | None = None, tensor: str | None = None) -
 
 def malformed(rule: str, message: str, at: Placed | None = None, expected: Sequence[str] = ()) -> Malformed:
     """A `Malformed` error with code ``nnef.<rule>``; ``expected`` is what could have stood there."""
-    error = Malformed(f"nnef.{rule}", message, place(at))
+    error = Malformed(f"nnef.{rule}", message, location_of(at))
     error.expected = tuple(expected)
     return error
 
 
 def invalid(rule: str, message: str, at: Placed | None = None, op: str | None = None) -> Invalid:
     """An `Invalid` error with code ``nnef.<rule>``."""
-    return Invalid(f"nnef.{rule}", message, place(at, op))
+    return Invalid(f"nnef.{rule}", message, location_of(at, op))
 
 
 def unsupported(rule: str, message: str, at: Placed | None = None, op: str | None = None) -> Unsupported:
     """An `Unsupported` error with code ``nnef.<rule>``."""
-    return Unsupported(f"nnef.{rule}", message, place(at, op))
+    return Unsupported(f"nnef.{rule}", message, location_of(at, op))
 
 
 def too_large(limit: str, message: str, at: Placed | None = None) -> LimitExceeded:
     """A `LimitExceeded` error with code ``limit.<limit>``."""
-    return LimitExceeded(f"limit.{limit}", message, place(at))
+    return LimitExceeded(f"limit.{limit}", message, location_of(at))
 
 
 def collected(errors: Sequence[CvmError]) -> CvmError:

@@ -16,11 +16,11 @@ from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.declarations import compound_operations, is_library, khronos_library
 from cvm.frontends.nnef.dialects import standard_form
 from cvm.frontends.nnef.expressions import Environment, Evaluator
-from cvm.frontends.nnef.faults import invalid, place, too_large, unsupported
+from cvm.frontends.nnef.faults import invalid, location_of, too_large, unsupported
 from cvm.frontends.nnef.inference import bind_arguments
 from cvm.frontends.nnef.types import ArrayType, DataType, TensorType, Type, has_tensor, is_generic, substitute
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTensor, Value, concrete, data_type
-from cvm.graph.shapes import Call, Results, infer_shapes, label_path
+from cvm.graph.shapes import Results, ShapeCall, infer_shapes, label_path
 from cvm.limits import DEFAULT, Limits
 
 __all__ = ["concrete", "flatten_document"]
@@ -35,8 +35,8 @@ def flatten_document(
 ) -> FlatGraph:
     """The flat form of a document that `cvm.frontends.nnef.checker.check_document` has accepted.
 
-    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their places in
-    the text are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
+    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their lines and
+    columns are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
     among the ``declarations`` and not of the document. Raises `Invalid` for arguments and shapes, and for a name in
     ``lower`` that is not a compound operation; `LimitExceeded` for expansions, `Unsupported` where the shape of a
     custom operation's result is asked for.
@@ -132,7 +132,7 @@ class _Flattener:
     ) -> Value:
         """Expand a definition of a library, with the declarations that are in force there.
 
-        Places in it mean nothing to the document.
+        Positions in it mean nothing to the document.
         """
         outer = self._declarations, self._site
         self._declarations, self._site = declarations, self._site or node
@@ -146,7 +146,7 @@ class _Flattener:
         finally:
             self._declarations, self._site = outer
 
-    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> Value:
+    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> Value:
         """Emit the operation that an operator stands for."""
         declaration = self._declarations[name]
         names = (parameter.name for parameter in declaration.parameters)
@@ -200,7 +200,7 @@ class _Flattener:
         declaration: syntax.Fragment,
         arguments: dict[str, Value],
         generic: DataType | None,
-        node: syntax.Node,
+        node: syntax.SyntaxNode,
         lengths: tuple[int | None, ...],
     ) -> Value:
         node = self._site or node
@@ -209,7 +209,7 @@ class _Flattener:
             raise too_large("expansion", f"fragments expand to more than {self._limits.expansion} operations", node)
         if len(self._operations) >= self._limits.nodes:
             raise too_large("nodes", f"the graph has more than {self._limits.nodes} operations", node)
-        location = place(node, declaration.name)
+        location = location_of(node, declaration.name)
         if declaration.name == "update":
             self._check_update(arguments["variable"], node)
         try:
@@ -246,7 +246,7 @@ class _Flattener:
             else:
                 attributes[parameter.name] = concrete(value)
         if known:
-            return infer_shapes(Call(declaration.name, shapes, attributes, self._limits), self._limits)
+            return infer_shapes(ShapeCall(declaration.name, shapes, attributes, self._limits), self._limits)
         unknown: list[list[None] | None] = []
         for index, result in enumerate(declaration.results):
             length = lengths[index] if index < len(lengths) else None
@@ -258,7 +258,7 @@ class _Flattener:
                 unknown.append([None] * length)
         return tuple(unknown)
 
-    def _check_label(self, arguments: Mapping[str, Value], generic: DataType | None, node: syntax.Node) -> None:
+    def _check_label(self, arguments: Mapping[str, Value], generic: DataType | None, node: syntax.SyntaxNode) -> None:
         """Section 4.1.3: variables of one label, letter case aside, share their data and must have one shape."""
         path = label_path(str(arguments["label"])) or ()
         key = "/".join(path).lower()
@@ -267,7 +267,7 @@ class _Flattener:
             message = f"variables of label {'/'.join(path)!r} have different shapes or data-types"
             raise invalid("argument-validity.label", message, node, "variable")
 
-    def _check_update(self, variable: Value, node: syntax.Node) -> None:
+    def _check_update(self, variable: Value, node: syntax.SyntaxNode) -> None:
         """Section 4.8: a variable, and nothing else, is updated at most once in a cycle."""
         if not isinstance(variable, FlatTensor) or variable.operation != "variable":
             raise invalid("argument-validity.variable", "only a variable can be updated", node, "update")
@@ -276,7 +276,7 @@ class _Flattener:
             raise invalid("argument-validity.update", message, node, "update")
         self._updated.add(variable)
 
-    def _export(self, name: str, value: Value, at: syntax.Node) -> FlatTensor:
+    def _export(self, name: str, value: Value, at: syntax.SyntaxNode) -> FlatTensor:
         """The tensor of an identifier of the graph: the value itself, a copy of a named one, or a constant."""
         if isinstance(value, FlatTensor) and not value.name:
             value.name = name
@@ -294,7 +294,7 @@ class _Flattener:
         self._exported[name] = tensor
         return tensor
 
-    def _check_external(self, name: str, tensor: FlatTensor, parameters: set[str], at: syntax.Node) -> None:
+    def _check_external(self, name: str, tensor: FlatTensor, parameters: set[str], at: syntax.SyntaxNode) -> None:
         """Section 3.3.2: graph parameters and external tensors are one and the same."""
         external = tensor.operation == "external"
         if external == (name in parameters):

@@ -29,7 +29,7 @@ _TUPLE = rf"\({_SPACE}{_ITEM}(?:,{_SPACE}{_ITEM})++\){_SPACE}"
 PLAIN_ARRAY = rf"\[{_SPACE}(?:{_ITEM}(?:,{_SPACE}{_ITEM})*+|{_TUPLE}(?:,{_SPACE}{_TUPLE})*+)\]"
 """An array literal of numbers or of tuples of numbers, white space and comments included.
 
-Every loop is possessive: a text that does not match is given up in one pass, without places to go back to. Neither a
+Every loop is possessive: a text that does not match is given up in one pass, without positions to go back to. Neither a
 match nor its first character tells anything about the context; the caller must be where an expression may begin.
 """
 
@@ -69,12 +69,12 @@ def plain_array(text: str, line: int, column: int) -> syntax.ArrayExpression:
 
 def _integers(numbers: list[str]) -> list[int]:
     if max(map(len, numbers)) > _LONG:
-        raise ValueError("too long to be converted without a look at its place")
+        raise ValueError("too long to be converted without a look at its position")
     return list(map(int, numbers))
 
 
 def _scalars(numbers: list[str]) -> list[Fraction]:
-    """The values of scalars. Raises `ValueError` where one is an integer or too large, to be told with its place."""
+    """The values of scalars. Raises `ValueError` where one is an integer or too large, to be told with its position."""
     known: dict[str, Fraction] = {}
     for number in set(numbers):
         value = parse_number(number.removeprefix("-"))
@@ -109,26 +109,26 @@ def _value(node: syntax.Expression) -> int | Fraction:
 
 
 def _positioned(text: str, line: int, column: int) -> syntax.ArrayExpression:
-    """The array with a node for every item, at its place."""
+    """The array with a node for every item, at its position."""
     items: list[syntax.Expression] = []
     row: list[syntax.Expression] | None = None
     begin = 1 - column  # the offset of the first character of the line
     start = opened = line, column
     sign: tuple[int, int] | None = None
     for match in _TOKEN.finditer(text):
-        symbol, place = match[0], (line, match.start() - begin + 1)
+        symbol, position = match[0], (line, match.start() - begin + 1)
         if symbol == "\n":
             line, begin = line + 1, match.end()
         elif symbol == "-":
-            sign = place
+            sign = position
         elif symbol == "(":
-            row, opened = [], place
+            row, opened = [], position
         elif symbol == ")":
             assert row is not None
             items.append(syntax.TupleExpression(*opened, tuple(row), depth=1 + max(item.depth for item in row)))
             row = None
         elif symbol[0] != "#":
-            number = syntax.Literal(*place, parse_number(symbol, syntax.Node(*place)))
+            number = syntax.Literal(*position, parse_number(symbol, syntax.SyntaxNode(*position)))
             item = number if sign is None else syntax.Unary(*sign, "-", number, depth=2)
             (items if row is None else row).append(item)
             sign = None

@@ -245,7 +245,7 @@ class _Builder:
         return self._stored[file.name]
 
     def _code_quantizer(self, name: str, codes: npt.NDArray[Any]) -> LinearQuantizer:
-        """The quantiser that stored codes belong to, which is that of the quantization file."""
+        """The quantiser that stored codes belong to, which the quantization file gives."""
         quantizer = self._quantizers.get(name)
         if quantizer is None:
             message = f"the file holds codes, but {QUANTIZATION} does not say what they stand for"

@@ -99,7 +99,7 @@ def _scan(text: str, limits: Limits) -> None:
         if depth <= limits.nesting and not symbol[0].isidentifier():
             continue
         line = text.count("\n", 0, match.start()) + 1
-        at = syntax.Node(line, match.start() - text.rfind("\n", 0, match.start()))
+        at = syntax.SyntaxNode(line, match.start() - text.rfind("\n", 0, match.start()))
         if depth > limits.nesting:
             raise too_large("nesting", f"brackets are nested deeper than {limits.nesting}", at)
         raise too_large("name_bytes", f"a name of {len(symbol)} characters; the limit is {limits.name_bytes}", at)
@@ -159,10 +159,10 @@ def _refuse(error: UnexpectedInput, text: str, grammar: Lark) -> NoReturn:
     hint = f"; expected {' or '.join(expected)}" if 0 < len(expected) <= 8 else ""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         lines = text.split("\n")
-        at = syntax.Node(len(lines), len(lines[-1]) + 1)
+        at = syntax.SyntaxNode(len(lines), len(lines[-1]) + 1)
         raise malformed("syntax.end", f"the text ends too early{hint}", at, expected) from None
     offset = error.pos_in_stream or 0
-    at = syntax.Node(error.line, error.column)
+    at = syntax.SyntaxNode(error.line, error.column)
     excerpt = text[offset : offset + 24].partition("\n")[0]
     if isinstance(error, UnexpectedCharacters):
         character = text[offset]

@@ -64,19 +64,19 @@ def evaluated(
 ) -> Evaluation | None:
     """What ``evaluate`` makes of the statements of a graph that are right; None where nothing can be made of them.
 
-    ``skipped`` are the places of those that are known to be wrong or to depend on such; those that turn out to be wrong
+    ``skipped`` are the indices of those that are known to be wrong or to depend on such; those that prove to be wrong
     are left out as well, and what is wrong with them is added to ``findings``.
     """
     for _ in range(_EVALUATIONS):
         try:
-            return evaluate(tuple(assignment for place, assignment in enumerate(body) if place not in skipped))
+            return evaluate(tuple(assignment for index, assignment in enumerate(body) if index not in skipped))
         except CvmError as error:
             if not any(_same(error, other) for other in findings):
                 findings.add(error)
-            place = _statement(body, error)
-            if isinstance(error, LimitExceeded) or place is None or place in skipped:
+            index = _statement(body, error)
+            if isinstance(error, LimitExceeded) or index is None or index in skipped:
                 return None
-            skipped.add(place)
+            skipped.add(index)
             _add_dependents(body, skipped)
     return None
 
@@ -88,7 +88,7 @@ def _same(error: CvmError, other: CvmError) -> bool:
 
 
 def dependent(document: syntax.Document, skipped: Collection[int], unsound: Collection[str]) -> set[int]:
-    """The places of all statements of the graph that cannot be evaluated.
+    """The indices of all statements of the graph that cannot be evaluated.
 
     They are those that are ``skipped`` and those that need a fragment that is ``unsound``, directly or not.
     """
@@ -100,9 +100,9 @@ def dependent(document: syntax.Document, skipped: Collection[int], unsound: Coll
     while added := {name for name, names in invoked.items() if name not in unsound and names & unsound}:
         unsound |= added
     if unsound:
-        for place, assignment in enumerate(document.graph.body):
+        for index, assignment in enumerate(document.graph.body):
             if _invocations(assignment) & unsound:
-                skipped.add(place)
+                skipped.add(index)
     _add_dependents(document.graph.body, skipped)
     return skipped
 
@@ -116,12 +116,12 @@ def _add_dependents(body: Collection[syntax.Assignment], skipped: set[int]) -> N
     if not skipped:
         return
     missing: set[str] = set()
-    for place, assignment in enumerate(body):
-        if place not in skipped and missing:
+    for index, assignment in enumerate(body):
+        if index not in skipped and missing:
             used = (node.name for node in descendants(assignment.value) if isinstance(node, syntax.Identifier))
             if any(name in missing for name in used):
-                skipped.add(place)
-        if place in skipped:
+                skipped.add(index)
+        if index in skipped:
             missing.update(identifiers_of(assignment.target))
 
 
@@ -130,5 +130,5 @@ def _statement(body: tuple[syntax.Assignment, ...], error: CvmError) -> int | No
     where = error.trace[-1] if error.trace else error.location
     if where.line is None or where.column is None:
         return None
-    place = bisect_right(body, (where.line, where.column), key=lambda a: (a.line, a.column)) - 1
-    return place if place >= 0 else None
+    index = bisect_right(body, (where.line, where.column), key=lambda a: (a.line, a.column)) - 1
+    return index if index >= 0 else None

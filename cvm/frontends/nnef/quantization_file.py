@@ -86,12 +86,12 @@ class _NoOperations:
     def invoke(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> NoReturn:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
 
-    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.Node) -> NoReturn:
+    def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> NoReturn:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
 
 
 class _Reader:
-    """Reads one entry; errors of the quantiser are placed at the argument that causes them."""
+    """Reads one entry; errors of the quantiser are located at the argument that causes them."""
 
     def __init__(self, entry: syntax.Entry, tensor: FlatTensor, channels: ChannelAxes, limits: Limits) -> None:
         self._entry = entry
@@ -155,7 +155,7 @@ class _Reader:
                 raise invalid("quantization.lists", message, self._places[name])
         axis = None
         if length > 1:
-            longest = names[max(range(len(lists)), key=lambda place: len(lists[place]))]
+            longest = names[max(range(len(lists)), key=lambda index: len(lists[index]))]
             axis = self._channels.axis(self._tensor, length, self._places[longest])
         return [items * length if len(items) == 1 else items for items in lists], axis
 

@@ -174,7 +174,7 @@ def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
 
 
 class _AnyExtent(int):
-    """The extent of a tensor that nobody has: that of any list of channels."""
+    """The extent of an unknown tensor, which equals the length of every list of channels."""
 
     def __eq__(self, other: object) -> bool:
         return True

@@ -30,27 +30,27 @@ __all__ = [
     "IfElse",
     "Invocation",
     "Literal",
-    "Node",
     "Parameter",
     "Paren",
     "RangeSubscript",
     "Result",
     "Subscript",
+    "SyntaxNode",
     "TupleExpression",
     "Unary",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """Something with a place in the text; lines and columns count from 1."""
+class SyntaxNode:
+    """Something with a position in the text; lines and columns count from 1."""
 
     line: int
     column: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExpressionNode(Node):
+class ExpressionNode(SyntaxNode):
     """An expression; ``depth`` is the height of its tree, checked against the nesting limit before any walk."""
 
     depth: int = field(default=1, kw_only=True, repr=False)
@@ -151,7 +151,7 @@ class Builtin(ExpressionNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Argument(Node):
+class Argument(SyntaxNode):
     """One argument of an invocation, positional when ``name`` is None."""
 
     name: str | None
@@ -185,7 +185,7 @@ Expression: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Assignment(Node):
+class Assignment(SyntaxNode):
     """``target = value;``."""
 
     target: Expression
@@ -193,7 +193,7 @@ class Assignment(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameter(Node):
+class Parameter(SyntaxNode):
     """A formal parameter of a fragment."""
 
     name: str
@@ -202,7 +202,7 @@ class Parameter(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result(Node):
+class Result(SyntaxNode):
     """A result of a fragment."""
 
     name: str
@@ -210,7 +210,7 @@ class Result(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fragment(Node):
+class Fragment(SyntaxNode):
     """A fragment; without a body it is a custom operation, or a primitive one of the standard library."""
 
     name: str
@@ -222,7 +222,7 @@ class Fragment(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Graph(Node):
+class Graph(SyntaxNode):
     """The graph of a document."""
 
     name: str
@@ -232,14 +232,14 @@ class Graph(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Extension(Node):
+class Extension(SyntaxNode):
     """One name of an extension line."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Document(Node):
+class Document(SyntaxNode):
     """A whole structure description (section 3.2.4)."""
 
     extensions: tuple[Extension, ...]
@@ -248,7 +248,7 @@ class Document(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry(Node):
+class Entry(SyntaxNode):
     """One line of a quantization file: the algorithm, without its tensor argument, for one named tensor."""
 
     tensor: str

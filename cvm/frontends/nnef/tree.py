@@ -25,7 +25,7 @@ __all__ = ["BINARY_OPERATORS", "TreeBuilder", "depth_above", "position_of"]
 
 
 def _nodes(children: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(child for child in children if isinstance(child, syntax.Node))
+    return tuple(child for child in children if isinstance(child, syntax.SyntaxNode))
 
 
 def depth_above(children: Iterable[Any]) -> int:
@@ -213,16 +213,16 @@ BINARY_OPERATORS = (("&&", "||"), ("<", "<=", ">", ">=", "==", "!="), ("+", "-")
 
 
 def _group(items: list[Any], level: int) -> syntax.Expression:
-    """The expression of operands and operators in turn, none of which is below a level of precedence."""
+    """The expression of operands and operators that alternate, none of which is below a level of precedence."""
     if len(items) == 1:
         operand: syntax.Expression = items[0]
         return operand
-    places = [i for i in range(1, len(items), 2) if items[i] in BINARY_OPERATORS[level]]
-    bounds = [-1, *places, len(items)]
+    indices = [i for i in range(1, len(items), 2) if items[i] in BINARY_OPERATORS[level]]
+    bounds = [-1, *indices, len(items)]
     operands = [_group(items[begin + 1 : end], level + 1) for begin, end in pairwise(bounds)]
-    if not places:
+    if not indices:
         return operands[0]
-    rest = tuple((str(items[i]), operand) for i, operand in zip(places, operands[1:], strict=True))
+    rest = tuple((str(items[i]), operand) for i, operand in zip(indices, operands[1:], strict=True))
     return syntax.Chain(*position_of(operands), operands[0], rest, depth=depth_above(operands))
 
 

@@ -50,9 +50,9 @@ def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
     try:
         if compressed is None:
             for name, content in files.items():
-                place = target.joinpath(*name.split("/"))
-                place.parent.mkdir(parents=True, exist_ok=True)
-                write_file(place, content)
+                file = target.joinpath(*name.split("/"))
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_file(file, content)
         else:
             write_file(target, _archive(files, compressed))
     except OSError as error:

@@ -14,6 +14,7 @@ from cvm.errors import CvmError, Unsupported
 from cvm.frontends.onnx.inputs import Settings
 from cvm.frontends.onnx.model import OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
+from cvm.frontends.onnx.rules import RULES
 from cvm.frontends.onnx.tensors import read_regular
 from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
@@ -64,7 +65,7 @@ def loads(
     Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
     the integer machine does not run, and `LimitExceeded`.
     """
-    translated = OnnxTranslation(read_model(data, folder, limits), settings, limits).run()
+    translated = OnnxTranslation(read_model(data, folder, limits), settings, limits, RULES).run()
     return Loaded(translated.graph, translated.nodes)
 
 

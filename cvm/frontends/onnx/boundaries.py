@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.onnx.call import Call, Operand
+from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.grids import grid_of
 from cvm.frontends.onnx.model import OnnxNode, Value
 
@@ -22,8 +22,8 @@ _CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
 """Operators whose results are among what they read, or zero, which every grid has."""
 
 
-def grid_of_output(calls: Mapping[str, Call], operand: Operand) -> Grid | None:
-    """The grid that a real tensor is exactly of: that of the DequantizeLinear that it was moved or chosen from.
+def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | None:
+    """The grid of the DequantizeLinear that a real tensor was moved or chosen from; its numbers are exactly of it.
 
     ``calls`` are those that compute the tensors of the model.
     """

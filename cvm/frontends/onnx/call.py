@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 
-__all__ = ["Call", "Made", "Operand", "broadcast"]
+__all__ = ["Made", "OnnxCall", "Operand"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +47,7 @@ class Made(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class OnnxCall:
     """A node, its operands (None for those left out), and the version of its operator."""
 
     node: OnnxNode
@@ -92,7 +93,7 @@ class Call:
         """The data type that all operands have."""
         types = list(dict.fromkeys(operand.data_type for operand in operands))
         if len(types) > 1:
-            raise self.invalid("type", f"operands have the data types {' and '.join(types)}")
+            raise self.invalid("type", f"all operands must have one data type, found {' and '.join(types)}")
         return types[0]
 
     def broadcast(self, *operands: Operand) -> Shape:
@@ -113,7 +114,7 @@ class Call:
         """Distinct axes."""
         found = tuple(self.axis(value, rank, "axes") for value in values)
         if len(set(found)) != len(found):
-            raise self.invalid("axis", f"axes {list(values)} name one twice")
+            raise self.invalid("axis", f"axes {list(values)} name an axis twice")
         return found
 
     # Attributes
@@ -128,7 +129,7 @@ class Call:
         if found is None:
             return None
         if isinstance(found, Refused):
-            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not read")
+            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not read", "leave it out")
         if not isinstance(found, kinds):
             raise self.invalid("attribute", f"attribute {name} must be {what}")
         return found
@@ -189,7 +190,11 @@ class Call:
         """Raise `Unsupported` where an attribute was not read: it could mean anything."""
         unknown = sorted(set(self.node.attributes) - self._read)
         if unknown:
-            raise refusal(self.node, f"attribute {unknown[0]} is not known")
+            raise refusal(
+                self.node,
+                f"attribute {unknown[0]} is not known",
+                "leave it out, or convert the model to an opset that has it",
+            )
 
     # What goes wrong
 
@@ -208,15 +213,3 @@ class Call:
         if len(values) != count:
             raise self.invalid("attribute", f"{what} must have {count} items, found {len(values)}")
         return tuple(int(value) for value in values)
-
-
-def broadcast(*shapes: Sequence[int]) -> Shape | None:
-    """The shape that all broadcast to; None if they do not."""
-    rank = max(map(len, shapes))
-    found = []
-    for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):
-        larger = {extent for extent in extents if extent != 1}
-        if len(larger) > 1:
-            return None
-        found.append(larger.pop() if larger else 1)
-    return tuple(found)

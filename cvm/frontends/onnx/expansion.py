@@ -84,7 +84,9 @@ def _matmul(w: _Writer) -> None:
 
 def _gemm(w: _Writer) -> None:
     if w.node.attributes.get("alpha", 1.0) != 1.0 and w.input(6):
-        raise refusal(w.node, "a bias beside an alpha other than 1", "fold alpha into the scale of A")
+        raise refusal(
+            w.node, "it has a bias and an alpha other than 1, which is not computed", "fold alpha into the scale of A"
+        )
     columns = -2 if w.node.attributes.get("transB", 0) else -1
     parts = [w.real(0, 1, 2), w.real(3, 4, 5, axis=columns)]
     if w.input(6):
@@ -121,7 +123,11 @@ def _pool(op: str) -> Callable[[_Writer], None]:
 def _softmax(w: _Writer) -> None:
     opset = w.node.attributes.get("opset", 13)
     if not isinstance(opset, int) or opset < 13:
-        raise refusal(w.node, "a softmax of an opset below 13 is taken over several axes", "export it with opset 13")
+        raise refusal(
+            w.node,
+            "a softmax of an opset below 13 is taken over several axes, which is not computed",
+            "export it with opset 13",
+        )
     w.codes(w.add("Softmax", [w.real(0, 1, 2)], given=w.attributes("opset")), 3, 4)
 
 
@@ -161,7 +167,7 @@ def expanded(model: Model) -> list[OnnxNode]:
     found: list[OnnxNode] = []
     for node in model.nodes:
         if node.op == BIAS:
-            raise refusal(node, "this operator is not read", code="onnx.operator")
+            raise refusal(node, "this operator is not read", "docs/onnx.md lists those that are", "onnx.operator")
         write = EXPANDED.get((node.domain, node.op))
         if write is None:
             found.append(node)

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError
 from cvm.frontends.common.data_types import bounds, is_float
-from cvm.frontends.onnx.call import Call, Operand
+from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.model import Refused, Tensor
+from cvm.frontends.onnx.reshaping import shape_of_reshape
 from cvm.frontends.onnx.tensors import data_type_of
 from cvm.limits import DEFAULT, elements
 
@@ -24,12 +25,12 @@ __all__ = ["fold"]
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Folded: TypeAlias = "tuple[Array, str] | list[tuple[Array, str]]"
-_Fold: TypeAlias = "Callable[[Call], Folded | None]"
+_Fold: TypeAlias = "Callable[[OnnxCall], Folded | None]"
 
 _FOLDS: dict[str, _Fold] = {}
 
 
-def fold(call: Call) -> list[tuple[Array, str]] | None:
+def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
     """The results of a node as values and data types; None where it is to be computed.
 
     Raises `CvmError` for what breaks a rule.
@@ -65,7 +66,7 @@ def _values(operand: Operand) -> Array:
     return operand.values
 
 
-def _list(call: Call, index: int, what: str) -> tuple[int, ...]:
+def _list(call: OnnxCall, index: int, what: str) -> tuple[int, ...]:
     return call.constant_integers(index, what) or ()
 
 
@@ -73,7 +74,7 @@ def _list(call: Call, index: int, what: str) -> tuple[int, ...]:
 
 
 @_fold("Constant")
-def _constant(call: Call) -> Folded:
+def _constant(call: OnnxCall) -> Folded:
     if len(call.node.attributes) != 1:
         raise call.invalid("attribute", "a Constant has one attribute")
     (name,) = call.node.attributes
@@ -88,19 +89,19 @@ def _constant(call: Call) -> Folded:
 
 
 @_fold("Shape")
-def _shape(call: Call) -> Folded:
+def _shape(call: OnnxCall) -> Folded:
     rank = call.operand().rank
     start, end = (call.integer(name, default) for name, default in (("start", 0), ("end", rank)))
     return np.array(call.operand().shape[slice(start, end)], np.int64), "int64"
 
 
 @_fold("Size")
-def _size(call: Call) -> Folded:
+def _size(call: OnnxCall) -> Folded:
     return np.array(np.prod(call.operand().shape, dtype=object), np.int64), "int64"
 
 
 @_fold("ConstantOfShape")
-def _constant_of_shape(call: Call) -> Folded:
+def _constant_of_shape(call: OnnxCall) -> Folded:
     shape, item = _list(call, 0, "the shape"), call.tensor("value") or Tensor(np.zeros(1, np.float32), "float32")
     if any(extent < 0 for extent in shape) or item.values.size != 1:
         raise call.invalid("shape", f"no constant of the shape {list(shape)}")
@@ -109,7 +110,7 @@ def _constant_of_shape(call: Call) -> Folded:
 
 
 @_fold("Range")
-def _range(call: Call) -> Folded | None:
+def _range(call: OnnxCall) -> Folded | None:
     data_type = call.same_type(*call.every())
     if is_float(data_type):
         return None
@@ -121,7 +122,7 @@ def _range(call: Call) -> Folded | None:
 
 
 @_fold("EyeLike")
-def _eye(call: Call) -> Folded:
+def _eye(call: OnnxCall) -> Folded:
     source = call.operand()
     if source.rank != 2:
         raise call.invalid("shape", f"expected two axes, found {list(source.shape)}")
@@ -185,7 +186,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @_fold(*_BINARY, *_COMPARED)
-def _binary(call: Call) -> Folded | None:
+def _binary(call: OnnxCall) -> Folded | None:
     operands = call.every()
     data_type = call.same_type(*operands)
     elements(call.broadcast(*operands), DEFAULT, call.node.label)
@@ -204,7 +205,7 @@ def _binary(call: Call) -> Folded | None:
 
 
 @_fold("Neg", "Abs", "Floor", "Ceil", "Not")
-def _unary(call: Call) -> Folded | None:
+def _unary(call: OnnxCall) -> Folded | None:
     operand = call.operand()
     if call.node.op == "Not":
         return ~_values(operand).astype(bool), "bool"
@@ -217,7 +218,7 @@ def _unary(call: Call) -> Folded | None:
 
 
 @_fold("Cast", "CastLike")
-def _cast(call: Call) -> Folded | None:
+def _cast(call: OnnxCall) -> Folded | None:
     source = call.operand()
     if call.node.op == "CastLike":
         data_type = call.operand(1).data_type
@@ -236,7 +237,7 @@ def _cast(call: Call) -> Folded | None:
 
 
 @_fold("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
-def _reduced(call: Call) -> Folded | None:
+def _reduced(call: OnnxCall) -> Folded | None:
     source = call.operand()
     if source.real or source.values is None or source.values.size > _MOST_COMPUTED or source.values.size == 0:
         return None
@@ -259,12 +260,12 @@ def _reduced(call: Call) -> Folded | None:
 
 
 @_fold("Identity")
-def _identity(call: Call) -> Folded:
+def _identity(call: OnnxCall) -> Folded:
     return _values(call.operand()), call.operand().data_type
 
 
 @_fold("Concat")
-def _concat(call: Call) -> Folded:
+def _concat(call: OnnxCall) -> Folded:
     parts = call.every()
     axis = call.integer("axis", 0)
     return np.concatenate([_values(part) for part in parts], call.axis(axis, max(parts[0].rank, 1))), call.same_type(
@@ -273,21 +274,21 @@ def _concat(call: Call) -> Folded:
 
 
 @_fold("Gather")
-def _gather(call: Call) -> Folded:
+def _gather(call: OnnxCall) -> Folded:
     source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
     return np.take(_values(source), _values(call.operand(1)).astype(np.int64), axis), source.data_type
 
 
 @_fold("Slice")
-def _slice(call: Call) -> Folded:
+def _slice(call: OnnxCall) -> Folded:
     source = call.operand()
     starts, ends = _list(call, 1, "starts"), _list(call, 2, "ends")
     axes = call.axes(call.constant_integers(3, "axes") or tuple(range(len(starts))), source.rank)
     steps = call.constant_integers(4, "steps") or (1,) * len(starts)
-    cuts = [slice(None)] * source.rank
+    slices = [slice(None)] * source.rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        cuts[axis] = slice(*slice_bounds(start, end, step, source.shape[axis]))
-    return _values(source)[tuple(cuts)], source.data_type
+        slices[axis] = slice(*slice_bounds(start, end, step, source.shape[axis]))
+    return _values(source)[tuple(slices)], source.data_type
 
 
 def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int | None, int]:
@@ -303,21 +304,19 @@ def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int
 
 
 @_fold("Squeeze", "Unsqueeze", "Reshape", "Flatten")
-def _reshaped(call: Call) -> Folded:
-    from cvm.frontends.onnx.rules.movement import shape_of_reshape
-
+def _reshaped(call: OnnxCall) -> Folded:
     source = call.operand()
     return _values(source).reshape(shape_of_reshape(call)), source.data_type
 
 
 @_fold("Transpose")
-def _transpose(call: Call) -> Folded:
+def _transpose(call: OnnxCall) -> Folded:
     source = call.operand()
     return np.transpose(_values(source), call.integers("perm")), source.data_type
 
 
 @_fold("Expand")
-def _expand(call: Call) -> Folded:
+def _expand(call: OnnxCall) -> Folded:
     source = call.operand()
     shape = np.broadcast_shapes(source.shape, _list(call, 1, "the shape"))
     elements(shape, DEFAULT, call.node.label)
@@ -325,7 +324,7 @@ def _expand(call: Call) -> Folded:
 
 
 @_fold("Tile")
-def _tile(call: Call) -> Folded:
+def _tile(call: OnnxCall) -> Folded:
     source, repeats = call.operand(), _list(call, 1, "repeats")
     if len(repeats) != source.rank or any(item < 0 for item in repeats):
         raise call.invalid("shape", f"repeats {list(repeats)} for {list(source.shape)}")
@@ -334,7 +333,7 @@ def _tile(call: Call) -> Folded:
 
 
 @_fold("Where")
-def _where(call: Call) -> Folded:
+def _where(call: OnnxCall) -> Folded:
     condition, *arms = call.every()
     data_type = call.same_type(*arms)
     elements(call.broadcast(condition, *arms), DEFAULT, call.node.label)
@@ -342,17 +341,17 @@ def _where(call: Call) -> Folded:
 
 
 @_fold("NonZero")
-def _nonzero(call: Call) -> Folded:
+def _nonzero(call: OnnxCall) -> Folded:
     return np.array(np.nonzero(np.atleast_1d(_values(call.operand()))), np.int64), "int64"
 
 
-def parts_of_split(call: Call, extent: int) -> Sequence[int]:
+def parts_of_split(call: OnnxCall, extent: int) -> Sequence[int]:
     """The extents of the parts of a Split."""
     sizes = call.constant_integers(1, "split")
     number = call.integer("num_outputs", 0) or len(call.node.outputs)
     if sizes is None:
         if call.version < 18 and extent % number:
-            raise call.invalid("shape", f"{extent} items cannot be cut into {number} equal parts")
+            raise call.invalid("shape", f"{extent} items cannot be split into {number} equal parts")
         size = -(-extent // number)
         sizes = tuple(min(size, extent - i * size) for i in range(number))
     if sum(sizes) != extent or len(sizes) != len(call.node.outputs) or any(size < 1 for size in sizes):
@@ -361,7 +360,7 @@ def parts_of_split(call: Call, extent: int) -> Sequence[int]:
 
 
 @_fold("Split")
-def _split(call: Call) -> Folded:
+def _split(call: OnnxCall) -> Folded:
     source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
     at = np.cumsum(parts_of_split(call, source.shape[axis]))[:-1]
     return [(part, source.data_type) for part in np.split(_values(source), at, axis)]

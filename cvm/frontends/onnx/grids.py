@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.onnx.call import Call, Operand
+from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.tensors import data_type_of
 from cvm.quantization import LinearQuantizer
@@ -23,7 +23,7 @@ BIAS = "BiasDequantizeLinear"
 """The operator that dequantises the bias of QLinearConv and QGemm by the product of two scales; made by `expansion`."""
 
 
-def data_type_of_codes(call: Call) -> str:
+def data_type_of_codes(call: OnnxCall) -> str:
     """The integers of a QuantizeLinear: those of its zero point, of ``output_dtype``, or uint8."""
     zero = call.optional(2)
     wish = call.integer("output_dtype", 0)
@@ -36,7 +36,7 @@ def data_type_of_codes(call: Call) -> str:
     return found
 
 
-def grid_of(call: Call, source: Operand, data_type: str) -> Grid:
+def grid_of(call: OnnxCall, source: Operand, data_type: str) -> Grid:
     """The grid of a node for a tensor of the shape of ``source``. Raises `Unsupported` where it is not constant."""
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
     call.ignore("saturate", "precision")  # of floats of 8 bits; and of the division, which is exact here
@@ -79,7 +79,7 @@ def input_quantizer(grid: Grid, rank: int) -> LinearQuantizer | None:
     return LinearQuantizer(stored.scale, offsets, stored.lo - 1, stored.hi, stored.axis, rounding="half_even")
 
 
-def _scales(call: Call) -> npt.NDArray[Any]:
+def _scales(call: OnnxCall) -> npt.NDArray[Any]:
     """Scales as floats; those of a bias as products, which are rationals."""
     found = _positive(call, 1)
     if call.node.op != BIAS:
@@ -91,7 +91,7 @@ def _scales(call: Call) -> npt.NDArray[Any]:
     return np.array([*products, None], dtype=object)[:-1]
 
 
-def _positive(call: Call, index: int) -> npt.NDArray[Any]:
+def _positive(call: OnnxCall, index: int) -> npt.NDArray[Any]:
     if not call.operand(index).real:
         raise call.invalid("type", f"the scale is of {call.operand(index).data_type}, which are no real numbers")
     found = call.constant(index, "the scale")
@@ -100,7 +100,7 @@ def _positive(call: Call, index: int) -> npt.NDArray[Any]:
     return found.astype(np.float32) if found.dtype == np.float16 else found
 
 
-def _spread(call: Call, items: npt.NDArray[Any], shape: Shape, axis: int, block: int) -> npt.NDArray[Any]:
+def _spread(call: OnnxCall, items: npt.NDArray[Any], shape: Shape, axis: int, block: int) -> npt.NDArray[Any]:
     """One item per block at full extent along the axis; the last block may be cut off."""
     if items.ndim != len(shape):
         raise call.invalid("shape", f"the scale has shape {list(items.shape)}, the tensor {list(shape)}")

@@ -59,19 +59,19 @@ def _shape(value: Value, wish: Shape | None, sizes: Mapping[str, int], limits: L
             raise Unsupported("onnx.input", f"{_said(value)} has no items", Location(tensor=value.name))
         if value.dims is None:
             raise _open(value, "its number of axes")
-        wish = tuple(_size(value, place, extent, sizes) for place, extent in enumerate(value.dims))
+        wish = tuple(_size(value, axis, extent, sizes) for axis, extent in enumerate(value.dims))
     elements(wish, limits, f"the input {value.name!r}")
     return wish
 
 
-def _size(value: Value, place: int, extent: Dimension, sizes: Mapping[str, int]) -> int:
+def _size(value: Value, axis: int, extent: Dimension, sizes: Mapping[str, int]) -> int:
     if isinstance(extent, int) and extent > 0:
         return extent
     if isinstance(extent, str) and extent in sizes:
         return sizes[extent]
-    if place == 0:
+    if axis == 0:
         return 1
-    raise _open(value, f"the extent of axis {place}" + (f" ({extent})" if isinstance(extent, str) else ""))
+    raise _open(value, f"the extent of axis {axis}" + (f" ({extent})" if isinstance(extent, str) else ""))
 
 
 def _open(value: Value, what: str) -> Unsupported:

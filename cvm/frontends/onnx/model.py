@@ -66,7 +66,7 @@ class OnnxNode:
 
     @property
     def label(self) -> str:
-        """How messages call it: by its name, or by its place and what it computes."""
+        """How messages call it: by its name, or by its number and what it computes."""
         where = repr(self.name) if self.name else f"number {self.number} (to {next(filter(None, self.outputs), '')!r})"
         return f"node {where}, {self.domain + '.' if self.domain else ''}{self.op}"
 

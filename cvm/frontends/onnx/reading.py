@@ -84,7 +84,7 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
 
 
 def _text(text: str | bytes) -> str:
-    """A string of the format, which the library gives as bytes where it is no UTF-8."""
+    """A string of the format; the library gives bytes where it is not UTF-8."""
     if isinstance(text, bytes):
         raise Malformed("onnx.bytes", f"a string of the model is no UTF-8 text: {text[:40]!r}")
     return text
@@ -186,7 +186,7 @@ def _attribute(item: AttributeProto, folder: str | None, limits: Limits) -> Attr
 def _require_defined(
     inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[OnnxNode], outputs: Iterable[Value]
 ) -> None:
-    """Every name is given once, and before it is read: so there is no cycle."""
+    """Check that every name is defined once, before it is read; then there is no cycle."""
     known: set[str] = set()
 
     def define(name: str, what: str) -> None:

@@ -1,36 +1,39 @@
 """From a model to a `QuantizedGraph`, node by node.
 
-Every tensor is one of real numbers in the graph; those of integers hold integers. QuantizeLinear is the only place of
-rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+Every tensor is one of real numbers in the graph; those of integers hold integers. Only QuantizeLinear
+rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import bounds, is_float, unit
+from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
 from cvm.frontends.onnx.expansion import expanded
 from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
 from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, Value, refusal
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
+from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["OnnxTranslation", "Translated"]
+__all__ = ["OnnxTranslation", "Rule", "Translated"]
+
+Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
+"""Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
 
 @dataclass(slots=True)
@@ -44,13 +47,15 @@ class Translated:
 class OnnxTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, model: Model, settings: Settings, limits: Limits) -> None:
-        super().__init__(settings.overflow)
+    def __init__(self, model: Model, settings: Settings, limits: Limits, rules: Mapping[str, Rule]) -> None:
+        """``rules`` are `cvm.frontends.onnx.rules.RULES`."""
+        super().__init__("the reader of ONNX", settings.overflow)
         self._model, self._settings, self._limits = model, settings, limits
+        self._rules = rules
         self._nodes = live(expanded(model), model.outputs)
         self._operands: dict[str, Operand] = {}
         self._names: dict[str, str] = {}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, OnnxCall] = {}
         """The call that computes each tensor of the model."""
         self._readers: dict[str, list[tuple[OnnxNode, int]]] = {}
         for node in self._nodes:
@@ -72,14 +77,10 @@ class OnnxTranslation(Emission):
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
-        graph = QuantizedGraph(
-            self._model.name, tuple(inputs), tuple(outputs), dict(self._tensors), tuple(self._operations),
-            self._model.digest,
-        )  # fmt: skip
-        return Translated(verify(graph, "the reader of ONNX"), self._served)
+        return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
-        call = Call(node, [self._read(name) for name in node.inputs], self._version(node))
+        call = OnnxCall(node, [self._read(name) for name in node.inputs], self._version(node))
         folded = fold(call)
         if folded is not None:
             call.finish()
@@ -96,7 +97,9 @@ class OnnxTranslation(Emission):
         for index, name in enumerate(node.outputs):
             if name and index >= len(results):
                 if name in self._readers or name in self._results:
-                    raise refusal(node, f"its result number {index} ({name!r}) is not computed")
+                    raise refusal(
+                        node, f"its result number {index} ({name!r}) is not computed", "use only the results before it"
+                    )
                 continue
             if name:
                 self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
@@ -108,20 +111,25 @@ class OnnxTranslation(Emission):
             raise refusal(node, "it is a function that the model defines, which is not read", advice)
         version = self._model.opsets.get(node.domain)
         if version is None and node.domain:
-            raise refusal(node, f"the operators of {node.domain!r} are not known")
+            raise refusal(
+                node, f"the operators of the domain {node.domain!r} are not read", "use operators of ONNX itself"
+            )
         if node.domain:
             return FIRST
         assert version is not None
         if version > LAST:
-            raise refusal(node, f"the model uses opset {version}, which is newer than {LAST}", code="onnx.opset")
+            raise refusal(
+                node,
+                f"the model uses opset {version}, and opsets up to {LAST} are read",
+                f"export it with opset {LAST}",
+                "onnx.opset",
+            )
         return version
 
-    def _rule(self, call: Call):  # type: ignore[no-untyped-def]  # a Rule, which the registry types
-        from cvm.frontends.onnx.rules import RULES
-
+    def _rule(self, call: OnnxCall) -> Rule:
         node = call.node
         if node.op == BIAS:
-            return RULES[BIAS]
+            return self._rules[BIAS]
         declared = OPERATORS.get((node.domain, node.op))
         if declared is None:
             raise refusal(node, "this operator is not read", "docs/onnx.md lists those that are", "onnx.operator")
@@ -141,7 +149,7 @@ class OnnxTranslation(Emission):
         if first.data_type not in TYPES[declared.types]:
             allowed = ", ".join(TYPES[declared.types])
             raise call.refuse(f"operand {first.name!r} is of data type {first.data_type}, not one of {allowed}")
-        return RULES[node.op]
+        return self._rules[node.op]
 
     def _read(self, name: str) -> Operand | None:
         """An operand of a node; constants are read here."""
@@ -152,10 +160,10 @@ class OnnxTranslation(Emission):
             self._operands[name] = Operand(name, tensor.data_type, tensor.values.shape, tensor.values)
         return self._operands[name]
 
-    def _enter(self, call: Call, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
+    def _enter(self, call: OnnxCall, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         elements(made.shape, self._limits, call.node.label)
         if 0 in made.shape:
-            raise call.refuse(f"its result {name!r} has no items: shape {list(made.shape)}")
+            raise call.refuse(f"its result {name!r} has no items: its shape is {list(made.shape)}")
         self._operands[name] = Operand(name, made.data_type, made.shape, None, call.node)
         self._names[name] = made.name
         self._calls[name] = call
@@ -173,35 +181,25 @@ class OnnxTranslation(Emission):
                 return tuple(swapped(part) for part in operand)
             return swap.get(operand, operand) if isinstance(operand, str) else operand
 
-        for place, operation in enumerate(self._operations[first:], first):
+        for index, operation in enumerate(self._operations[first:], first):
             inputs = {key: swapped(operand) for key, operand in operation.inputs.items()}
             outputs = tuple(swap.get(output, output) for output in operation.outputs)
-            self._operations[place] = replace(operation, inputs=inputs, outputs=outputs)
+            self._operations[index] = replace(operation, inputs=inputs, outputs=outputs)
         one, other = (replace(self._tensors[old], name=new) for old, new in swap.items())
         self._tensors[one.name], self._tensors[other.name] = one, other
         return made._replace(name=name)
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only readers, which are QuantizeLinear alike, where it is computed.
-
-        What only moves items after that is passed by: one quantiser for the whole tensor rounds alike before it.
-        """
+        """Give a real result the quantiser of its only readers, QuantizeLinear alike, where it is computed."""
         readers = self._readers.get(name, [])
         if not is_float(made.data_type) or name in self._results or not readers:
             return
         grids = [self._grid_of_reader(node, index, name) for node, index in readers]
         if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
             return
-        quantizer, sources = grids[0].quantizer(), {item.outputs[0]: item for item in operations}
-        target = made.name
-        if quantizer is None or target not in sources:
-            return
-        while sources[target].name in ("reshape", "transpose") and sources[target].inputs["input"] in sources:
-            target = str(sources[target].inputs["input"])
-        if len(sources[target].outputs) > 1 or self._tensors[target].quantizer is not None:
-            return
-        self._tensors[target] = replace(self._tensors[target], quantizer=quantizer)
-        self._quantised.add(name)
+        quantizer = grids[0].quantizer()
+        if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations):
+            self._quantised.add(name)
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
@@ -211,7 +209,7 @@ class OnnxTranslation(Emission):
             others = [self._operands.get(item) or self._constant(node, item) for item in node.inputs[1:]]
         except Unsupported:  # which the node itself will say
             return None
-        call = Call(node, [self._operands[name], *others], FIRST)
+        call = OnnxCall(node, [self._operands[name], *others], FIRST)
         return grid_of(call, self._operands[name], data_type_of_codes(call))
 
     # Inputs
@@ -230,8 +228,7 @@ class OnnxTranslation(Emission):
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
-            self._tensors[value.name] = GraphTensor(value.name, shape or (1,), "external", quantizer=quantizer)
-            self._names[value.name] = value.name
+            self._names[value.name] = self.external(value.name, shape, quantizer)
             names.append(value.name)
         return names
 
@@ -278,7 +275,7 @@ class OnnxTranslation(Emission):
         return quantizer
 
     def _grid_beyond(self, node: OnnxNode, source: Operand) -> Grid:
-        call = Call(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
+        call = OnnxCall(node, [source, *(self._constant(node, item) for item in node.inputs[1:])], FIRST)
         if node.inputs[0] != source.name and call.constant(1, "the scale").size != 1:
             message = f"it quantises the input {source.name!r}, moved before, with several scales"
             raise refusal(node, message, "quantise inputs per tensor")
@@ -291,7 +288,7 @@ class OnnxTranslation(Emission):
         if name in self._model.constants:
             return self._read(name)
         producer = next((item for item in self._nodes if name in item.outputs), None)
-        folded = None if producer is None or producer.op != "Constant" else fold(Call(producer, [], LAST))
+        folded = None if producer is None or producer.op != "Constant" else fold(OnnxCall(producer, [], LAST))
         if folded is None:
             raise refusal(node, f"{name!r} must be constant", "make it an initializer", "onnx.constant")
         return Operand(name, folded[0][1], folded[0][0].shape, folded[0][0])
@@ -307,7 +304,7 @@ class OnnxTranslation(Emission):
             raise Invalid("onnx.output", message, Location(tensor=value.name))
         self._node, self._output = operand.node, value.name
         quantizer = unit(*bounds(value.data_type)) if not operand.real else self._quantizer_of_output(operand)
-        name = self.emit("copy", {"x": self.name(operand)}, operand.shape, quantizer=quantizer, wish=value.name)
+        name = self.emit("copy", self.name(operand), quantizer=quantizer, wish=value.name)
         self._output = ""
         return name
 
@@ -331,7 +328,9 @@ class OnnxTranslation(Emission):
             self._require_in_machine(operand)
             if operand.values.size == 0:
                 assert self._node is not None
-                raise refusal(self._node, f"the constant {operand.name!r} has no items: shape {list(operand.shape)}")
+                raise refusal(
+                    self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
+                )
             self._names[operand.name] = self.constant(operand.values, operand.shape)
         return self._names[operand.name]
 
@@ -349,16 +348,9 @@ class OnnxTranslation(Emission):
                 raise Unsupported("onnx.nan", message, Location(tensor=operand.name))
             raise refusal(self._node, message)
 
-    def aligned(self, operand: Operand, rank: int) -> str:
-        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
-        name, rank = self.name(operand), max(rank, 1)
-        if max(operand.rank, 1) == rank:
-            return name
-        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
-
-    def shape(self, name: str) -> Shape:
-        """The shape of a tensor of the graph."""
-        return self._tensors[name].shape
+    def aligned_operand(self, operand: Operand, rank: int) -> str:
+        """The tensor of an operand in a higher rank."""
+        return self.aligned(self.name(operand), rank)
 
     def is_quantised(self, operand: Operand) -> bool:
         """Whether an operand got the quantiser of its readers when it was made."""
@@ -366,19 +358,18 @@ class OnnxTranslation(Emission):
 
     # What rules write
 
-    def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, shape: Shape, integer: bool = True) -> str:
-        """X within bounds; of integers, as integers."""
-        least, most = (max(-INT32_MAX, min(INT32_MAX, math.floor(end))) for end in (lo, hi))
-        quantizer = unit(least, max(most, least + 1)) if integer else None
-        inputs: dict[str, Argument] = {"x": name, "a": Fraction(lo), "b": Fraction(hi)}
-        return self.emit("clamp", inputs, shape, quantizer=quantizer)
+    def transposed(self, name: str, axes: Sequence[int]) -> str:
+        """A tensor with its axes in another order; itself where that is the same."""
+        return name if tuple(axes) == tuple(range(len(axes))) else super().transposed(name, axes)
 
-    def selected(self, condition: str, yes: Argument, no: Argument, shape: Shape, integer: bool = True) -> str:
-        """One of two, by a truth value."""
-        inputs: dict[str, Argument] = {"condition": condition, "true_value": yes, "false_value": no}
-        return self.emit("select", inputs, shape, quantizer=unit(-INT32_MAX, INT32_MAX) if integer else None)
+    def taken(self, name: str, indices: Indices, axis: int) -> str:
+        """The elements at constant indices along an axis; the tensor itself where these are all in order."""
+        extent = self.shape(name)[axis]
+        if indices.ndim == 1 and indices.size == extent and (indices == np.arange(extent)).all():
+            return name
+        return super().taken(name, indices, axis)
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The result and the operator of the node that is translated."""
         return (self._node.outputs[0], self._node.op) if self._node else ("", "")
 
@@ -386,11 +377,6 @@ class OnnxTranslation(Emission):
         """Note the node that a result serves."""
         if self._node:
             self._served[name] = self._node
-
-    def codes(self, name: str, shape: Shape, grid: Grid) -> str:
-        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
-        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
-        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
 
     def _fresh(self, wish: str) -> str:
         """The names of outputs are kept for the outputs."""

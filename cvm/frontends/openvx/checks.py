@@ -13,49 +13,49 @@ from typing import Any
 from cvm.frontends.openvx.constants import Kernels, NormType
 from cvm.frontends.openvx.errors import InvalidDimension, InvalidFormat, InvalidValue
 from cvm.frontends.openvx.geometry import skip_of, upscale_of
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 
 __all__ = ["check_node", "divisor_bounds"]
 
 Dims = tuple[int, ...]
 
 
-def check_node(node: Node) -> dict[str, int]:
+def check_node(node: OpenvxNode) -> dict[str, int]:
     """Everything about one node that needs more than one argument; what is derived from sizes."""
     node.require_complete()
     tensors = node.tensors()
     for parameter, tensor in tensors:
         if tensor.released:
             raise InvalidValue(
-                "tensor.released", f"{parameter.name} was released", node.place(parameter.name), node.label
+                "tensor.released", f"{parameter.name} was released", node.location(parameter.name), node.label
             )
         if not tensor.dims:
             message = f"{parameter.name} is a virtual tensor without dimensions, which do not follow from the node"
-            raise InvalidDimension("tensor.dims", message, node.place(parameter.name), node.label)
+            raise InvalidDimension("tensor.dims", message, node.location(parameter.name), node.label)
         if tensor.format is None:
             message = f"{parameter.name} is a virtual tensor without a data type"
-            raise InvalidFormat("tensor.data_type", message, node.place(parameter.name), node.label)
+            raise InvalidFormat("tensor.data_type", message, node.location(parameter.name), node.label)
     first = tensors[0][1]
     for parameter, tensor in tensors:
         if tensor.format != first.format:
             kinds = f"{parameter.name} is {tensor!r}, {tensors[0][0].name} is {first!r}"
             message = f"{kinds}: all tensors of a node have one format"
-            raise InvalidFormat("node.format", message, node.place(parameter.name), node.label)
+            raise InvalidFormat("node.format", message, node.location(parameter.name), node.label)
     return _CHECKS[node.declaration.kernel](node)
 
 
-def _wrong(node: Node, parameter: str, message: str) -> InvalidDimension:
+def _wrong(node: OpenvxNode, parameter: str, message: str) -> InvalidDimension:
     return InvalidDimension(
-        f"{node.declaration.function}.dims", f"{parameter}: {message}", node.place(parameter), node.label
+        f"{node.declaration.function}.dims", f"{parameter}: {message}", node.location(parameter), node.label
     )
 
 
-def _require(node: Node, parameter: str, found: Dims, wanted: Dims) -> None:
+def _require(node: OpenvxNode, parameter: str, found: Dims, wanted: Dims) -> None:
     if found != wanted:
         raise _wrong(node, parameter, f"dimensions {list(wanted)} are needed, found {list(found)}")
 
 
-def _ranks(node: Node, parameter: str, *ranks: int) -> Dims:
+def _ranks(node: OpenvxNode, parameter: str, *ranks: int) -> Dims:
     dims: Dims = node[parameter].dims
     if len(dims) not in ranks:
         wanted = " or ".join(str(rank) for rank in ranks)
@@ -63,14 +63,14 @@ def _ranks(node: Node, parameter: str, *ranks: int) -> Dims:
     return dims
 
 
-def _least(node: Node, parameter: str, rank: int) -> Dims:
+def _least(node: OpenvxNode, parameter: str, rank: int) -> Dims:
     dims: Dims = node[parameter].dims
     if len(dims) < rank:
         raise _wrong(node, parameter, f"at least {rank} dimensions are needed, found {len(dims)}")
     return dims
 
 
-def _skips(node: Node, sizes: Dims, paddings: Dims, rounding: Any, dilations: Dims = (0, 0)) -> dict[str, int]:
+def _skips(node: OpenvxNode, sizes: Dims, paddings: Dims, rounding: Any, dilations: Dims = (0, 0)) -> dict[str, int]:
     inputs, outputs = node["inputs"].dims, node["outputs"].dims
     found = {}
     for i, axis in enumerate("xy"):
@@ -86,17 +86,17 @@ def _skips(node: Node, sizes: Dims, paddings: Dims, rounding: Any, dilations: Di
     return found
 
 
-def _biases(node: Node, maps: int, places: Dims | None) -> None:
+def _biases(node: OpenvxNode, maps: int, extents: Dims | None) -> None:
     biases = node["biases"]
     if biases is None:
         return
-    wanted: tuple[Dims, ...] = ((maps,), (*places, maps)) if places else ((maps,),)
+    wanted: tuple[Dims, ...] = ((maps,), (*extents, maps)) if extents else ((maps,),)
     if biases.dims not in wanted:
         kinds = " or ".join(str(list(dims)) for dims in wanted)
         raise _wrong(node, "biases", f"dimensions {kinds} are needed, found {list(biases.dims)}")
 
 
-def _convolution(node: Node) -> dict[str, int]:
+def _convolution(node: OpenvxNode) -> dict[str, int]:
     inputs, weights = _least(node, "inputs", 3), _ranks(node, "weights", 4)
     outputs, params = _least(node, "outputs", 3), node["convolution_params"]
     _require(node, "weights", weights[2:3], inputs[2:3])
@@ -108,7 +108,7 @@ def _convolution(node: Node) -> dict[str, int]:
     )  # fmt: skip
 
 
-def _deconvolution(node: Node) -> dict[str, int]:
+def _deconvolution(node: OpenvxNode) -> dict[str, int]:
     inputs, weights = _ranks(node, "inputs", 3, 4), _ranks(node, "weights", 4)
     outputs, params = _ranks(node, "outputs", 3, 4), node["deconvolution_params"]
     _require(node, "weights", weights[2:3], inputs[2:3])
@@ -127,12 +127,12 @@ def _deconvolution(node: Node) -> dict[str, int]:
             raise _wrong(node, "outputs", message)
         if a >= upscale:
             message = f"a_{axis} must be less than upscale_{axis} = {upscale}, found {a}"
-            raise InvalidValue("deconvolution_layer.a", message, node.place("deconvolution_params"), node.label)
+            raise InvalidValue("deconvolution_layer.a", message, node.location("deconvolution_params"), node.label)
         found[f"upscale_{axis}"] = upscale
     return found
 
 
-def _fully_connected(node: Node) -> dict[str, int]:
+def _fully_connected(node: OpenvxNode) -> dict[str, int]:
     inputs, weights = _least(node, "inputs", 1), _ranks(node, "weights", 2, 4)
     outputs = _least(node, "outputs", 1)
     maps = weights[-1]
@@ -148,7 +148,7 @@ def _fully_connected(node: Node) -> dict[str, int]:
     raise _wrong(node, "weights", message)
 
 
-def _pooling(node: Node) -> dict[str, int]:
+def _pooling(node: OpenvxNode) -> dict[str, int]:
     inputs, outputs = _ranks(node, "inputs", 3, 4), _ranks(node, "outputs", 3, 4)
     _require(node, "outputs", outputs[2:], inputs[2:])
     sizes, paddings = (
@@ -157,31 +157,31 @@ def _pooling(node: Node) -> dict[str, int]:
     return _skips(node, sizes, paddings, node["rounding"])
 
 
-def _alike(node: Node) -> dict[str, int]:
+def _alike(node: OpenvxNode) -> dict[str, int]:
     _require(node, "outputs", node["outputs"].dims, node["inputs"].dims)
     return {}
 
 
-def _softmax(node: Node) -> dict[str, int]:
+def _softmax(node: OpenvxNode) -> dict[str, int]:
     inputs = _ranks(node, "inputs", 1, 2, 3, 4)
     _alike(node)
     return {"axis": 0 if len(inputs) < 3 else 2}
 
 
-def _normalization(node: Node) -> dict[str, int]:
+def _normalization(node: OpenvxNode) -> dict[str, int]:
     _ranks(node, "inputs", 3, 4)
     _alike(node)
     size = node["normalization_size"]
     return {"count": size if node["type"] == NormType.VX_NN_NORMALIZATION_ACROSS_MAPS else size * size}
 
 
-def divisor_bounds(node: Node) -> tuple[Fraction, Fraction]:
+def divisor_bounds(node: OpenvxNode) -> tuple[Fraction, Fraction]:
     """Bias and alpha of a normalisation."""
     bias = node["bias"]
     return Fraction(1) if bias is None else bias, node["alpha"]
 
 
-def _roi(node: Node) -> dict[str, int]:
+def _roi(node: OpenvxNode) -> dict[str, int]:
     inputs, rois = _ranks(node, "inputs", 3, 4), _ranks(node, "inputs_rois", 2, 3)
     outputs = _ranks(node, "output_arr", 4, 5)
     _require(node, "inputs_rois", (*rois[:1], *rois[2:]), (4, *inputs[3:]))
@@ -189,7 +189,7 @@ def _roi(node: Node) -> dict[str, int]:
     return {}
 
 
-_CHECKS: Mapping[Kernels, Callable[[Node], dict[str, int]]] = {
+_CHECKS: Mapping[Kernels, Callable[[OpenvxNode], dict[str, int]]] = {
     Kernels.VX_KERNEL_CONVOLUTION_LAYER: _convolution,
     Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER: _fully_connected,
     Kernels.VX_KERNEL_POOLING_LAYER: _pooling,

@@ -101,7 +101,7 @@ class EnumType(IntEnum):
 
 
 class ConvertPolicy(IntEnum):
-    """vx_convert_policy_e: what happens to results that the format has not."""
+    """vx_convert_policy_e: what happens to results that do not fit the format."""
 
     VX_CONVERT_POLICY_WRAP = _base(EnumType.VX_ENUM_CONVERT_POLICY)
     VX_CONVERT_POLICY_SATURATE = _base(EnumType.VX_ENUM_CONVERT_POLICY) + 1
@@ -180,7 +180,7 @@ class Activation(IntEnum):
 
 
 class Kernels(IntEnum):
-    """vx_kernel_nn_ext_e; the last is that of OpenVX 1.3, which has it in place of the fifth."""
+    """vx_kernel_nn_ext_e; the last is the kernel that OpenVX 1.3 has instead of the fifth."""
 
     VX_KERNEL_CONVOLUTION_LAYER = _base(1)
     VX_KERNEL_FULLY_CONNECTED_LAYER = _base(1) + 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cvm.frontends.openvx.errors import InvalidGraph, InvalidScope, MultipleWriters, NotAllocated
-from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
 
 __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
@@ -20,7 +20,7 @@ __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
 class Write:
     """A node writes a box of a tensor."""
 
-    node: Node
+    node: OpenvxNode
     tensor: Tensor
     box: Box
 
@@ -36,7 +36,7 @@ def writes(graph: RecordedGraph) -> dict[Tensor, list[Write]]:
             for other in others:
                 if intersection(other.box, tensor.box) is not None:
                     message = f"{parameter.name} is written by {other.node.label!r} too"
-                    raise MultipleWriters("graph.writers", message, node.place(parameter.name), node.label)
+                    raise MultipleWriters("graph.writers", message, node.location(parameter.name), node.label)
             others.append(Write(node, tensor.root, tensor.box))
     return found
 
@@ -56,18 +56,18 @@ def require_static(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> 
                 reason = "is [static] and has no data: set it before the graph is verified"
             if reason:
                 raise NotAllocated(
-                    "tensor.static", f"{parameter.name} {reason}", node.place(parameter.name), node.label
+                    "tensor.static", f"{parameter.name} {reason}", node.location(parameter.name), node.label
                 )
 
 
-def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Node]:
+def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[OpenvxNode]:
     """The nodes, each after those whose results it reads; otherwise as they were made.
 
     Raises `InvalidGraph` for a cycle, `InvalidScope` for a part of a virtual tensor that no node writes.
     """
-    needs: dict[Node, list[Node]] = {}
+    needs: dict[OpenvxNode, list[OpenvxNode]] = {}
     for node in graph.nodes:
-        sources: list[Node] = []
+        sources: list[OpenvxNode] = []
         for parameter, tensor in node.tensors():
             if parameter.output or parameter.static:
                 continue
@@ -75,15 +75,15 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[No
             sources += [piece.write.node for piece in found if piece.write]
             if tensor.virtual and any(piece.write is None for piece in found):
                 message = f"{parameter.name} is a virtual tensor that no node writes, or not all of it"
-                raise InvalidScope("tensor.virtual", message, node.place(parameter.name), node.label)
+                raise InvalidScope("tensor.virtual", message, node.location(parameter.name), node.label)
         needs[node] = sources
-    done: dict[Node, None] = {}
+    done: dict[OpenvxNode, None] = {}
     pending = list(graph.nodes)
     while pending:
         ready = [node for node in pending if all(source in done for source in needs[node])]
         if not ready:
             labels = ", ".join(node.label for node in pending)
-            raise InvalidGraph("graph.cycle", f"nodes wait for each other: {labels}", pending[0].place())
+            raise InvalidGraph("graph.cycle", f"nodes wait for each other: {labels}", pending[0].location())
         done[ready[0]] = None
         pending.remove(ready[0])
     return list(done)
@@ -113,7 +113,7 @@ def pieces(box: Box, written: Sequence[Write]) -> list[Piece]:
 
 
 def assembled(box: Box, written: Sequence[Write]) -> Piece:
-    """A box from what was written: cut in two at the border of some write until each part is of one."""
+    """A box from what was written: split in two at the border of some write until each part is of one."""
     inside = [write for write in written if intersection(write.box, box) is not None]
     if not inside:
         return Piece(box, None)

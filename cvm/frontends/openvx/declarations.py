@@ -35,7 +35,7 @@ __all__ = ["KERNELS", "KernelDeclaration", "Parameter"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kernel; its place in the list is its number."""
+    """One parameter of a kernel; its index in the list is its number."""
 
     name: str
     kind: Literal["tensor", "enum", "float", "size", "structure"] = "tensor"
@@ -194,7 +194,7 @@ KERNELS = MappingProxyType(
                     Parameter("output_arr", output=True),
                 ),
                 "maxima of cells floor(i * w / ow) .. ceil((i + 1) * w / ow) of a region of inclusive raw integer "
-                "corners, cut to the image; an empty cell gives 0",
+                "corners, clipped to the image; an empty cell gives 0",
                 "a cell that begins before the image is empty",
             ),
             KernelDeclaration(
@@ -209,7 +209,7 @@ KERNELS = MappingProxyType(
                 ),
                 "zeros between the inputs, then convolution_layer with the weights as they are and a padding of kernel "
                 "- padding - 1",
-                f"{_PER_PRODUCT}; inputs whose place times the upscale is beyond the input's size are not read",
+                f"{_PER_PRODUCT}; inputs whose index times the upscale is beyond the input's size are not read",
             ),
             KernelDeclaration(
                 Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER,

@@ -65,8 +65,8 @@ def _monotone(raw: range, function: Function, unit: Fraction, quantizer: LinearQ
     """The codes of a function that nowhere falls."""
     found = [0] * len(raw)
 
-    def at(place: int) -> int:
-        return code(function(raw[place] * unit), quantizer)
+    def at(index: int) -> int:
+        return code(function(raw[index] * unit), quantizer)
 
     def fill(first: int, last: int, low: int, high: int) -> None:
         pending = [(first, last, low, high)]

@@ -22,7 +22,7 @@ __all__ = [
     "COMPAT",
     "Compat",
     "Kernel",
-    "Node",
+    "OpenvxNode",
     "RecordedGraph",
     "add_node",
     "create_generic_node",
@@ -45,7 +45,7 @@ class RecordedGraph(Reference):
         if compat not in COMPAT:
             raise InvalidValue("graph.compat", f"compat is one of {', '.join(COMPAT)}, found {compat!r}")
         self.compat: Compat = compat
-        self.nodes: list[Node] = []
+        self.nodes: list[OpenvxNode] = []
         self.state = GraphState.VX_GRAPH_STATE_UNVERIFIED
 
     def changed(self) -> None:
@@ -63,7 +63,7 @@ class Kernel(Reference):
         self.declaration = declaration
 
 
-class Node(Reference):
+class OpenvxNode(Reference):
     """A node (vx_node): a kernel and its parameters.
 
     ``derived`` holds, once the graph is verified, what follows from sizes: ``skip_x``, ``skip_y``, ``upscale_x``, ..,
@@ -123,23 +123,23 @@ class Node(Reference):
         """Raise `NotSufficient` where a required parameter has not been set."""
         for parameter in self.declaration.parameters:
             if parameter.name not in self._values and not parameter.optional:
-                raise NotSufficient("parameter.missing", f"{parameter.name} is not set", self.place(parameter.name),
+                raise NotSufficient("parameter.missing", f"{parameter.name} is not set", self.location(parameter.name),
                                     self.label)  # fmt: skip
 
-    def place(self, parameter: str | None = None) -> Location:
+    def location(self, parameter: str | None = None) -> Location:
         """Where an error of this node is."""
         return Location(tensor=parameter, op=self.declaration.function)
 
     def fault(self, error: Error, parameter: str | None = None) -> Error:
         """The same error, of this node."""
         message = error.message.rsplit(" (VX_", 1)[0]
-        return type(error)(error.code.removeprefix("openvx."), message, self.place(parameter), self.label)
+        return type(error)(error.code.removeprefix("openvx."), message, self.location(parameter), self.label)
 
 
-def add_node(graph: RecordedGraph, kernel: Kernels, arguments: tuple[Any, ...], name: str | None) -> Node:
+def add_node(graph: RecordedGraph, kernel: Kernels, arguments: tuple[Any, ...], name: str | None) -> OpenvxNode:
     """A node of a kernel with all its arguments in order; it joins the graph if all are valid."""
     require(graph, RecordedGraph, "graph")
-    node = Node(graph, KERNELS[kernel], name)
+    node = OpenvxNode(graph, KERNELS[kernel], name)
     for index, value in enumerate(arguments):
         node.set(index, value)
     node.require_complete()
@@ -164,19 +164,19 @@ def get_kernel_by_enum(context: Context, kernel: int) -> Kernel:
     return Kernel(context, KERNELS[Kernels(kernel)])
 
 
-def create_generic_node(graph: RecordedGraph, kernel: Kernel, name: str | None = None) -> Node:
+def create_generic_node(graph: RecordedGraph, kernel: Kernel, name: str | None = None) -> OpenvxNode:
     """vxCreateGenericNode: a node whose parameters are set by `set_parameter_by_index`."""
     require(graph, RecordedGraph, "graph")
     require(kernel, Kernel, "kernel", graph.context)
-    node = Node(graph, kernel.declaration, name)
+    node = OpenvxNode(graph, kernel.declaration, name)
     graph.nodes.append(node)
     graph.changed()
     return node
 
 
-def set_parameter_by_index(node: Node, index: int, value: Any) -> None:
+def set_parameter_by_index(node: OpenvxNode, index: int, value: Any) -> None:
     """VxSetParameterByIndex: a tensor, a scalar or a plain number, or a structure of the extension."""
-    require(node, Node, "node")
+    require(node, OpenvxNode, "node")
     if isinstance(index, bool) or not isinstance(index, int):
         raise InvalidParameters("parameter.index", f"index must be an integer, found {index!r}")
     node.set(index, value)

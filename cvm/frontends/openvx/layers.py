@@ -8,7 +8,7 @@ themselves. How tensors fit each other is checked when the graph is verified.
 from __future__ import annotations
 
 from cvm.frontends.openvx.constants import Kernels
-from cvm.frontends.openvx.graph import Node, RecordedGraph, add_node
+from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph, add_node
 from cvm.frontends.openvx.objects import Tensor
 from cvm.frontends.openvx.parameters import NNConvolutionParams, NNDeconvolutionParams, NNROIPoolParams
 
@@ -27,7 +27,7 @@ __all__ = [
 
 def activation_layer(
     graph: RecordedGraph, inputs: Tensor, function: int, a: float, b: float, outputs: Tensor, *, name: str | None = None
-) -> Node:
+) -> OpenvxNode:
     """VxActivationLayer: a function of every element. ``a`` and ``b`` are not negative."""
     return add_node(graph, Kernels.VX_KERNEL_ACTIVATION_LAYER, (inputs, function, a, b, outputs), name)
 
@@ -35,7 +35,7 @@ def activation_layer(
 def convolution_layer(
     graph: RecordedGraph, inputs: Tensor, weights: Tensor, biases: Tensor | None,
     convolution_params: NNConvolutionParams, outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxConvolutionLayer: inputs [width, height, IFM, batches..], weights [kernel_x, kernel_y, IFM, OFM]."""
     arguments = (inputs, weights, biases, convolution_params, outputs)
     return add_node(graph, Kernels.VX_KERNEL_CONVOLUTION_LAYER, arguments, name)
@@ -44,7 +44,7 @@ def convolution_layer(
 def deconvolution_layer(
     graph: RecordedGraph, inputs: Tensor, weights: Tensor, biases: Tensor | None,
     deconvolution_params: NNDeconvolutionParams, outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxDeconvolutionLayer: inputs [width, height, IFM, batches], weights [width, height, IFM, OFM]."""
     arguments = (inputs, weights, biases, deconvolution_params, outputs)
     return add_node(graph, Kernels.VX_KERNEL_DECONVOLUTION_LAYER, arguments, name)
@@ -53,7 +53,7 @@ def deconvolution_layer(
 def fully_connected_layer(
     graph: RecordedGraph, inputs: Tensor, weights: Tensor, biases: Tensor | None, overflow_policy: int,
     rounding_policy: int, outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxFullyConnectedLayer: inputs [IFM, batches..] or [width, height, IFM, batches..], weights [IFM, OFM]."""
     arguments = (inputs, weights, biases, overflow_policy, rounding_policy, outputs)
     return add_node(graph, Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER, arguments, name)
@@ -62,7 +62,7 @@ def fully_connected_layer(
 def local_response_normalization_layer(
     graph: RecordedGraph, inputs: Tensor, type: int, normalization_size: int, alpha: float, beta: float, bias: float,
     outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxLocalResponseNormalizationLayer of OpenVX 1.3: `normalization_layer` with a bias in place of 1."""
     arguments = (inputs, type, normalization_size, alpha, beta, bias, outputs)
     return add_node(graph, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER, arguments, name)
@@ -71,7 +71,7 @@ def local_response_normalization_layer(
 def normalization_layer(
     graph: RecordedGraph, inputs: Tensor, type: int, normalization_size: int, alpha: float, beta: float,
     outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxNormalizationLayer: ``normalization_size`` is 3, 5 or 7, ``alpha`` and ``beta`` are positive."""
     arguments = (inputs, type, normalization_size, alpha, beta, outputs)
     return add_node(graph, Kernels.VX_KERNEL_NORMALIZATION_LAYER, arguments, name)
@@ -80,7 +80,7 @@ def normalization_layer(
 def pooling_layer(
     graph: RecordedGraph, inputs: Tensor, pooling_type: int, pooling_size_x: int, pooling_size_y: int,
     pooling_padding_x: int, pooling_padding_y: int, rounding: int, outputs: Tensor, *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxPoolingLayer: the greatest or the mean of rectangles of [width, height, IFM, batches]."""
     arguments = (
         inputs, pooling_type, pooling_size_x, pooling_size_y, pooling_padding_x, pooling_padding_y, rounding, outputs
@@ -91,12 +91,12 @@ def pooling_layer(
 def roi_pooling_layer(
     graph: RecordedGraph, input_data: Tensor, input_rois: Tensor, roi_pool_params: NNROIPoolParams, output_arr: Tensor,
     *, name: str | None = None,
-) -> Node:  # fmt: skip
+) -> OpenvxNode:  # fmt: skip
     """VxROIPoolingLayer: regions [4, roi_count, batches], outputs [width, height, IFM, roi_count, batches]."""
     arguments = (input_data, input_rois, roi_pool_params, output_arr)
     return add_node(graph, Kernels.VX_KERNEL_ROI_POOLING_LAYER, arguments, name)
 
 
-def softmax_layer(graph: RecordedGraph, inputs: Tensor, outputs: Tensor, *, name: str | None = None) -> Node:
+def softmax_layer(graph: RecordedGraph, inputs: Tensor, outputs: Tensor, *, name: str | None = None) -> OpenvxNode:
     """VxSoftmaxLayer: over dimension 0 of tensors of 1 or 2 dimensions, over dimension 2 of 3 or 4."""
     return add_node(graph, Kernels.VX_KERNEL_SOFTMAX_LAYER, (inputs, outputs), name)

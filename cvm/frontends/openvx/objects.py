@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,6 @@ from cvm.frontends.openvx.errors import (
 )
 from cvm.frontends.openvx.formats import FORMATS, Format
 from cvm.limits import DEFAULT, INT32_MAX, MAX_RANK, elements
-
-if TYPE_CHECKING:
-    from cvm.frontends.openvx.graph import RecordedGraph
 
 __all__ = [
     "EXTENSIONS",
@@ -86,7 +83,7 @@ class Reference:
         return found
 
     def rename(self, name: str) -> None:
-        """Give it a name. Raises `InvalidValue` for what is no text."""
+        """Give it a name. Raises `InvalidValue` for a name that is not a string."""
         if not isinstance(name, str) or not name:
             raise InvalidValue("reference.name", f"a name is text, found {name!r}")
         self.name = name
@@ -105,7 +102,7 @@ class Reference:
 
 
 def require(reference: Any, kind: type[Any], what: str, context: Context | None = None) -> None:
-    """Raise `InvalidParameters` for what is no such object, `InvalidReference` for one released or of elsewhere."""
+    """Raise `InvalidParameters` for another kind of object, `InvalidReference` for a released or foreign one."""
     if not isinstance(reference, kind):
         message = f"{what} must be a {kind.__name__}, found {type(reference).__name__}"
         raise InvalidParameters("argument.reference", message)
@@ -149,7 +146,7 @@ class Tensor(Reference):
     kind = Type.VX_TYPE_TENSOR
 
     def __init__(
-        self, context: Context, dims: tuple[int, ...], format: Format | None, graph: RecordedGraph | None = None,
+        self, context: Context, dims: tuple[int, ...], format: Format | None, graph: Reference | None = None,
         parent: Tensor | None = None, box: Box | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(context, name)
@@ -327,16 +324,16 @@ def create_tensor(
 
 
 def create_virtual_tensor(
-    graph: RecordedGraph, dims: Sequence[int], data_type: int, fixed_point_position: int = 0, name: str | None = None
+    graph: Reference, dims: Sequence[int], data_type: int, fixed_point_position: int = 0, name: str | None = None
 ) -> Tensor:
     """vxCreateVirtualTensor: a tensor between nodes of one graph, whose elements nobody sees.
 
     Without dimensions (an empty list) or with VX_TYPE_INVALID the graph cannot be verified: skips are derived from
     sizes, so that an output's dimensions do not follow from the node.
     """
-    from cvm.frontends.openvx.graph import RecordedGraph
-
-    require(graph, RecordedGraph, "graph")
+    if getattr(graph, "kind", None) is not Type.VX_TYPE_GRAPH:
+        raise InvalidParameters("argument.reference", f"graph must be a RecordedGraph, found {type(graph).__name__}")
+    require(graph, Reference, "graph")
     extents = () if hasattr(dims, "__len__") and not len(dims) else _dimensions(dims)
     return Tensor(graph.context, extents, _format(data_type, fixed_point_position, True), graph, name=name)
 

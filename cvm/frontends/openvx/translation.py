@@ -1,32 +1,34 @@
 """From a recorded graph to a `QuantizedGraph`: nodes in order, parts of tensors, inputs and outputs.
 
 A tensor of the format F is a tensor of real numbers under the quantiser of F, whose codes are the raw integers. A node
-rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of cut.
+rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of clipped.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.emission import Emission
-from cvm.frontends.openvx.checks import check_node
-from cvm.frontends.openvx.constants import ConvertPolicy, RoundPolicy
-from cvm.frontends.openvx.dataflow import Piece, Write, assembled, ordered, require_static, writes
-from cvm.frontends.openvx.errors import InvalidGraph
+from cvm.frontends.openvx.constants import ConvertPolicy, Kernels, RoundPolicy
+from cvm.frontends.openvx.dataflow import Piece, Write, assembled
+from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.formats import Format
-from cvm.frontends.openvx.graph import Node, RecordedGraph
+from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
-from cvm.graph import GraphTensor, QuantizedGraph, verify
+from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
 
-__all__ = ["Boundary", "OpenvxTranslation", "Translated", "translate"]
+__all__ = ["Boundary", "OpenvxTranslation", "Rule", "Translated", "refused"]
+
+Rule: TypeAlias = "Callable[[OpenvxTranslation, OpenvxNode], str]"
+"""Emits the operations of a node; returns the tensor that holds the output, in its NumPy shape."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,73 +47,55 @@ class Translated:
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
     static: Mapping[Tensor, int]
-    nodes: Mapping[str, Node]
-
-
-def translate(graph: RecordedGraph) -> Translated:
-    """Check everything and translate. Raises the errors of a verification (vxVerifyGraph)."""
-    if not graph.nodes:
-        raise InvalidGraph("graph.empty", "the graph has no node")
-    for node in graph.nodes:
-        node.derived = check_node(node)
-    written = writes(graph)
-    require_static(graph, written)
-    order = ordered(graph, written)
-    if all(tensor.virtual for tensor in written):
-        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
-    return OpenvxTranslation(graph, written).run(order)
+    nodes: Mapping[str, OpenvxNode]
 
 
 class OpenvxTranslation(Emission):
     """The graph while it is made. Rules of kernels read arguments and emit operations."""
 
-    def __init__(self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]]) -> None:
-        super().__init__("error")
+    def __init__(
+        self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]], rules: Mapping[Kernels, Rule]
+    ) -> None:
+        """``rules`` are those of `cvm.frontends.openvx.rules` for what the graph is to be compatible with."""
+        super().__init__("the reader of OpenVX", "error")
         self.compat = recorded.compat
-        self._written = written
-        self._results: dict[Node, str] = {}
+        self._written, self._rules = written, rules
+        self._results: dict[OpenvxNode, str] = {}
         self._inputs: dict[Tensor, str] = {}
         self._static: dict[Tensor, int] = {}
-        self._serves: dict[str, Node] = {}
-        self._node: Node | None = None
+        self._serves: dict[str, OpenvxNode] = {}
+        self._node: OpenvxNode | None = None
         self._reserved: set[str] = set()
         """Names of tensors at the border of the graph."""
 
-    def run(self, nodes: Sequence[Node]) -> Translated:
+    def run(self, nodes: Sequence[OpenvxNode]) -> Translated:
         """The whole graph, from nodes in an order in which they can be computed."""
-        from cvm.frontends.openvx.rules import RULES, SAMPLE_RULES, refused
-
         for node in nodes:
             roots = [tensor.root for parameter, tensor in node.tensors() if not parameter.static]
             self._reserved |= {root.name for root in roots if root.name and not root.virtual}
         for node in nodes:
             self._node = node
-            rules = RULES if self.compat == "spec" else SAMPLE_RULES
-            rule = rules.get(node.declaration.kernel)
+            rule = self._rules.get(node.declaration.kernel)
             if rule is None:
                 raise refused(node)
             self._results[node] = rule(self, node)
         self._node = None
-        outputs = [self._output(tensor, place) for place, tensor in enumerate(self._given())]
+        outputs = [self._output(tensor, index) for index, tensor in enumerate(self._given())]
         names = tuple(self._inputs.values())
-        graph = QuantizedGraph(
-            "openvx", names, tuple(item.value for item in outputs), dict(self._tensors), tuple(self._operations),
-            self._digest(nodes),
-        )  # fmt: skip
+        graph = self.finish("openvx", names, [item.value for item in outputs], self._digest(nodes))
         inputs = tuple(Boundary(tensor, name) for tensor, name in self._inputs.items())
-        verify(graph, "the reader of OpenVX")
         return Translated(graph, inputs, tuple(outputs), self._static, self._serves)
 
     def _given(self) -> list[Tensor]:
         return [tensor for tensor in self._written if not tensor.virtual]
 
-    def _output(self, tensor: Tensor, place: int) -> Boundary:
+    def _output(self, tensor: Tensor, index: int) -> Boundary:
         whole = self._assembled(tensor, assembled(tensor.box, self._written[tensor]))
         format = _format_of(tensor)
-        name = self._public(tensor.name or f"output_{place}")
-        return Boundary(tensor, self.emit("copy", {"x": whole}, tensor.shape, format.quantizer(), wish=name))
+        name = self._public(tensor.name or f"output_{index}")
+        return Boundary(tensor, self.emit("copy", whole, quantizer=format.quantizer(), wish=name))
 
-    def _digest(self, nodes: Sequence[Node]) -> str:
+    def _digest(self, nodes: Sequence[OpenvxNode]) -> str:
         """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
         found = hashlib.sha256(self.compat.encode())
         for node in nodes:
@@ -119,8 +103,8 @@ class OpenvxTranslation(Emission):
             for parameter in node.declaration.parameters:
                 value = node[parameter.name]
                 if isinstance(value, Tensor):
-                    place = f"{value.data_type.name} {value.dims} {value.box}"
-                    found.update(place.encode())
+                    described = f"{value.data_type.name} {value.dims} {value.box}"
+                    found.update(described.encode())
                     if parameter.static:
                         found.update(np.ascontiguousarray(value.contents()).tobytes())
                 else:
@@ -149,22 +133,20 @@ class OpenvxTranslation(Emission):
         if piece.parts:
             first, second = (self._assembled(root, part) for part in piece.parts)
             axis = len(shape) - 1 - piece.dimension
-            return self.emit("concat", {"values": (first, second)}, shape, quantizer, axis=axis)
+            return self.emit("concat", (first, second), quantizer=quantizer, axis=axis)
         if piece.write:
-            return self._cut(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
-        return self._cut(self._input(root), root.box, piece.box, quantizer)
+            return self._sliced(self._results[piece.write.node], piece.write.box, piece.box, quantizer)
+        return self._sliced(self._input(root), root.box, piece.box, quantizer)
 
     def _input(self, root: Tensor) -> str:
         if root not in self._inputs:
             wish = root.name or f"input_{len(self._inputs)}"
             if root in self._written:
                 wish += ".before"  # what it holds before the nodes write their part
-            name = self._public(wish)
-            self._tensors[name] = GraphTensor(name, root.shape, "external", quantizer=_format_of(root).quantizer())
-            self._inputs[root] = name
+            self._inputs[root] = self.external(self._public(wish), root.shape, _format_of(root).quantizer())
         return self._inputs[root]
 
-    def _cut(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
+    def _sliced(self, name: str, whole: Box, part: Box, quantizer: LinearQuantizer) -> str:
         axes, begin, end = [], [], []
         for dimension, ((low, high), (start, stop)) in enumerate(zip(whole, part, strict=True)):
             if (low, high) != (start, stop):
@@ -173,15 +155,19 @@ class OpenvxTranslation(Emission):
                 end.append(stop - low)
         if not axes:
             return name
-        shape = tuple(end - start for start, end in part)[::-1]
         return self.emit(
-            "slice", {"input": name}, shape, quantizer, axes=tuple(axes), begin=tuple(begin), end=tuple(end),
+            "slice",
+            name,
+            quantizer=quantizer,
+            axes=tuple(axes),
+            begin=tuple(begin),
+            end=tuple(end),
             stride=(1,) * len(axes),
-        )  # fmt: skip
+        )
 
     # What rules write
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The node that is translated, for the name and for the operator."""
         return (self._node.label, self._node.label) if self._node else ("", "")
 
@@ -196,28 +182,30 @@ class OpenvxTranslation(Emission):
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
         """The tensor in another shape, under the same quantiser."""
-        found = self._tensors[name]
-        if found.shape == tuple(shape):
+        if self.shape(name) == tuple(shape):
             return name
-        return self.emit("reshape", {"input": name}, shape, self.quantizer_of(name))
+        return self.reshape(name, shape, quantizer=self.quantizer_of(name))
 
     def transposed(self, name: str, axes: Sequence[int]) -> str:
         """The tensor with its axes in another order, under the same quantiser."""
-        found = self._tensors[name]
-        shape = [found.shape[axis] for axis in axes]
-        return self.emit("transpose", {"input": name}, shape, self.quantizer_of(name), axes=tuple(axes))
+        return self.emit("transpose", name, quantizer=self.quantizer_of(name), axes=tuple(axes))
 
     def converted(self, name: str, format: Format, overflow: ConvertPolicy, rounding: RoundPolicy) -> str:
-        """Give the result of the last operation the policies of a node: it is rounded once, and cut or wrapped."""
+        """Give the result of the last operation the policies of a node: it is rounded once, and clipped or wrapped."""
         assert self._operations[-1].outputs == (name,)
         how: Rounding = "toward_zero" if rounding == RoundPolicy.VX_ROUND_POLICY_TO_ZERO else "half_even"
         if overflow == ConvertPolicy.VX_CONVERT_POLICY_SATURATE:
             self._tensors[name] = replace(self._tensors[name], quantizer=format.quantizer(how))
             return name
         return self.emit(
-            "wrapping_quantize", {"x": name}, self._tensors[name].shape, format.quantizer(), scale=format.unit,
-            lo=format.lo, hi=format.hi, rounding=how,
-        )  # fmt: skip
+            "wrapping_quantize",
+            name,
+            quantizer=format.quantizer(),
+            scale=format.unit,
+            lo=format.lo,
+            hi=format.hi,
+            rounding=how,
+        )
 
     def quantizer_of(self, name: str) -> LinearQuantizer | None:
         """The quantiser of a tensor of the graph."""
@@ -238,3 +226,9 @@ class OpenvxTranslation(Emission):
 def _format_of(tensor: Tensor) -> Format:
     assert tensor.format is not None
     return tensor.format
+
+
+def refused(node: OpenvxNode) -> NotSupported:
+    """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
+    message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
+    return NotSupported("compat.kernel", message, node.location(), node.label)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.frontends.common.data_types import bounds, is_float
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
 from cvm.frontends.webnn.errors import type_error
@@ -18,12 +19,10 @@ from cvm.frontends.webnn.operand import (
     Descriptor,
     MLOperand,
     MLOperandDescriptor,
-    bounds,
     data_type_of,
     describe,
-    is_float,
 )
-from cvm.frontends.webnn.recorder import Call
+from cvm.frontends.webnn.recorder import RecordedCall
 from cvm.frontends.webnn.recurrent import Recurrent
 from cvm.frontends.webnn.sums import Sums
 from cvm.frontends.webnn.windows import Windows
@@ -127,7 +126,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
         """(input - zero_point) * scale. Without a zero point, an extension, it is 0."""
-        call = Call(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call = RecordedCall(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "zeroPoint")
         self._require_scales(call, input, scale)
         return call.result(scale.data_type, input.shape)
@@ -136,12 +135,12 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
         """clamp(round_half_even(input / scale) + zero_point). Without a zero point, an extension, it is 0 of int8."""
-        call = Call(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
+        call = RecordedCall(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "scale")
         self._require_scales(call, input, scale)
         return call.result("int8" if zero_point is None else zero_point.data_type, input.shape)
 
-    def _require_scales(self, call: Call, input: MLOperand, scale: MLOperand) -> None:
+    def _require_scales(self, call: RecordedCall, input: MLOperand, scale: MLOperand) -> None:
         """Scales and zero points of one shape, of the rank of the input, whose extents divide its extents."""
         call.shaped("zeroPoint", scale.shape)
         if scale.rank != input.rank and (self._context.strict_scale_rank or scale.rank > input.rank):
@@ -149,7 +148,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
             raise call.error("rank", message, "scale")
         extents = input.shape[input.rank - scale.rank :]
         if any(n % blocks for n, blocks in zip(extents, scale.shape, strict=True)):
-            message = f"{list(scale.shape)} does not cut {list(input.shape)} into blocks"
+            message = f"{list(scale.shape)} does not divide {list(input.shape)} into blocks"
             raise call.error("shape", message, "scale")
         values = scale.values
         if values is None:

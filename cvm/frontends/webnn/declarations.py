@@ -64,10 +64,10 @@ OPERATORS: dict[str, Operator] = {}
 
 
 def _enter(
-    names: str, place: str, output: Tensor, kind: Kind = "integer", note: str = "", /, **operands: Tensor
+    names: str, section_: str, output: Tensor, kind: Kind = "integer", note: str = "", /, **operands: Tensor
 ) -> None:
     for name in names.split():
-        OPERATORS[name] = Operator(place, MappingProxyType(dict(operands)), output, kind, note)
+        OPERATORS[name] = Operator(section_, MappingProxyType(dict(operands)), output, kind, note)
 
 
 _ANY, _REAL, _RANK1, _RANK1_REAL = Tensor(), Tensor(_FLOAT), Tensor(least=1), Tensor(_FLOAT, 1)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, bounds, data_type_of, is_float
-from cvm.frontends.webnn.recorder import Call, Recorder
+from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, data_type_of
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["Elementwise", "cast_number"]
 
 
 def cast_number(value: Any, data_type: str) -> int | float:
-    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and cut to the type."""
+    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and clipped to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
             nearest: float = np.array(value, data_type).item()
@@ -33,13 +34,13 @@ class Elementwise(Recorder):
     """Operators whose results stand element by element; every method takes ``label``."""
 
     def _unary(self, op: str, input: Any, label: str, **attributes: Any) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         operand = call.operands["input"]
         numbers = {name: call.number(name, value) for name, value in attributes.items()}
         return call.result(operand.data_type, operand.shape, **numbers)
 
     def _binary(self, op: str, a: Any, b: Any, label: str, result: str | None = None) -> MLOperand:
-        call = Call(self, op, label, {"a": a, "b": b})
+        call = RecordedCall(self, op, label, {"a": a, "b": b})
         call.same_type("a", "b")
         return call.result(result or call.operands["a"].data_type, call.broadcast("a", "b"))
 
@@ -113,29 +114,29 @@ class Elementwise(Recorder):
 
     def logical_not(self, a: MLOperand, *, label: str = "") -> MLOperand:
         """Whether a is 0."""
-        call = Call(self, "logicalNot", label, {"a": a})
+        call = RecordedCall(self, "logicalNot", label, {"a": a})
         return call.result("uint8", call.operands["a"].shape)
 
     def is_nan(self, a: MLOperand, *, label: str = "") -> MLOperand:
         """Whether a is NaN, as uint8."""
-        call = Call(self, "isNaN", label, {"a": a})
+        call = RecordedCall(self, "isNaN", label, {"a": a})
         return call.result("uint8", call.operands["a"].shape)
 
     def is_infinite(self, a: MLOperand, *, label: str = "") -> MLOperand:
         """Whether a is infinite, as uint8."""
-        call = Call(self, "isInfinite", label, {"a": a})
+        call = RecordedCall(self, "isInfinite", label, {"a": a})
         return call.result("uint8", call.operands["a"].shape)
 
     # With attributes
 
     def cast(self, input: MLOperand, data_type: str, *, label: str = "") -> MLOperand:
         """Another data type; from integer to integer the low bits."""
-        call = Call(self, "cast", label, {"input": input})
+        call = RecordedCall(self, "cast", label, {"input": input})
         return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
 
     def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
-        """Cut to [min_value, max_value]; None is no bound, and of real numbers NaN is none either."""
-        call = Call(self, "clamp", label, {"input": input})
+        """Clipped to [min_value, max_value]; None means no bound, and so does NaN for real numbers."""
+        call = RecordedCall(self, "clamp", label, {"input": input})
         operand = call.operands["input"]
         limits = []
         for name, value in (("minValue", min_value), ("maxValue", max_value)):
@@ -152,7 +153,7 @@ class Elementwise(Recorder):
 
     def prelu(self, input: MLOperand, slope: MLOperand, *, label: str = "") -> MLOperand:
         """Input where it is not negative, else slope * input."""
-        call = Call(self, "prelu", label, {"input": input, "slope": slope})
+        call = RecordedCall(self, "prelu", label, {"input": input, "slope": slope})
         call.same_type("input", "slope")
         return call.result(call.operands["input"].data_type, call.broadcast("input", "slope"))
 
@@ -161,7 +162,7 @@ class Elementwise(Recorder):
     ) -> MLOperand:
         """true_value where the condition is not 0, else false_value."""
         operands = {"condition": condition, "trueValue": true_value, "falseValue": false_value}
-        call = Call(self, "where", label, operands)
+        call = RecordedCall(self, "where", label, operands)
         call.same_type("trueValue", "falseValue")
         shape = call.broadcast("condition", "trueValue", "falseValue")
         return call.result(call.operands["trueValue"].data_type, shape)

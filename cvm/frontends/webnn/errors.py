@@ -34,7 +34,7 @@ def type_error(op: str, rule: str, message: str, label: str = "", operand: str |
     """The breach of a rule: ``[label] op: operand: message (WebNN section)``; ``rule`` ends its code."""
     from cvm.frontends.webnn.declarations import section
 
-    place = f"[{label}] " if label else ""
+    prefix = f"[{label}] " if label else ""
     what = f"{operand}: " if operand else ""
-    text = f"{place}{op}: {what}{message} (WebNN {section(op)})"
+    text = f"{prefix}{op}: {what}{message} (WebNN {section(op)})"
     return MLTypeError(f"webnn.{op}.{rule}", text, Location(tensor=operand, op=op))

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.webnn.elementwise import cast_number
 from cvm.frontends.webnn.operand import MLOperand, valid_shape
-from cvm.frontends.webnn.recorder import Call, Recorder, broadcast
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["Movement"]
 
@@ -22,7 +23,7 @@ class Movement(Recorder):
         """The inputs side by side along an axis."""
         if not isinstance(inputs, list | tuple):
             inputs = [inputs]  # type: ignore[list-item]
-        call = Call(self, "concat", label, {f"inputs[{i}]": item for i, item in enumerate(inputs)})
+        call = RecordedCall(self, "concat", label, {f"inputs[{i}]": item for i, item in enumerate(inputs)})
         if not 1 <= len(inputs) <= _MOST_PARTS:
             raise call.error("inputs", f"there must be 1 to {_MOST_PARTS} inputs, found {len(inputs)}")
         first = inputs[0]
@@ -39,19 +40,15 @@ class Movement(Recorder):
 
     def expand(self, input: MLOperand, new_shape: Sequence[int], *, label: str = "") -> MLOperand:
         """The input broadcast to a shape."""
-        call = Call(self, "expand", label, {"input": input})
+        call = RecordedCall(self, "expand", label, {"input": input})
         shape = valid_shape(new_shape, "expand", label)
-        try:
-            fits = broadcast(input.shape, shape) == shape
-        except ValueError:
-            fits = False
-        if not fits:
+        if broadcast(input.shape, shape) != shape:
             raise call.error("newShape", f"{list(input.shape)} does not broadcast to {list(shape)}")
         return call.result(input.data_type, shape)
 
     def reshape(self, input: MLOperand, new_shape: Sequence[int], *, label: str = "") -> MLOperand:
         """The same elements in row-major order under another shape."""
-        call = Call(self, "reshape", label, {"input": input})
+        call = RecordedCall(self, "reshape", label, {"input": input})
         shape = valid_shape(new_shape, "reshape", label)
         if math.prod(shape) != math.prod(input.shape):
             raise call.error("newShape", f"{list(shape)} has not as many elements as {list(input.shape)}")
@@ -59,7 +56,7 @@ class Movement(Recorder):
 
     def reverse(self, input: MLOperand, *, axes: Sequence[int] | None = None, label: str = "") -> MLOperand:
         """The elements in the opposite order along axes; all for None."""
-        call = Call(self, "reverse", label, {"input": input})
+        call = RecordedCall(self, "reverse", label, {"input": input})
         return call.result(input.data_type, input.shape, axes=call.axes("axes", axes, input.rank))
 
     def slice(
@@ -72,7 +69,7 @@ class Movement(Recorder):
         label: str = "",
     ) -> MLOperand:
         """The window of ``sizes`` from ``starts`` on, every strides-th element of it."""
-        call = Call(self, "slice", label, {"input": input})
+        call = RecordedCall(self, "slice", label, {"input": input})
         first = call.integers("starts", starts, input.rank)
         extents = call.integers("sizes", sizes, input.rank, least=1)
         steps = call.integers("strides", (1,) * input.rank if strides is None else strides, input.rank, least=1)
@@ -89,7 +86,7 @@ class Movement(Recorder):
         self, input: MLOperand, splits: int | Sequence[int], *, axis: int = 0, label: str = ""
     ) -> list[MLOperand]:
         """Parts along an axis: their number, or the extent of each."""
-        call = Call(self, "split", label, {"input": input})
+        call = RecordedCall(self, "split", label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         extent = input.shape[axis]
         if isinstance(splits, Sequence) and not isinstance(splits, str):
@@ -99,21 +96,21 @@ class Movement(Recorder):
         else:
             count = call.unsigned("splits", splits, least=1)
             if extent % count:
-                raise call.error("splits", f"the extent {extent} cannot be cut into {count}")
+                raise call.error("splits", f"the extent {extent} cannot be split into {count}")
             sizes = (extent // count,) * count
         shapes = [(input.data_type, (*input.shape[:axis], size, *input.shape[axis + 1 :])) for size in sizes]
         return call.results(shapes, axis=axis, sizes=sizes)
 
     def tile(self, input: MLOperand, repetitions: Sequence[int], *, label: str = "") -> MLOperand:
         """The whole repeated along each axis."""
-        call = Call(self, "tile", label, {"input": input})
+        call = RecordedCall(self, "tile", label, {"input": input})
         times = call.integers("repetitions", repetitions, input.rank, least=1)
         shape = [extent * n for extent, n in zip(input.shape, times, strict=True)]
         return call.result(input.data_type, shape, repetitions=times)
 
     def transpose(self, input: MLOperand, *, permutation: Sequence[int] | None = None, label: str = "") -> MLOperand:
         """The axes in another order; reversed for None."""
-        call = Call(self, "transpose", label, {"input": input})
+        call = RecordedCall(self, "transpose", label, {"input": input})
         order = tuple(reversed(range(input.rank))) if permutation is None else None
         if order is None:
             order = call.axes("permutation", permutation, input.rank)
@@ -123,7 +120,7 @@ class Movement(Recorder):
 
     def triangular(self, input: MLOperand, *, upper: bool = True, diagonal: int = 0, label: str = "") -> MLOperand:
         """The upper or lower triangle of the last two axes, 0 elsewhere."""
-        call = Call(self, "triangular", label, {"input": input})
+        call = RecordedCall(self, "triangular", label, {"input": input})
         if isinstance(diagonal, bool) or not isinstance(diagonal, int) or abs(diagonal) >= 2**31:
             raise call.error("diagonal", f"diagonal must be a 32-bit integer, found {diagonal!r}")
         upper = call.flag("upper", upper)
@@ -140,7 +137,7 @@ class Movement(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Elements before and after along each axis: a value, the edge, or the reflection."""
-        call = Call(self, "pad", label, {"input": input})
+        call = RecordedCall(self, "pad", label, {"input": input})
         before = call.integers("beginningPadding", beginning_padding, input.rank)
         after = call.integers("endingPadding", ending_padding, input.rank)
         if input.rank == 0:
@@ -156,21 +153,21 @@ class Movement(Recorder):
 
     def gather(self, input: MLOperand, indices: MLOperand, *, axis: int = 0, label: str = "") -> MLOperand:
         """The slices at the indices along an axis."""
-        call = Call(self, "gather", label, {"input": input, "indices": indices})
+        call = RecordedCall(self, "gather", label, {"input": input, "indices": indices})
         axis = call.unsigned("axis", axis, below=input.rank)
         shape = (*input.shape[:axis], *indices.shape, *input.shape[axis + 1 :])
         return call.result(input.data_type, shape, axis=axis)
 
     def gather_elements(self, input: MLOperand, indices: MLOperand, *, axis: int = 0, label: str = "") -> MLOperand:
         """Per position the element whose coordinate along an axis is the index."""
-        call = Call(self, "gatherElements", label, {"input": input, "indices": indices})
+        call = RecordedCall(self, "gatherElements", label, {"input": input, "indices": indices})
         axis = call.unsigned("axis", axis, below=input.rank)
         self._require_beside(call, input, indices, axis)
         return call.result(input.data_type, indices.shape, axis=axis)
 
     def gather_nd(self, input: MLOperand, indices: MLOperand, *, label: str = "") -> MLOperand:
         """The slices at the coordinates in the last axis of the indices."""
-        call = Call(self, "gatherND", label, {"input": input, "indices": indices})
+        call = RecordedCall(self, "gatherND", label, {"input": input, "indices": indices})
         count = indices.shape[-1]
         if count > input.rank:
             raise call.error("indices", f"has coordinates of {count} axes, but the input {input.rank}", "indices")
@@ -180,7 +177,7 @@ class Movement(Recorder):
         self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, axis: int = 0, label: str = ""
     ) -> MLOperand:
         """The input with elements replaced at the indices along an axis."""
-        call = Call(self, "scatterElements", label, {"input": input, "indices": indices, "updates": updates})
+        call = RecordedCall(self, "scatterElements", label, {"input": input, "indices": indices, "updates": updates})
         call.same_type("input", "updates")
         axis = call.unsigned("axis", axis, below=input.rank)
         self._require_beside(call, input, indices, axis)
@@ -189,7 +186,7 @@ class Movement(Recorder):
 
     def scatter_nd(self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, label: str = "") -> MLOperand:
         """The input with slices replaced at coordinates."""
-        call = Call(self, "scatterND", label, {"input": input, "indices": indices, "updates": updates})
+        call = RecordedCall(self, "scatterND", label, {"input": input, "indices": indices, "updates": updates})
         call.same_type("input", "updates")
         count = indices.shape[-1]
         if count > input.rank:
@@ -198,7 +195,7 @@ class Movement(Recorder):
         return call.result(input.data_type, input.shape)
 
     @staticmethod
-    def _require_beside(call: Call, input: MLOperand, indices: MLOperand, axis: int) -> None:
+    def _require_beside(call: RecordedCall, input: MLOperand, indices: MLOperand, axis: int) -> None:
         """Indices of the rank of the input, and of its extents beside the axis."""
         others = [n for i, n in enumerate(indices.shape) if i != axis]
         if indices.rank != input.rank or others != [n for i, n in enumerate(input.shape) if i != axis]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ from cvm.frontends.webnn.declarations import DATA_TYPES, MAX_RANK
 from cvm.frontends.webnn.errors import type_error
 from cvm.limits import DEFAULT, INT32_MAX
 
-if TYPE_CHECKING:
-    from cvm.frontends.webnn.builder import MLGraphBuilder
-
 __all__ = [
     "Described",
     "Descriptor",
@@ -24,10 +21,8 @@ __all__ = [
     "MLOperandDescriptor",
     "Shape",
     "WebnnNode",
-    "bounds",
     "data_type_of",
     "describe",
-    "is_float",
     "valid_shape",
 ]
 
@@ -97,17 +92,6 @@ def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
     return tuple(found)
 
 
-def is_float(data_type: str) -> bool:
-    """Whether operands of a data type are real numbers."""
-    return data_type.startswith("float")
-
-
-def bounds(data_type: str) -> tuple[int, int]:
-    """The least and the greatest integer of an integer data type."""
-    info = np.iinfo(data_type)
-    return int(info.min), int(info.max)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class WebnnNode:
     """One call of an operator: operands by their names (a list's are numbered), attributes, results."""
@@ -117,7 +101,7 @@ class WebnnNode:
     attributes: Mapping[str, Any]
     label: str
     number: int
-    """Its place among the calls of the builder."""
+    """Its index among the calls of the builder."""
     outputs: list[MLOperand] = field(default_factory=list)
 
 
@@ -150,7 +134,7 @@ class MLOperand(Described):
 
     def __init__(
         self,
-        builder: MLGraphBuilder,
+        builder: object,
         name: str,
         descriptor: MLOperandDescriptor,
         node: WebnnNode | None = None,
@@ -190,8 +174,8 @@ class MLOperand(Described):
         return self._interval
 
     @property
-    def builder(self) -> MLGraphBuilder:
-        """The builder that made it."""
+    def builder(self) -> object:
+        """The `MLGraphBuilder` that made it: operands of two builders cannot meet."""
         return self._builder
 
     def __repr__(self) -> str:

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import Location
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.errors import InvalidStateError, MLTypeError, type_error
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, Shape, WebnnNode, valid_shape
 
-__all__ = ["Call", "Recorder", "broadcast"]
+__all__ = ["RecordedCall", "Recorder"]
 
 _MOST_UNSIGNED = 2**32 - 1
 
 
-class Call:
+class RecordedCall:
     """One call of an operator while it is checked; ``operands`` are those that are given."""
 
     def __init__(self, recorder: Recorder, op: str, label: str, operands: Mapping[str, Any]) -> None:
@@ -115,11 +116,11 @@ class Call:
 
     def broadcast(self, *names: str) -> Shape:
         """The shape that the operands broadcast to, as NumPy does."""
-        try:
-            return broadcast(*(self.operands[name].shape for name in names))
-        except ValueError:
+        shape = broadcast(*(self.operands[name].shape for name in names))
+        if shape is None:
             shapes = ", ".join(f"{name} {list(self.operands[name].shape)}" for name in names)
-            raise self.error("broadcast", f"the shapes do not broadcast: {shapes}") from None
+            raise self.error("broadcast", f"the shapes do not broadcast: {shapes}")
+        return shape
 
     def result(self, data_type: str, shape: Sequence[int], **attributes: Any) -> MLOperand:
         """Record the call; its only result."""
@@ -131,21 +132,8 @@ class Call:
         node = WebnnNode(self.op, self.operands, attributes, self.label, self._recorder.count())
         for data_type, shape in checked:
             name = self._recorder.fresh(self.label or self.op)
-            node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))  # type: ignore[arg-type]
+            node.outputs.append(MLOperand(self._recorder, name, MLOperandDescriptor(data_type, shape), node))
         return node.outputs
-
-
-def broadcast(*shapes: Sequence[int]) -> Shape:
-    """The shape that all broadcast to. Raises ValueError."""
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
-    found = []
-    for extents in zip(*padded, strict=True):
-        largest = max(extents)
-        if any(extent not in (1, largest) for extent in extents):
-            raise ValueError(f"{extents}")
-        found.append(largest)
-    return tuple(found)
 
 
 class Recorder:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand, Shape
-from cvm.frontends.webnn.recorder import Call, Recorder
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 from cvm.limits import INT32_MAX
 
 __all__ = ["Recurrent"]
@@ -34,7 +34,7 @@ _LSTM = _Family(4, ("iofg", "ifgo"), ("sigmoid", "tanh", "tanh"))
 
 
 class Recurrent(Recorder):
-    """Recurrent networks and single steps of such; every method takes ``label``."""
+    """Recurrent networks and single steps of them; every method takes ``label``."""
 
     def gru(
         self,
@@ -59,7 +59,7 @@ class Recurrent(Recorder):
             "input": input, "weight": weight, "recurrentWeight": recurrent_weight, "bias": bias,
             "recurrentBias": recurrent_bias, "initialHiddenState": initial_hidden_state,
         }  # fmt: skip
-        call = Call(self, "gru", label, operands)
+        call = RecordedCall(self, "gru", label, operands)
         call.flag("resetAfter", reset_after)
         return _network(call, _GRU, steps, hidden_size, return_sequence, direction, layout, activations)
 
@@ -83,7 +83,7 @@ class Recurrent(Recorder):
             "input": input, "weight": weight, "recurrentWeight": recurrent_weight, "hiddenState": hidden_state,
             "bias": bias, "recurrentBias": recurrent_bias,
         }  # fmt: skip
-        call = Call(self, "gruCell", label, operands)
+        call = RecordedCall(self, "gruCell", label, operands)
         call.flag("resetAfter", reset_after)
         return _cell(call, _GRU, hidden_size, layout, activations)[0]
 
@@ -112,7 +112,7 @@ class Recurrent(Recorder):
             "recurrentBias": recurrent_bias, "peepholeWeight": peephole_weight,
             "initialHiddenState": initial_hidden_state, "initialCellState": initial_cell_state,
         }  # fmt: skip
-        call = Call(self, "lstm", label, operands)
+        call = RecordedCall(self, "lstm", label, operands)
         return _network(call, _LSTM, steps, hidden_size, return_sequence, direction, layout, activations)
 
     def lstm_cell(
@@ -136,12 +136,12 @@ class Recurrent(Recorder):
             "input": input, "weight": weight, "recurrentWeight": recurrent_weight, "hiddenState": hidden_state,
             "cellState": cell_state, "bias": bias, "recurrentBias": recurrent_bias, "peepholeWeight": peephole_weight,
         }  # fmt: skip
-        return _cell(Call(self, "lstmCell", label, operands), _LSTM, hidden_size, layout, activations)
+        return _cell(RecordedCall(self, "lstmCell", label, operands), _LSTM, hidden_size, layout, activations)
 
 
 def _network(
-    call: Call, family: _Family, steps: Any, hidden_size: Any, return_sequence: Any, direction: Any, layout: Any,
-    activations: Any,
+    call: RecordedCall, family: _Family, steps: Any, hidden_size: Any, return_sequence: Any, direction: Any,
+    layout: Any, activations: Any,
 ) -> list[MLOperand]:  # fmt: skip
     """The rules of gru and lstm: everything has an axis of directions, and the input one of time."""
     steps = call.unsigned("steps", steps, least=1)
@@ -160,7 +160,7 @@ def _network(
     return call.results([(source.data_type, shape) for shape in shapes])
 
 
-def _cell(call: Call, family: _Family, hidden_size: Any, layout: Any, activations: Any) -> list[MLOperand]:
+def _cell(call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any) -> list[MLOperand]:
     """The rules of gruCell and lstmCell."""
     source = call.operands["input"]
     hidden = _parameters(call, family, hidden_size, layout, activations, (), source.shape[1])
@@ -171,7 +171,7 @@ def _cell(call: Call, family: _Family, hidden_size: Any, layout: Any, activation
 
 
 def _parameters(
-    call: Call, family: _Family, hidden_size: Any, layout: Any, activations: Any, directions: Shape, inputs: int
+    call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any, directions: Shape, inputs: int
 ) -> int:
     """What all four have in common; returns the hidden size. ``directions`` is the axis before the gates, if any."""
     hidden = call.unsigned("hiddenSize", hidden_size, least=1)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
+from cvm.frontends.common.data_types import bounds
 from cvm.frontends.common.grids import Grid as CommonGrid
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import Shape, WebnnNode, bounds
+from cvm.frontends.webnn.operand import Shape, WebnnNode
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize
 
@@ -35,7 +36,7 @@ class Grid(CommonGrid):
         return items
 
     def codes(self, values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-        """The integers of an array of floats, exactly. Raises `Invalid` for what is no number."""
+        """The integers of an array of floats, exactly. Raises `Invalid` for NaN and infinities."""
         if not np.isfinite(values).all():
             raise Invalid("webnn.input.nan", "an item is NaN or infinite: not a real number", Location(tensor=name))
         lo, hi = bounds(self.data_type)
@@ -91,9 +92,9 @@ def grid_of(node: WebnnNode) -> Grid:
             parts.append(np.zeros(parts[0].shape, np.int64))
             continue
         if operand.values is None:
-            place = f"[{node.label}] " if node.label else ""
+            prefix = f"[{node.label}] " if node.label else ""
             message = (
-                f"{place}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
+                f"{prefix}{node.op}: {name} {operand.name!r} must be a constant: an integer program has fixed scales"
             )
             raise NotSupportedError(f"webnn.{node.op}.scale", message, Location(tensor=operand.name, op=node.op))
         parts.append(operand.values)

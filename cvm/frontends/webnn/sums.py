@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.webnn.operand import MLOperand
-from cvm.frontends.webnn.recorder import Call, Recorder, broadcast
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["REDUCTIONS", "Sums"]
 
@@ -36,40 +37,34 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Alpha * A * B + beta * C."""
-        call = Call(self, "gemm", label, {"a": a, "b": b, "c": c})
+        call = RecordedCall(self, "gemm", label, {"a": a, "b": b, "c": c})
         call.same_type("a", "b", "c")
         left = a.shape[::-1] if call.flag("aTranspose", a_transpose) else a.shape
         right = b.shape[::-1] if call.flag("bTranspose", b_transpose) else b.shape
         if left[1] != right[0]:
             raise call.error("shape", f"{left[1]} columns of a meet {right[0]} rows of b")
         shape = (left[0], right[1])
-        if c is not None:
-            try:
-                fits = broadcast(c.shape, shape) == shape
-            except ValueError:
-                fits = False
-            if not fits:
-                raise call.error("shape", f"{list(c.shape)} does not broadcast to {list(shape)}", "c")
+        if c is not None and broadcast(c.shape, shape) != shape:
+            raise call.error("shape", f"{list(c.shape)} does not broadcast to {list(shape)}", "c")
         return call.result(a.data_type, shape, alpha=call.number("alpha", alpha), beta=call.number("beta", beta),
                            a_transpose=bool(a_transpose), b_transpose=bool(b_transpose))  # fmt: skip
 
     def matmul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
         """The product of the last two axes, in batches that broadcast."""
-        call = Call(self, "matmul", label, {"a": a, "b": b})
+        call = RecordedCall(self, "matmul", label, {"a": a, "b": b})
         call.same_type("a", "b")
         if a.shape[-1] != b.shape[-2]:
             raise call.error("shape", f"{a.shape[-1]} columns of a meet {b.shape[-2]} rows of b")
-        try:
-            batches = broadcast(a.shape[:-2], b.shape[:-2])
-        except ValueError:
+        batches = broadcast(a.shape[:-2], b.shape[:-2])
+        if batches is None:
             message = f"the batches do not broadcast: {list(a.shape)} and {list(b.shape)}"
-            raise call.error("broadcast", message) from None
+            raise call.error("broadcast", message)
         return call.result(a.data_type, (*batches, a.shape[-2], b.shape[-1]))
 
     # Reductions
 
     def _reduce(self, op: str, input: MLOperand, axes: Axes, keep_dimensions: bool, label: str) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         where = call.axes("axes", axes, input.rank)
         keep = call.flag("keepDimensions", keep_dimensions)
         shape = [1 if i in where else n for i, n in enumerate(input.shape) if keep or i not in where]
@@ -102,7 +97,7 @@ class Sums(Recorder):
     def _position(
         self, op: str, input: MLOperand, axis: int, keep_dimensions: bool, data_type: str, label: str
     ) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         data_type = call.word("outputDataType", data_type, "int32", "int64")
         keep = call.flag("keepDimensions", keep_dimensions)
@@ -113,14 +108,14 @@ class Sums(Recorder):
         self, input: MLOperand, axis: int, *, exclusive: bool = False, reversed: bool = False, label: str = ""
     ) -> MLOperand:
         """The sum of all elements up to each one along an axis."""
-        call = Call(self, "cumulativeSum", label, {"input": input})
+        call = RecordedCall(self, "cumulativeSum", label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         flags = {"exclusive": call.flag("exclusive", exclusive), "reversed": call.flag("reversed", reversed)}
         return call.result(input.data_type, input.shape, axis=axis, **flags)
 
     def softmax(self, input: MLOperand, axis: int | None = None, *, label: str = "") -> MLOperand:
-        """E^x over the sum of such along an axis; without one, as in older graphs, along the last."""
-        call = Call(self, "softmax", label, {"input": input})
+        """E^x divided by the sum of all e^x along an axis; by default the last one, as in older graphs."""
+        call = RecordedCall(self, "softmax", label, {"input": input})
         axis = input.rank - 1 if axis is None else axis
         return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))
 
@@ -140,7 +135,7 @@ class Sums(Recorder):
     ) -> MLOperand:
         """(x - mean) / sqrt(variance + epsilon) * scale + bias along an axis."""
         operands = {"input": input, "mean": mean, "variance": variance, "scale": scale, "bias": bias}
-        call = Call(self, "batchNormalization", label, operands)
+        call = RecordedCall(self, "batchNormalization", label, operands)
         call.same_type(*operands)
         axis = call.unsigned("axis", axis, below=input.rank)
         for name in ("mean", "variance", "scale", "bias"):
@@ -158,7 +153,7 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Normalisation of every channel of every image by its own mean and variance."""
-        call = Call(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call = RecordedCall(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         layout = call.word("layout", layout, "nchw", "nhwc")
         for name in ("scale", "bias"):
@@ -176,7 +171,7 @@ class Sums(Recorder):
         label: str = "",
     ) -> MLOperand:
         """Normalisation over axes, all but the first by default."""
-        call = Call(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
+        call = RecordedCall(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         where = call.axes("axes", range(1, input.rank) if axes is None else axes, input.rank)
         for name in ("scale", "bias"):

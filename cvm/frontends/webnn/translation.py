@@ -1,28 +1,31 @@
 """From recorded calls to a `QuantizedGraph`: the graph, its boundaries, and what became of each call.
 
-Every operand is a tensor of real numbers there; those of integer operands are integers. quantizeLinear is the only
-place of rounding: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+Every operand is a tensor of real numbers there; those of integer operands are integers. only quantizeLinear
+rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
 Its integers are then a sum, x / scale + zero point, which lowering merges with what comes before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from cvm.errors import Location
-from cvm.frontends.common.data_types import unit
+from cvm.frontends.common.data_types import bounds, is_float, unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
-from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode, bounds, is_float
+from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode
 from cvm.frontends.webnn.scales import Grid, grid_of
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, verify
+from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["INT32_MAX", "Boundary", "Step", "Translated", "WebnnTranslation", "refusal", "unit"]
+__all__ = ["Boundary", "Rule", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
+
+Rule: TypeAlias = "Callable[[WebnnTranslation, WebnnNode], str | list[str]]"
+"""Emits the operations of a call; returns the tensor of its result, or of each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TranslatedCall:
     """What a call became: the operations of the graph."""
 
     operand: str
@@ -54,7 +57,7 @@ class Translated:
     graph: QuantizedGraph
     inputs: list[Boundary]
     outputs: list[Boundary]
-    steps: list[Step]
+    calls: list[TranslatedCall]
     operands: dict[str, MLOperand] = field(default_factory=dict)
     """The operand that each tensor of the graph serves."""
     saturated: dict[str, MLOperand] = field(default_factory=dict)
@@ -65,8 +68,8 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
     """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
     node = operand.node
     op = node.op if node else "input"
-    place = f"[{node.label}] " if node and node.label else ""
-    text = f"{place}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
+    prefix = f"[{node.label}] " if node and node.label else ""
+    text = f"{prefix}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
     location = Location(tensor=operand.name, op=op)
     text += f"; {advice}" if advice else ""
     return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
@@ -75,12 +78,15 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
 class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"]) -> None:
-        super().__init__(overflow)
-        self._outputs = outputs
+    def __init__(
+        self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"], rules: Mapping[str, Rule]
+    ) -> None:
+        """``rules`` are `cvm.frontends.webnn.rules.RULES`."""
+        super().__init__("the reader of WebNN", overflow)
+        self._outputs, self._rules = outputs, rules
         self._names: dict[MLOperand, str] = {}
         self._inputs: list[Boundary] = []
-        self._steps: list[Step] = []
+        self._calls: list[TranslatedCall] = []
         self._serves: dict[str, MLOperand] = {}
         self._nodes = _reachable(outputs.values())
         self._readers: dict[MLOperand, list[WebnnNode]] = {}
@@ -97,8 +103,6 @@ class WebnnTranslation(Emission):
 
     def run(self, inputs: Mapping[str, MLOperand]) -> Translated:
         """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
-        from cvm.frontends.webnn.rules import RULES
-
         for node in self._nodes:
             if OPERATORS[node.op].kind == "refused":
                 raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
@@ -112,26 +116,18 @@ class WebnnTranslation(Emission):
         for node in self._nodes:
             self._node = node
             before = len(self._operations)
-            names = RULES[node.op](self, node)
+            names = self._rules[node.op](self, node)
             made = self._operations[before:]
             for output, name in zip(node.outputs, [names] if isinstance(names, str) else names, strict=True):
                 self._names[output] = name
                 self._attach(output, name, made)
             rounded = any(self._tensors[o].quantizer is not None for item in made for o in item.outputs)
-            self._steps.append(
-                Step(node.outputs[0].name, node.op, node.label, tuple(item.name for item in made), rounded)
-            )
+            operations = tuple(item.name for item in made)
+            self._calls.append(TranslatedCall(node.outputs[0].name, node.op, node.label, operations, rounded))
         self._node = None
         found = [self._output(name, operand) for name, operand in self._outputs.items()]
-        graph = QuantizedGraph(
-            "webnn",
-            tuple(self._graph_inputs),
-            tuple(boundary.value for boundary in found),
-            dict(self._tensors),
-            tuple(self._operations),
-        )
-        verify(graph, "the reader of WebNN")
-        return Translated(graph, self._inputs, found, self._steps, self._serves, self._saturated)
+        graph = self.finish("webnn", self._graph_inputs, [boundary.value for boundary in found])
+        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
         """An input: integers as they are; real numbers as the codes of each quantizeLinear that reads them."""
@@ -156,23 +152,22 @@ class WebnnTranslation(Emission):
             self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, grid))
             codes = name
             if grid.quantizer() is not None:
-                codes = self.codes(name, operand, grid)
+                codes = self.codes(name, operand.shape, grid)
             self._names[node.outputs[0]] = codes
 
     def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
-        """The interval of an input cut to the machine's. Raises `NotSupportedError` where a reader would notice."""
+        """The interval of an input clipped to the machine's. Raises `NotSupportedError` where a reader would notice."""
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
-        below = lo >= -INT32_MAX or all(_cuts(node, -1) for node in readers)
-        above = hi <= INT32_MAX or all(_cuts(node, 1) for node in readers)
+        below = lo >= -INT32_MAX or all(_clips(node, -1) for node in readers)
+        above = hi <= INT32_MAX or all(_clips(node, 1) for node in readers)
         if given or not (below and above):
             message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
-            raise refusal(operand, message, "promise a smaller value_range, or cut the input by clamp alone")
+            raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
-        name = self._fresh(wish)
-        self._tensors[name] = GraphTensor(name, operand.shape or (1,), "external", quantizer=quantizer)
+        name = self.external(self._fresh(wish), operand.shape, quantizer)
         self._serves[name] = operand
         self._graph_inputs.append(name)
         return name
@@ -185,21 +180,15 @@ class WebnnTranslation(Emission):
             if grid is None:
                 message = f"a float value would leave the graph as the output {name!r}"
                 raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
-            source = self.codes(source, operand, grid)
+            source = self.codes(source, operand.shape, grid)
         lo, hi = (
             (-INT32_MAX, INT32_MAX)
             if operand in self._modular
             else bounds(grid.data_type if grid else operand.data_type)
         )
         self._node = operand.node
-        value = self.emit("copy", {"x": source}, operand.shape, quantizer=unit(lo, hi), wish=name)
+        value = self.emit("copy", source, quantizer=unit(lo, hi), wish=name)
         return Boundary(name, value, operand.data_type, operand.shape, grid)
-
-    def codes(self, name: str, operand: MLOperand, grid: Grid) -> str:
-        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
-        shape = operand.shape
-        steps = self.emit("div", {"x": name, "y": self.numbers(grid.scale, shape)}, shape)
-        return self.emit("add", {"x": steps, "y": self.numbers(grid.zero_point, shape)}, shape)
 
     # What rules read
 
@@ -211,47 +200,35 @@ class WebnnTranslation(Emission):
         """The tensor of an operand that was made with the inputs."""
         return self._names.get(operand)
 
-    def aligned(self, operand: MLOperand, rank: int) -> str:
-        """As `name`, in a higher rank: ones are put before the extents, as NumPy broadcasts."""
-        name = self._names[operand]
-        rank = max(rank, 1)
-        if max(operand.rank, 1) == rank:
-            return name
-        return self.emit("reshape", {"input": name}, (1,) * (rank - operand.rank) + operand.shape)
+    def aligned_operand(self, operand: MLOperand, rank: int) -> str:
+        """The tensor of an operand in a higher rank."""
+        return self.aligned(self._names[operand], rank)
 
     def is_quantised(self, operand: MLOperand) -> bool:
         """Whether an operand got the quantiser of its reader when it was made."""
         return operand in self._quantised
 
     def _attach(self, operand: MLOperand, name: str, made: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it.
-
-        What only moves elements after that is passed by: one quantiser for the whole tensor rounds alike before it.
-        """
+        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it."""
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type) or any(item is operand for item in self._outputs.values()):
             return
         if len(readers) != 1 or readers[0].op != "quantizeLinear":
             return
-        quantizer, sources = grid_of(readers[0]).quantizer(), {item.outputs[0]: item for item in made}
-        if quantizer is None or name not in sources:
-            return
-        while sources[name].name in ("reshape", "transpose") and sources[name].inputs["input"] in sources:
-            name = str(sources[name].inputs["input"])
-        if len(sources[name].outputs) > 1:
-            return
-        self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
-        self._quantised.add(operand)
-        self.saturates(name, readers[0].outputs[0])
+        quantizer = grid_of(readers[0]).quantizer()
+        target = None if quantizer is None else self.quantize_where_computed(name, quantizer, made)
+        if target is not None:
+            self._quantised.add(operand)
+            self._saturates(target, readers[0].outputs[0])
 
-    def saturates(self, name: str, operand: MLOperand) -> None:
+    def _saturates(self, name: str, operand: MLOperand) -> None:
         """Note a tensor that quantizeLinear rounds to the integers of an operand."""
         if operand.data_type in ("int32", "uint32"):
             self._saturated[name] = operand
 
     # What rules write
 
-    def place(self) -> tuple[str, str]:
+    def origin(self) -> tuple[str, str]:
         """The result and the operator of the call that is translated."""
         return (self._node.outputs[0].name, self._node.op) if self._node else ("", "")
 
@@ -260,14 +237,19 @@ class WebnnTranslation(Emission):
         if self._node:
             self._serves[name] = self._node.outputs[0]
 
-    def integers(self, name: str, node: WebnnNode, output: MLOperand | None = None) -> str:
-        """The integers of a result wrapped to its data type, as a tensor of integers."""
-        result = output or node.outputs[0]
-        _, largest = bounds(result.data_type)
-        modular = largest > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
-        if modular:
+    def rounded(self, name: str) -> None:
+        """Note a tensor that the quantizeLinear that is translated rounds."""
+        if self._node:
+            self._saturates(name, self._node.outputs[0])
+
+    def modular(self, data_type: str) -> bool:
+        """Whether the result is an output that the host takes modulo 2^N."""
+        assert self._node is not None
+        result = self._node.outputs[0]
+        found = bounds(data_type)[1] > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
+        if found:
             self._modular.add(result)
-        return self.wrapped(name, result.data_type, result.shape, modular)
+        return found
 
     def _only_given(self, operand: MLOperand) -> bool:
         """Whether an operand is an output of unsigned integers that no call reads: the host takes it modulo 2^N."""
@@ -280,7 +262,7 @@ _AGNOSTIC = {"identity", "reshape", "transpose", "slice", "reverse", "expand", "
 
 
 def output_grid(operand: MLOperand) -> Grid | None:
-    """The grid that a real operand is exactly of: that of the dequantizeLinear that it was moved from."""
+    """The grid of the dequantizeLinear that a real operand was moved from; its numbers are exactly of it."""
     node = operand.node
     if node is None or not is_float(operand.data_type):
         return None
@@ -296,8 +278,8 @@ def output_grid(operand: MLOperand) -> Grid | None:
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
 
 
-def _cuts(node: WebnnNode, side: int) -> bool:
-    """Whether a call gives the same for every integer beyond the machine, on one side, as for the last one of it."""
+def _clips(node: WebnnNode, side: int) -> bool:
+    """Whether a call gives the same for all integers beyond the machine on one side as for its last integer."""
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]
         return bound is not None and abs(bound) <= INT32_MAX
@@ -305,7 +287,7 @@ def _cuts(node: WebnnNode, side: int) -> bool:
 
 
 def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
-    """Raise `NotSupportedError` for an integer constant that the machine has not; quantised ones are real numbers."""
+    """Raise `NotSupportedError` for an integer constant beyond the machine; quantised constants are real numbers."""
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand
-from cvm.frontends.webnn.recorder import Call, Recorder
+from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
 __all__ = ["FILTERS", "Windows", "spatial"]
 
@@ -44,7 +44,7 @@ class Windows(Recorder):
         label: str = "",
     ) -> MLOperand:
         """2-D convolution with zero padding (top, bottom, left, right), by groups of channels."""
-        call = Call(self, "conv2d", label, {"input": input, "filter": filter, "bias": bias})
+        call = RecordedCall(self, "conv2d", label, {"input": input, "filter": filter, "bias": bias})
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
         given = _convolution(call, groups, input_layout, filter_layout)
         channels, inner, outputs, groups = given.channels, given.inner, given.outputs, given.groups
@@ -52,7 +52,7 @@ class Windows(Recorder):
             message = f"has {inner} input channels, but the input has {channels} in {groups} groups"
             raise call.error("channels", message, "filter")
         if outputs % groups:
-            raise call.error("groups", f"{outputs} output channels cannot be cut into {groups} groups")
+            raise call.error("groups", f"{outputs} output channels cannot be divided into {groups} groups")
         call.shaped("bias", (outputs,))
         sizes = []
         for i, extent in enumerate(given.plane):
@@ -81,7 +81,7 @@ class Windows(Recorder):
         label: str = "",
     ) -> MLOperand:
         """The transpose of a 2-D convolution; output_sizes, where given, count instead of output_padding."""
-        call = Call(self, "convTranspose2d", label, {"input": input, "filter": filter, "bias": bias})
+        call = RecordedCall(self, "convTranspose2d", label, {"input": input, "filter": filter, "bias": bias})
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
         given = _convolution(call, groups, input_layout, filter_layout)
         if given.channels != given.inner:
@@ -134,7 +134,7 @@ class Windows(Recorder):
         rounding_type: str | None = None,
         output_sizes: Sizes = None,
     ) -> MLOperand:
-        call = Call(self, op, label, {"input": input})
+        call = RecordedCall(self, op, label, {"input": input})
         output_shape_rounding = output_shape_rounding if rounding_type is None else rounding_type
         layout = call.word("layout", layout, "nchw", "nhwc")
         rounding = call.word("outputShapeRounding", output_shape_rounding, "floor", "ceil")
@@ -171,7 +171,7 @@ class Windows(Recorder):
         label: str = "",
     ) -> MLOperand:
         """The input at another resolution along two axes; sizes, where given, count instead of scales."""
-        call = Call(self, "resample2d", label, {"input": input})
+        call = RecordedCall(self, "resample2d", label, {"input": input})
         mode = call.word("mode", mode, "nearest-neighbor", "linear")
         factors = [1, 1] if scales is None else list(scales)
         if len(factors) != 2:
@@ -204,7 +204,7 @@ class _Convolution:
     kernel: tuple[int, int]
 
 
-def _convolution(call: Call, groups: Any, input_layout: Any, filter_layout: Any) -> _Convolution:
+def _convolution(call: RecordedCall, groups: Any, input_layout: Any, filter_layout: Any) -> _Convolution:
     """The rules that both convolutions have: data types, groups and layouts."""
     call.same_type("input", "filter", "bias")
     groups = call.unsigned("groups", groups, least=1)
@@ -218,7 +218,7 @@ def _convolution(call: Call, groups: Any, input_layout: Any, filter_layout: Any)
 
 
 def _geometry(
-    call: Call, padding: Sizes, strides: Sizes, dilations: Sizes
+    call: RecordedCall, padding: Sizes, strides: Sizes, dilations: Sizes
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     return (
         call.integers("padding", (0, 0, 0, 0) if padding is None else padding, 4),

@@ -14,11 +14,11 @@ from cvm.graph.shapes import (
     roi,
     sliding,
 )
-from cvm.graph.shapes.call import RULES, Call, Results, Rule, Shape, rule
 from cvm.graph.shapes.introducing import label_path
+from cvm.graph.shapes.shape_call import RULES, Results, Rule, Shape, ShapeCall, rule
 from cvm.limits import DEFAULT, Limits, elements
 
-__all__ = ["RULES", "Call", "Results", "Rule", "Shape", "infer_shapes", "label_path", "rule"]
+__all__ = ["RULES", "Results", "Rule", "Shape", "ShapeCall", "infer_shapes", "label_path", "rule"]
 
 _SECTIONS = (
     elementwise,
@@ -33,7 +33,7 @@ _SECTIONS = (
 )  # imported for their rules
 
 
-def infer_shapes(call: Call, limits: Limits = DEFAULT) -> Results:
+def infer_shapes(call: ShapeCall, limits: Limits = DEFAULT) -> Results:
     """The shapes of the results of one invocation, after all checks of its arguments.
 
     Raises `Invalid` with the argument or shape rule that is broken, `Unsupported` for an operation without a rule,

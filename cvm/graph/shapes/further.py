@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, rule
-from cvm.graph.shapes.elementwise import binary, softmax, unary
+from cvm.graph.shapes.elementwise import binary, unary
 from cvm.graph.shapes.reduce import reduce
+from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 from cvm.graph.shapes.sliding import box
-from cvm.graph.shapes.window import Window
 
 __all__: list[str] = []
 
@@ -18,16 +17,15 @@ rule("ONNX, WebNN", "l2_reduce", "log_sum_reduce", "log_sum_exp_reduce")(reduce)
 rule("WebNN", "l2_pool")(box)
 rule("ONNX, WebNN", "erf", "softsign")(unary)
 rule(_OPENVX, "lookup")(unary)
-rule(_OPENVX, "fine_softmax")(softmax)
 
 
-def _interval(call: Call) -> None:
+def _interval(call: ShapeCall) -> None:
     if call.integer("lo") > call.integer("hi"):
         raise call.invalid("lo", f"lo must not exceed hi, found {call.integer('lo')} and {call.integer('hi')}")
 
 
 @rule(_INTEGERS, "wrap")
-def wrap(call: Call) -> Results:
+def wrap(call: ShapeCall) -> Results:
     """The shape of the operand."""
     _interval(call)
     call.one_of("overflow", "wrap", "error")
@@ -35,14 +33,14 @@ def wrap(call: Call) -> Results:
 
 
 @rule(_INTEGERS, "bitwise")
-def bitwise(call: Call) -> Results:
+def bitwise(call: ShapeCall) -> Results:
     """The common shape of the operands."""
     call.one_of("kind", "and", "or", "xor")
     return binary(call)
 
 
 @rule("ONNX, WebNN", "layer_normalization")
-def layer_normalization(call: Call) -> Results:
+def layer_normalization(call: ShapeCall) -> Results:
     """The shape of the input; scale and offset broadcast to it."""
     shape = call.shape("input")
     call.axes(len(shape))
@@ -50,23 +48,15 @@ def layer_normalization(call: Call) -> Results:
 
 
 @rule(_OPENVX, "wrapping_quantize")
-def wrapping_quantize(call: Call) -> Results:
+def wrapping_quantize(call: ShapeCall) -> Results:
     """The shape of the operand."""
     _interval(call)
     call.one_of("rounding", "toward_zero", "half_even")
     return (call.shape("x"),)
 
 
-@rule(_OPENVX, "power_normalization")
-def power_normalization(call: Call) -> Results:
-    """The shape of the operand; the window has an item per dimension and steps by one."""
-    shape = call.shape("x")
-    size, ones = call.positive("size", len(shape)), (1,) * len(shape)
-    return (Window(call, size, None, ones, ones, "constant").down(shape),)
-
-
 @rule(_OPENVX, "region_maximum")
-def region_maximum(call: Call) -> Results:
+def region_maximum(call: ShapeCall) -> Results:
     """One result per image and region, of the given size in space."""
     shape, rois = call.shape("input"), call.shape("rois")
     if len(shape) != 4 or len(rois) != 3 or rois[0] != shape[0] or rois[2] != 4:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 
 __all__ = ["label_path"]
 
@@ -24,14 +24,14 @@ def label_path(label: str) -> tuple[str, ...] | None:
 
 
 @rule("4.1.1", "external")
-def external(call: Call) -> Results:
+def external(call: ShapeCall) -> Results:
     """The given shape, all extents positive."""
     return (call.new_shape(),)
 
 
 @rule("4.1.2", "constant")
-def constant(call: Call) -> Results:
-    """The given shape; as many values as elements, or one."""
+def constant(call: ShapeCall) -> Results:
+    """The given shape; there is one value for each element, or one for all."""
     shape = call.new_shape()
     count = len(call.attributes["value"])
     if count != 1 and count != math.prod(shape):
@@ -40,7 +40,7 @@ def constant(call: Call) -> Results:
 
 
 @rule("4.1.3", "variable")
-def variable(call: Call) -> Results:
+def variable(call: ShapeCall) -> Results:
     """The given shape; the label names a file."""
     label = call.attributes["label"]
     if label_path(label) is None:
@@ -50,7 +50,7 @@ def variable(call: Call) -> Results:
 
 
 @rule("4.8", "update")
-def update(call: Call) -> Results:
+def update(call: ShapeCall) -> Results:
     """The shape of the variable, which the value must have."""
     shape, value = call.shape("variable"), call.shape("value")
     if shape != value:

@@ -5,8 +5,8 @@ Source: nnef 1.0.10; where its shape function checks nothing, the rule of the ne
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, rule
 from cvm.graph.shapes.reduce import reduce
+from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 from cvm.graph.shapes.window import FILTER_BORDERS
 
 __all__: list[str] = []
@@ -16,19 +16,19 @@ _MAX_BITS = 64
 
 @rule("4.2.1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 @rule("4.9.1", "selu", "gelu", "silu", "softabs")
-def unary(call: Call) -> Results:
+def unary(call: ShapeCall) -> Results:
     """The shape of the operand."""
     return (call.shape("x"),)
 
 
 @rule("4.4", "any_reduce", "all_reduce")
-def logical_reduce(call: Call) -> Results:
+def logical_reduce(call: ShapeCall) -> Results:
     """The shape of the input, singular along the axes."""
     return reduce(call)
 
 
 @rule("4.5", "pad")
-def pad(call: Call) -> Results:
+def pad(call: ShapeCall) -> Results:
     """Every extent with its padding, of which a reflecting border needs as much input."""
     shape, padding = call.shape("input"), call.attributes["padding"]
     border = call.one_of("border", *FILTER_BORDERS)
@@ -45,29 +45,29 @@ def pad(call: Call) -> Results:
 
 
 @rule("4.5", "tile")
-def tile(call: Call) -> Results:
-    """Every extent as many times as it is repeated."""
+def tile(call: ShapeCall) -> Results:
+    """Every extent times the number of its repetitions."""
     shape = call.shape("input")
     repeats = call.positive("repeats", len(shape))
     return (tuple(extent * count for extent, count in zip(shape, repeats, strict=True)),)
 
 
 @rule("4.5", "gather")
-def gather(call: Call) -> Results:
-    """The shape of the indices in the place of the axis."""
+def gather(call: ShapeCall) -> Results:
+    """The shape of the indices instead of the axis."""
     shape = call.shape("input")
     axis = call.axis(len(shape))
     return ((*shape[:axis], *call.shape("indices"), *shape[axis + 1 :]),)
 
 
 @rule("4.5", "cast")
-def cast(call: Call) -> Results:
+def cast(call: ShapeCall) -> Results:
     """The shape of the input."""
     return (call.shape("input"),)
 
 
 @rule("4.9.5", "min_max_linear_quantize", "zero_point_linear_quantize")
-def quantize(call: Call) -> Results:
+def quantize(call: ShapeCall) -> Results:
     """The common shape of the operand and the parameters of the quantiser."""
     if not 1 <= call.integer("bits") <= _MAX_BITS:
         raise call.invalid("bits", f"bits must be in 1..{_MAX_BITS}, found {call.integer('bits')}")

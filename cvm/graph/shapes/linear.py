@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.shape_call import Results, Shape, ShapeCall, rule
 
 __all__: list[str] = []
 
 
-def _matmul(call: Call, a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) -> Shape:
+def _matmul(call: ShapeCall, a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) -> Shape:
     if len(a) < 2 or len(a) != len(b):
         raise call.conflict("rank", f"operands must have one rank, at least 2; found {len(a)} and {len(b)}")
     rows, inner = (a[-1], a[-2]) if transpose_a else (a[-2], a[-1])
@@ -18,7 +18,7 @@ def _matmul(call: Call, a: Shape, b: Shape, transpose_a: bool, transpose_b: bool
 
 
 @rule("4.7", "matmul")
-def matmul(call: Call) -> Results:
+def matmul(call: ShapeCall) -> Results:
     """Rows of A and columns of B, batch dimensions broadcast."""
     attributes = call.attributes
     a, b = call.shape("A"), call.shape("B")
@@ -26,7 +26,7 @@ def matmul(call: Call) -> Results:
 
 
 @rule("4.9.2", "linear")
-def linear(call: Call) -> Results:
+def linear(call: ShapeCall) -> Results:
     """The product with the transposed filter, plus the bias."""
     product = _matmul(call, call.shape("input"), call.shape("filter"), False, True)
     return (call.broadcast(product, call.shape("bias")),)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 from cvm.graph.shapes.window import Window
 
 __all__: list[str] = []
 
 
 @rule("4.4", "sum_reduce", "max_reduce", "min_reduce", "argmax_reduce", "argmin_reduce", "mean_reduce")
-def reduce(call: Call) -> Results:
+def reduce(call: ShapeCall) -> Results:
     """The shape of the input, singular along the axes."""
     shape = call.shape("input")
     axes = call.axes(len(shape))
@@ -17,7 +17,7 @@ def reduce(call: Call) -> Results:
 
 
 @rule("4.9.6", "moments")
-def moments(call: Call) -> Results:
+def moments(call: ShapeCall) -> Results:
     """Two reductions, the mean and the variance."""
     return reduce(call) * 2
 
@@ -29,16 +29,17 @@ def moments(call: Call) -> Results:
     "local_variance_normalization",
     "local_contrast_normalization",
 )
-def local_normalization(call: Call) -> Results:
+def local_normalization(call: ShapeCall) -> Results:
     """The shape of the input; the window has an item per dimension and steps by one."""
     shape = call.shape("input")
+    call.accuracy()
     size = call.positive("size", len(shape))
     ones = (1,) * len(shape)
     return (call.broadcast(shape, Window(call, size, None, ones, ones, "constant").down(shape)),)
 
 
 @rule("4.9.4", "l1_normalization", "l2_normalization")
-def norm(call: Call) -> Results:
+def norm(call: ShapeCall) -> Results:
     """The shape of the input; the axes must be axes of it."""
     shape = call.shape("input")
     call.axes(len(shape))
@@ -46,6 +47,6 @@ def norm(call: Call) -> Results:
 
 
 @rule("4.9.4", "batch_normalization")
-def batch_normalization(call: Call) -> Results:
+def batch_normalization(call: ShapeCall) -> Results:
     """The common shape of the input and its four parameters."""
     return (call.broadcast(*(call.shape(name) for name in ("input", "mean", "variance", "offset", "scale"))),)

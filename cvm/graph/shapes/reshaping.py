@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from cvm.graph.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.shape_call import Results, Shape, ShapeCall, rule
 from cvm.limits import MAX_RANK, require
 
 __all__: list[str] = []
 
 
 @rule("4.5.1", "reshape")
-def reshape(call: Call) -> Results:
+def reshape(call: ShapeCall) -> Results:
     """The given shape; 0 inherits an extent, one -1 takes what is left of the volume.
 
     In the dialect "khronos" only ``axis_count`` axes (-1: all others) from ``axis_start`` on are given another shape.
@@ -27,7 +27,7 @@ def reshape(call: Call) -> Results:
     return ((*shape[:start], *_reshaped(call, shape[start:end], items), *shape[end:]),)
 
 
-def _reshaped(call: Call, old: Shape, items: Shape) -> Shape:
+def _reshaped(call: ShapeCall, old: Shape, items: Shape) -> Shape:
     if any(item < -1 for item in items) or items.count(-1) > 1:
         raise call.invalid("shape", f"items must be non-negative, but for one -1; found {list(items)}")
     new = list(items)
@@ -48,7 +48,7 @@ def _reshaped(call: Call, old: Shape, items: Shape) -> Shape:
 
 
 @rule("4.5.1", "squeeze")
-def squeeze(call: Call) -> Results:
+def squeeze(call: ShapeCall) -> Results:
     """The shape without the axes, which must be singular."""
     shape = call.shape("input")
     axes = call.axes(len(shape))
@@ -59,7 +59,7 @@ def squeeze(call: Call) -> Results:
 
 
 @rule("4.5.1", "unsqueeze")
-def unsqueeze(call: Call) -> Results:
+def unsqueeze(call: ShapeCall) -> Results:
     """The shape with singular dimensions inserted, where they stand in the result."""
     shape = call.shape("input")
     rank = len(shape) + len(call.integers("axes"))
@@ -70,7 +70,7 @@ def unsqueeze(call: Call) -> Results:
 
 
 @rule("4.5.2", "transpose")
-def transpose(call: Call) -> Results:
+def transpose(call: ShapeCall) -> Results:
     """The first dimensions permuted, the others as they are."""
     shape, axes = call.shape("input"), call.integers("axes")
     if len(axes) > len(shape):
@@ -81,7 +81,7 @@ def transpose(call: Call) -> Results:
 
 
 @rule("4.5.3", "split")
-def split(call: Call) -> Results:
+def split(call: ShapeCall) -> Results:
     """Chunks whose extents along the axis stand in the given ratios."""
     shape, ratios = call.shape("value"), call.positive("ratios")
     axis = call.axis(len(shape))
@@ -96,7 +96,7 @@ def split(call: Call) -> Results:
 
 
 @rule("4.5.3", "concat")
-def concat(call: Call) -> Results:
+def concat(call: ShapeCall) -> Results:
     """Extents along the axis added, all others equal."""
     shapes = call.array("values")
     if not shapes:
@@ -110,7 +110,7 @@ def concat(call: Call) -> Results:
 
 
 @rule("4.5.3", "stack")
-def stack(call: Call) -> Results:
+def stack(call: ShapeCall) -> Results:
     """A new dimension that counts the tensors, all of one shape."""
     shapes = call.array("values")
     if not shapes:
@@ -124,7 +124,7 @@ def stack(call: Call) -> Results:
 
 
 @rule("4.5.3", "unstack")
-def unstack(call: Call) -> Results:
+def unstack(call: ShapeCall) -> Results:
     """One tensor per index of the axis, without it."""
     shape = call.shape("value")
     axis = call.axis(len(shape))
@@ -132,7 +132,7 @@ def unstack(call: Call) -> Results:
 
 
 @rule("4.5.4", "slice")
-def slice_(call: Call) -> Results:
+def slice_(call: ShapeCall) -> Results:
     """Sections along the axes; negative positions count from the end, an end of 0 is the end.
 
     In the dialect "khronos" with a stride per axis. A negative one goes from ``begin`` down to, but not including,
@@ -153,7 +153,7 @@ def slice_(call: Call) -> Results:
     return (tuple(result),)
 
 
-def _forward(call: Call, axis: int, extent: int, begin: int, end: int) -> int:
+def _forward(call: ShapeCall, axis: int, extent: int, begin: int, end: int) -> int:
     """How many positions there are from ``begin`` up to ``end``."""
     for name, position in (("begin", begin), ("end", end)):
         if not -extent < position <= extent:
@@ -165,7 +165,7 @@ def _forward(call: Call, axis: int, extent: int, begin: int, end: int) -> int:
     return last - first
 
 
-def _backward(call: Call, axis: int, extent: int, begin: int, end: int) -> int:
+def _backward(call: ShapeCall, axis: int, extent: int, begin: int, end: int) -> int:
     """How many positions there are from ``begin`` down to ``end``."""
     if not -extent <= begin < extent:
         raise call.invalid("begin", f"begin {begin} is outside of [-{extent}, {extent}) in dimension {axis}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, rule
+from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 
 __all__: list[str] = []
 
 
 @rule("4.6.1", "avg_roi_pool", "max_roi_pool")
-def roi_pool(call: Call) -> Results:
+def roi_pool(call: ShapeCall) -> Results:
     """One result per region, of the given size in space."""
     shape, rois, batch_index = call.shape("input"), call.shape("rois"), call.shape("batch_index")
     spatial = len(shape) - 2
@@ -22,14 +22,14 @@ def roi_pool(call: Call) -> Results:
 
 
 @rule("4.6.2", "roi_resample")
-def roi_resample(call: Call) -> Results:
+def roi_resample(call: ShapeCall) -> Results:
     """One result per region, of the given size in space."""
     call.one_of("method", "asymmetric", "symmetric", "aligned")
     return roi_pool(call)
 
 
 @rule("4.6.2", "avg_roi_align", "max_roi_align")
-def roi_align(call: Call) -> Results:
+def roi_align(call: ShapeCall) -> Results:
     """One result per region, of the given size in space; sampled at a rate per dimension, then pooled."""
     call.one_of("resize_method", "asymmetric", "symmetric", "aligned")
     results = roi_pool(call)

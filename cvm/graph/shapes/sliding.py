@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cvm.graph.shapes.call import Call, Results, Shape, rule
+from cvm.graph.shapes.shape_call import Results, Shape, ShapeCall, rule
 from cvm.graph.shapes.window import FILTER_BORDERS, Window
 
 __all__: list[str] = []
 
 
-def _check_bias(call: Call, result: Shape) -> None:
+def _check_bias(call: ShapeCall, result: Shape) -> None:
     """Its channel dimension is the number of channels or singular, all others are singular."""
     bias, channels = call.shape("bias"), result[1]
     if call.wide_bias and bias == (1, *result[1:]):
@@ -18,7 +18,7 @@ def _check_bias(call: Call, result: Shape) -> None:
             raise call.conflict("bias", f"a bias of shape {list(bias)} for {channels} output channels")
 
 
-def _conv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
+def _conv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
     """The result of a convolution; ``groups`` 0 stands for one group per input channel."""
     groups = _check_filter(call, shape, kernel, groups, shape[1] if len(shape) > 1 else 1)
     if kernel[1] * groups != shape[1]:
@@ -27,7 +27,7 @@ def _conv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window) 
     return (shape[0], kernel[0], *window.down(shape[2:]))
 
 
-def _check_filter(call: Call, shape: Shape, kernel: Shape, groups: int, depthwise: int) -> int:
+def _check_filter(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, depthwise: int) -> int:
     if len(shape) < 2 or len(kernel) != len(shape):
         message = f"the filter must have the rank of the input, at least 2; found {len(kernel)} and {len(shape)}"
         raise call.conflict("rank", message)
@@ -39,7 +39,7 @@ def _check_filter(call: Call, shape: Shape, kernel: Shape, groups: int, depthwis
     return groups
 
 
-def _deconv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window, reference: Shape) -> Shape:
+def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window, reference: Shape) -> Shape:
     """The result of a deconvolution; its filter has the input's channels as batch dimension.
 
     The channels of the result are those of the filter times the groups: the formula of section 4.3.1 decides, its
@@ -61,7 +61,7 @@ def _deconv(call: Call, shape: Shape, kernel: Shape, groups: int, window: Window
 
 
 @rule("4.3.1", "conv")
-def conv(call: Call) -> Results:
+def conv(call: ShapeCall) -> Results:
     """Batch of the input, batch of the filter as channels, spatial extents scaled down."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
@@ -71,7 +71,7 @@ def conv(call: Call) -> Results:
 
 
 @rule("4.3.1", "deconv")
-def deconv(call: Call) -> Results:
+def deconv(call: ShapeCall) -> Results:
     """Batch of the input, channels of the filter times groups, spatial extents scaled up."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
@@ -81,18 +81,18 @@ def deconv(call: Call) -> Results:
     return (result,)
 
 
-def _plane_kernel(call: Call, channels: int) -> Shape:
+def _plane_kernel(call: ShapeCall, channels: int) -> Shape:
     kernel = call.shape("plane_filter")
     if len(kernel) < 2 or kernel[1] != 1 or kernel[0] % max(channels, 1):
         raise call.conflict("channels", f"a plane filter of shape {list(kernel)} for {channels} channels")
     return kernel
 
 
-def _point_window(call: Call, rank: int) -> Window:
+def _point_window(call: ShapeCall, rank: int) -> Window:
     return Window(call, (1,) * rank, None, (1,) * rank, (1,) * rank, "constant")
 
 
-def _point_kernel(call: Call) -> Shape:
+def _point_kernel(call: ShapeCall) -> Shape:
     kernel = call.shape("point_filter")
     if any(extent != 1 for extent in kernel[2:]):
         raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} is not singular in space")
@@ -100,7 +100,7 @@ def _point_kernel(call: Call) -> Shape:
 
 
 @rule("4.9.2", "separable_conv")
-def separable_conv(call: Call) -> Results:
+def separable_conv(call: ShapeCall) -> Results:
     """A depth-wise convolution, then one of singular extent."""
     shape, point = call.shape("input"), _point_kernel(call)
     plane = _plane_kernel(call, shape[1] if len(shape) > 1 else 1)
@@ -111,7 +111,7 @@ def separable_conv(call: Call) -> Results:
 
 
 @rule("4.9.2", "separable_deconv")
-def separable_deconv(call: Call) -> Results:
+def separable_deconv(call: ShapeCall) -> Results:
     """A deconvolution of singular extent, then a depth-wise one."""
     shape, point = call.shape("input"), _point_kernel(call)
     filtered = _deconv(call, shape, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)), ())
@@ -122,7 +122,7 @@ def separable_deconv(call: Call) -> Results:
     return (result,)
 
 
-def _window(call: Call, shape: Shape, borders: tuple[str, ...] = ("ignore", *FILTER_BORDERS)) -> Window:
+def _window(call: ShapeCall, shape: Shape, borders: tuple[str, ...] = ("ignore", *FILTER_BORDERS)) -> Window:
     size = call.integers("size")
     if len(size) != len(shape):
         raise call.invalid("size", f"size must have {len(shape)} items, found {len(size)}")
@@ -132,19 +132,19 @@ def _window(call: Call, shape: Shape, borders: tuple[str, ...] = ("ignore", *FIL
 @rule("4.3.2", "box")
 @rule("4.3.3", "argmax_pool")
 @rule("4.9.3", "max_pool", "avg_pool", "rms_pool")
-def box(call: Call) -> Results:
+def box(call: ShapeCall) -> Results:
     """All extents scaled down, batch and channels too."""
     shape = call.shape("input")
     return (_window(call, shape).down(shape),)
 
 
 @rule("4.9.3", "max_pool_with_index")
-def max_pool_with_index(call: Call) -> Results:
+def max_pool_with_index(call: ShapeCall) -> Results:
     """All extents scaled down, for the maxima and for their indices."""
     return box(call) * 2
 
 
-def _reference(call: Call, rank: int) -> Shape:
+def _reference(call: ShapeCall, rank: int) -> Shape:
     reference = call.integers("output_shape")
     if len(reference) not in (0, rank):
         raise call.invalid("output_shape", f"output_shape must have {rank} items or none, found {len(reference)}")
@@ -152,14 +152,14 @@ def _reference(call: Call, rank: int) -> Shape:
 
 
 @rule("4.3.2", "debox")
-def debox(call: Call) -> Results:
+def debox(call: ShapeCall) -> Results:
     """All extents scaled up."""
     shape = call.shape("input")
     return (_window(call, shape).up(shape, _reference(call, len(shape))),)
 
 
 @rule("4.3.3", "sample")
-def sample(call: Call) -> Results:
+def sample(call: ShapeCall) -> Results:
     """All extents scaled down, to the shape of the indices."""
     shape, index = call.shape("input"), call.shape("index")
     result = _window(call, shape, FILTER_BORDERS).down(shape)
@@ -169,7 +169,7 @@ def sample(call: Call) -> Results:
 
 
 @rule("4.3.3", "desample")
-def desample(call: Call) -> Results:
+def desample(call: ShapeCall) -> Results:
     """All extents scaled up from the shape of the indices."""
     shape, index = call.shape("input"), call.shape("index")
     if index != shape:
@@ -177,14 +177,14 @@ def desample(call: Call) -> Results:
     return (_window(call, shape, ("constant",)).up(shape, _reference(call, len(shape))),)
 
 
-def _factors(call: Call, shape: Shape) -> Shape:
+def _factors(call: ShapeCall, shape: Shape) -> Shape:
     if len(shape) < 2:
         raise call.conflict("rank", f"the input must have batch and channel dimensions, found rank {len(shape)}")
     return call.positive("factor", len(shape) - 2)
 
 
 @rule("4.3.4", "nearest_downsample", "area_downsample")
-def downsample(call: Call) -> Results:
+def downsample(call: ShapeCall) -> Results:
     """Spatial extents divided by the factors, without remainder."""
     shape = call.shape("input")
     factors = _factors(call, shape)
@@ -195,7 +195,7 @@ def downsample(call: Call) -> Results:
 
 
 @rule("4.3.4", "nearest_upsample")
-def nearest_upsample(call: Call) -> Results:
+def nearest_upsample(call: ShapeCall) -> Results:
     """Spatial extents multiplied by the factors."""
     shape = call.shape("input")
     factors = _factors(call, shape)
@@ -203,7 +203,7 @@ def nearest_upsample(call: Call) -> Results:
 
 
 @rule("4.3.4", "multilinear_upsample")
-def multilinear_upsample(call: Call) -> Results:
+def multilinear_upsample(call: ShapeCall) -> Results:
     """Spatial extents multiplied by the factors."""
     call.one_of("method", "asymmetric", "symmetric", "aligned")
     call.one_of("border", *FILTER_BORDERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cvm.graph.shapes.call import Call, Shape
+from cvm.graph.shapes.shape_call import Shape, ShapeCall
 
 __all__ = ["BORDERS", "FILTER_BORDERS", "Window"]
 
@@ -17,7 +17,7 @@ BORDERS = ("ignore", *FILTER_BORDERS)
 class Window:
     """Kernel size, padding (None: automatic), stride and dilation in each dimension that the window moves in."""
 
-    call: Call
+    call: ShapeCall
     size: Sequence[int]
     padding: Sequence[tuple[int, int]] | None
     stride: Sequence[int]
@@ -25,7 +25,7 @@ class Window:
     border: str
 
     @staticmethod
-    def of(call: Call, size: Sequence[int], borders: Sequence[str] = BORDERS) -> Window:
+    def of(call: ShapeCall, size: Sequence[int], borders: Sequence[str] = BORDERS) -> Window:
         """The window of a call whose kernel is ``size``; the lists are empty or have an item per dimension."""
         if any(extent < 1 for extent in size):
             raise call.invalid("size", f"items of size must be positive, found {list(size)}")

@@ -33,7 +33,8 @@ _GUARD = 40
 
 
 @rule(
-    "fine_softmax",
+    "softmax",
+    accuracy="fine",
     claim=bounded(
         "a table of the exponential to 60 bits behind a step of the result, sums of its digits, and exact comparisons "
         "with every step",

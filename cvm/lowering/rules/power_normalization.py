@@ -54,7 +54,8 @@ _APART = "operand and result differ in scale, or have an offset"
 
 
 @rule(
-    "power_normalization",
+    "local_response_normalization",
+    accuracy="fine",
     claim=bounded(
         "powers of x and of the steps of the result in tables, compared by digits with the sum of squares; exact where "
         "1 / beta is an integer",
@@ -76,14 +77,14 @@ def power_normalization(lowering: Lowering) -> list[Result]:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     if beta < Fraction(1, _MOST_POWER):
         raise lowering.unsupported("beta is below 1/16")
-    value, scale, constant, form = lowering.coded("x")
+    value, scale, constant, form = lowering.coded("input")
     if constant or quantizer.offset[0] or quantizer.scale[0] != scale:
         raise lowering.unsupported(_APART)
     count = window_volume(lowering)
     squares = window_total(lowering, squared(lowering, form, count))
     largest = value.range.magnitude()
     if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
-        raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
+        raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
     constants = bias, alpha * scale * scale / count
     # A divisor of 1 and more makes nothing greater.
     most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest

@@ -52,9 +52,9 @@ def tanh(x: Array) -> Array:
     return np.tanh(x)
 
 
-@operation("4.9.1", "softmax", "fine_softmax")
-def softmax(x: Array, axes: Integers = (1,)) -> Array:
-    """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``."""
+@operation("4.9.1")
+def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array:
+    """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``; ``accuracy`` is that of programs."""
     e: Array = np.exp(x - max_reduce(x, axes))
     return e / sum_reduce(e, axes)
 

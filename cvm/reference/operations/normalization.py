@@ -13,9 +13,17 @@ __all__: list[str] = []
 
 @operation("4.9.4")
 def local_response_normalization(
-    input: Array, size: Integers, alpha: float = 1.0, beta: float = 0.5, bias: float = 1.0
+    input: Array,
+    size: Integers,
+    alpha: float = 1.0,
+    beta: float = 0.5,
+    bias: float = 1.0,
+    accuracy: str = "default",
 ) -> Array:
-    """``input / sigma ^ beta`` with ``sigma = bias + alpha * (mean of squares in a window)``."""
+    """``input / sigma ^ beta`` with ``sigma = bias + alpha * (mean of squares in a window)``.
+
+    ``accuracy`` is that of programs.
+    """
     sigma = bias + alpha * box(input * input, size, normalize=True)
     return input / np.float_power(sigma, beta)
 
@@ -76,9 +84,3 @@ def layer_normalization(input: Array, scale: Array, offset: Array, axes: Integer
     normal, scale, offset = aligned(normal if axes else normal[..., 0], scale, offset)
     output: Array = offset + scale * normal
     return output
-
-
-@operation("4.9.4")
-def power_normalization(x: Array, size: Integers, bias: float, alpha: float, beta: float) -> Array:
-    """``x / (bias + alpha * (mean of squares in a window))^beta`` with zeros beyond the data, as OpenVX has it."""
-    return x / np.float_power(bias + alpha * box(x * x, size, normalize=True), beta)

@@ -13,7 +13,7 @@ from cvm.frontends.nnef.declarations import khronos_library, literal_expression_
 from cvm.frontends.nnef.syntax import Literal
 from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, has_tensor
 from cvm.graph import declarations
-from cvm.graph.shapes import RULES, Call, infer_shapes
+from cvm.graph.shapes import RULES, ShapeCall, infer_shapes
 from tests.frontends.nnef.documents import error_of, flat, flatten_text
 
 
@@ -27,7 +27,7 @@ def test_every_operation_of_the_standard_library_has_a_shape_rule() -> None:
 
 
 def test_an_operation_without_a_rule_is_refused_by_name() -> None:
-    error = error_of(lambda: infer_shapes(Call("magic", {}, {})))
+    error = error_of(lambda: infer_shapes(ShapeCall("magic", {}, {})))
     assert isinstance(error, Unsupported)
     assert "magic" in error.message
 
@@ -219,7 +219,7 @@ def test_shape_rules_are_total(data: st.DataObject, name: str) -> None:
         else:
             attributes[parameter.name] = data.draw(_values(parameter.type))
     try:
-        results = infer_shapes(Call(name, shapes, attributes))
+        results = infer_shapes(ShapeCall(name, shapes, attributes))
     except CvmError:
         return
     assert len(results) == len(khronos_library()[name].results)

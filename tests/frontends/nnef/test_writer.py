@@ -236,3 +236,15 @@ def test_unknown_operations_are_refused(model: QuantizedGraph, tmp_path: Path) -
     strange = replace(model, operations=(GraphOperation("fft", {}, {}, ("y",)),))
     error = error_of(lambda: nnef.save(strange, tmp_path / "model"))
     assert (error.code, error.location.op) == ("nnef.writer.operation", "fft")
+
+
+def test_what_only_graphs_have_is_left_out_where_it_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "graph.nnef").write_text(graph("y = softmax(x);"))
+    plain = nnef.load(tmp_path / "graph.nnef")
+    (softmax,) = plain.operations
+    assert softmax.attributes["accuracy"] == "default"
+    nnef.save(plain, tmp_path / "model")
+    assert_same(plain, nnef.load(tmp_path / "model"))
+    fine = replace(softmax, attributes={**softmax.attributes, "accuracy": "fine"})
+    error = error_of(lambda: nnef.save(replace(plain, operations=(fine,)), tmp_path / "fine"))
+    assert error.code == "nnef.writer.operation"

@@ -56,7 +56,7 @@ class Case:
         self.node = self._node(kernel, enumerated(params))
         self.graph.verify()
 
-    def _node(self, kernel: str, p: dict[str, Any]) -> vx.Node:
+    def _node(self, kernel: str, p: dict[str, Any]) -> vx.OpenvxNode:
         graph, t, y = self.graph, self.tensors, self.output
         x = t.get("inputs", y)
         if kernel == "convolution":

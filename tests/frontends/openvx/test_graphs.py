@@ -37,13 +37,15 @@ class Bench:
         count = int(np.prod(dims))
         return self.tensor(*dims, items=(np.arange(count) * 37 % 200 - 60).reshape(dims[::-1]), name=name)
 
-    def relu(self, x: vx.Tensor, y: vx.Tensor, name: str | None = None) -> vx.Node:
+    def relu(self, x: vx.Tensor, y: vx.Tensor, name: str | None = None) -> vx.OpenvxNode:
         return vx.activation_layer(self.graph, x, vx.NN_ACTIVATION_RELU, 0, 0, y, name=name)
 
-    def absolute(self, x: vx.Tensor, y: vx.Tensor, name: str | None = None) -> vx.Node:
+    def absolute(self, x: vx.Tensor, y: vx.Tensor, name: str | None = None) -> vx.OpenvxNode:
         return vx.activation_layer(self.graph, x, vx.NN_ACTIVATION_ABS, 0, 0, y, name=name)
 
-    def convolution(self, x: vx.Tensor, w: vx.Tensor, b: vx.Tensor | None, y: vx.Tensor, **fields: Any) -> vx.Node:
+    def convolution(
+        self, x: vx.Tensor, w: vx.Tensor, b: vx.Tensor | None, y: vx.Tensor, **fields: Any
+    ) -> vx.OpenvxNode:
         return vx.convolution_layer(self.graph, x, w, b, vx.NNConvolutionParams(**fields), y, name="conv")
 
 

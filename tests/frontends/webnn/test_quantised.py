@@ -213,6 +213,11 @@ def test_every_tie_goes_to_the_even_multiple_of_the_scale(zero: int, data_type: 
     Sandwich(0.5, zero, data_type).check(lambda g, x: g.relu(x), lambda x: np.maximum(x, 0), (256,), grids=[(0.25, 0)])
 
 
+def test_round_even_rounds_also_where_a_quantize_linear_reads_it() -> None:
+    whole = np.vectorize(round, otypes=[object])
+    Sandwich(0.25, 0).check(lambda g, x: g.round_even(x), whole, (256,), grids=[(0.125, 0)])
+
+
 def test_scales_per_axis_and_per_block_with_zero_points_of_both_parities() -> None:
     x = RANDOM.integers(-128, 128, (4, 6), dtype=np.int8)
     scale = np.array([[0.5, 0.25, 0.375], [1.5, 0.125, 3]], np.float32)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
+from cvm.executors.native.descriptions.sums import Block, Contraction, Depthwise, Pixels, Segment
 from cvm.executors.native.emit.cover import Grid, cover
 from cvm.executors.native.emit.elements import load
 from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_add
 
-__all__ = ["each_block", "emit_contraction", "segments", "starting", "tile_start"]
+__all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
 
 UNROLLED = 2
 """The epilogue is written out for each of up to so many pixels. More pixels share its code, and their sums pass through
@@ -58,10 +58,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
     """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
-    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
-    target = V("ptr", "%output")
-    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    pointers, reads, target, (lo, hi) = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
     def image(index: Scalar) -> None:
@@ -72,6 +69,13 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Ma
 
     code.each(0, kernel.images, image)
     code.finish()
+
+
+def parameters(kernel: Contraction | Depthwise) -> tuple[list[V], list[V], V, tuple[V, V]]:
+    """The parameters of a function: (input, weights, [start of sums]), reads, output, (first unit, end of units)."""
+    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
+    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
+    return pointers, reads, V("ptr", "%output"), (V("i64", "%lo"), V("i64", "%hi"))
 
 
 def each_block(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
-from cvm.executors.native.emit.contraction import each_block, tile_start
+from cvm.executors.native.emit.contraction import each_block, parameters, tile_start
 from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
@@ -154,10 +154,7 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
 def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> None:
     """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     kernel = tiled.kernel
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
-    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
-    target = V("ptr", "%output")
-    units = V("i64", "%lo"), V("i64", "%hi")
+    pointers, reads, target, units = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, *units])
     sums, pixels = (tiled.walk.pixels, ROW_BYTES), (tiled.walk.pixels, 4 * tiled.chunk)
     configure(code, [sums] * 4 + [pixels] * 2 + [(tiled.chunk, ROW_BYTES)] * 2)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import ROWS, Block, Depthwise, Output, Pixels, Segment
-from cvm.executors.native.emit.contraction import each_block, starting, tile_start
+from cvm.executors.native.emit.contraction import each_block, parameters, starting, tile_start
 from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue, joined
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
@@ -108,10 +108,7 @@ def plan_depthwise(
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
     """The function: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
-    pointers = [V("ptr", f"%{what}") for what in ("input", "weights", "start")[: 3 if kernel.starts else 2]]
-    reads = [V("ptr", f"%r{number}") for number in range(len(kernel.reads))]
-    target = V("ptr", "%output")
-    lo, hi = V("i64", "%lo"), V("i64", "%hi")
+    pointers, reads, target, (lo, hi) = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
     def block(segment: Segment, number: Scalar) -> None:

@@ -17,7 +17,7 @@ from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.checker import Body, Findings, TooMany, check_flat, check_graph
 from cvm.frontends.nnef.declarations import literal_expression_type
-from cvm.frontends.nnef.faults import invalid, malformed, place, too_large
+from cvm.frontends.nnef.faults import invalid, location_of, malformed, too_large
 from cvm.frontends.nnef.inference import Inference, Language, Tainted, bind_arguments
 from cvm.frontends.nnef.provisional.operations import LAYERS, library
 from cvm.frontends.nnef.types import ArrayType, DataType, Primitive, TensorType, TupleType, Type, castable, has_tensor
@@ -50,7 +50,7 @@ class Instance:
 class Checked:
     """A provisional document with the instances of its fragments that the graph invokes, by the invocation.
 
-    ``skipped`` are the places of the statements of the graph that cannot be evaluated because of an error, and
+    ``skipped`` are the indices of the statements of the graph that cannot be evaluated because of an error, and
     ``unsound`` the fragments that have one.
     """
 
@@ -111,7 +111,7 @@ def _all_instances(document: syntax.Document, instances: _Instances, roots: list
 
 
 def _add_new(errors: Iterable[CvmError], found: Findings) -> None:
-    """Add the errors that another instance of the same fragment has not had already."""
+    """Add the errors, without those that another instance of the same fragment had already."""
     for error in errors:
         key = error.code, error.location.line, error.location.column
         if all(key != (known.code, known.location.line, known.location.column) for known in found):
@@ -154,7 +154,7 @@ def _check_declaration(fragment: syntax.Fragment) -> None:
 
 
 def with_names(node: syntax.Invocation, declaration: syntax.Fragment) -> syntax.Invocation:
-    """An invocation with names for what is given by position to a fragment without any tensor.
+    """An invocation of a fragment without tensors, its positional arguments replaced by named ones.
 
     The rule is that only tensors may be given by position, but the specification breaks it in its own example of such a
     fragment, ``sum_of(items[1:])``.
@@ -258,7 +258,7 @@ class _Instances:
         self.broken: set[str] = set()
         self._known: dict[tuple[str, tuple[Type, ...]], Instance] = {}
 
-    def get(self, source: syntax.Fragment, types: tuple[Type, ...], at: syntax.Node, depth: int) -> Instance:
+    def get(self, source: syntax.Fragment, types: tuple[Type, ...], at: syntax.SyntaxNode, depth: int) -> Instance:
         """The instance of a fragment for complete parameter types."""
         key = source.name, types
         known = self._known.get(key)
@@ -278,7 +278,7 @@ class _Instances:
         with suppress(TooMany):
             body.check(source.body or (), found)
         for error in found:
-            error.trace = (*error.trace, place(at, source.name)) if at is not source else error.trace
+            error.trace = (*error.trace, location_of(at, source.name)) if at is not source else error.trace
         instance.errors = list(found)
         instance.calls = inference.calls
         instance.results = tuple(inference.names.get(result.name) for result in source.results)
@@ -303,6 +303,6 @@ def _combinations(source: syntax.Fragment) -> Iterator[tuple[Type, ...]]:
     for index in range(len(source.parameters)):
         for name in _GUESSES[1:]:
             yield tuple(
-                _bind(parameter.type, None, name if place == index else "scalar")
-                for place, parameter in enumerate(source.parameters)
+                _bind(parameter.type, None, name if number == index else "scalar")
+                for number, parameter in enumerate(source.parameters)
             )

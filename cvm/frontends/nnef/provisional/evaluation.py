@@ -63,10 +63,10 @@ def evaluate(document: syntax.Document, rewriter: Rewriter, limits: Limits = DEF
             graph, flat = _flatten(document, rewriter, limits)
             break
         except Invalid as error:
-            place = error.location.line, error.location.column
-            if error.code not in _WINDOW_RULES or place in rewriter.short_windows:
+            position = error.location.line, error.location.column
+            if error.code not in _WINDOW_RULES or position in rewriter.short_windows:
                 raise
-            rewriter.short_windows.add(place)
+            rewriter.short_windows.add(position)
     statements: list[tuple[FlatOperation, ...]] = []
     operations: list[FlatOperation] = []
     exported = dict(flat.exported)
@@ -93,16 +93,16 @@ def _flatten(document: syntax.Document, rewriter: Rewriter, limits: Limits) -> t
     )
 
 
-def _mark(place: int) -> str:
+def _mark(index: int) -> str:
     """The name, which no text can have, of the constant that follows a statement."""
-    return f"end of {place}"
+    return f"end of {index}"
 
 
 def _with_marks(body: tuple[syntax.Assignment, ...]) -> Iterator[syntax.Assignment]:
-    for place, assignment in enumerate(body):
+    for index, assignment in enumerate(body):
         yield assignment
         at = assignment.line, assignment.column
-        yield syntax.Assignment(*at, syntax.Identifier(*at, _mark(place)), syntax.Literal(*at, Fraction(0)))
+        yield syntax.Assignment(*at, syntax.Identifier(*at, _mark(index)), syntax.Literal(*at, Fraction(0)))
 
 
 def _graph(graph: syntax.Graph, rewriter: Rewriter) -> syntax.Graph:

@@ -69,7 +69,7 @@ _SAME_WITHOUT = MappingProxyType(
 
 
 def form_of(invocation: syntax.Invocation) -> Form | None:
-    """How 1.0.1 says an invocation of an operation of the library; None where a definition takes its place."""
+    """How 1.0.1 says an invocation of an operation of the library; None where a definition replaces it."""
     name = invocation.name
     if name in definitions():
         attribute = _SAME_WITHOUT.get(name)

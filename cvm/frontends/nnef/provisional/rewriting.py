@@ -41,7 +41,7 @@ class Rewriter:
         self._taken.update(self.definitions.values())
         self._names = {name: self.new_name(name) for name in _NEW_KEYWORDS}
         self.short_windows: set[tuple[int | None, int | None]] = set()
-        """Places of invocations whose window has fewer dimensions than their tensor, and must be extended."""
+        """Positions of invocations whose window has fewer dimensions than their tensor, and must be extended."""
 
     def new_name(self, like: str) -> str:
         """A name that the document does not have yet, from now on taken."""
@@ -144,7 +144,7 @@ def _extended(node: syntax.Invocation) -> syntax.Invocation:
     """An invocation with ``list + [1] * (length_of(shape_of(x)) - length_of(list))`` for the lists of its window."""
     operand = node.arguments[0].value
     arguments = list(node.arguments)
-    for place, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if argument.name in _WINDOW and isinstance(operand, syntax.Identifier):
             at = argument.line, argument.column
             rank = syntax.Builtin(*at, "length_of", syntax.Builtin(*at, "shape_of", operand))
@@ -154,7 +154,7 @@ def _extended(node: syntax.Invocation) -> syntax.Invocation:
             pair = syntax.TupleExpression(*at, (zero, zero))
             item = syntax.ArrayExpression(*at, (pair if fill is None else syntax.Literal(*at, fill),))
             rest = syntax.Chain(*at, item, (("*", missing),))
-            arguments[place] = replace(argument, value=syntax.Chain(*at, argument.value, (("+", rest),)))
+            arguments[index] = replace(argument, value=syntax.Chain(*at, argument.value, (("+", rest),)))
     return replace(node, arguments=tuple(arguments))
 
 

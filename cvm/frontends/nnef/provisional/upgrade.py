@@ -188,7 +188,9 @@ def _comments_of_parts(
     """The comments of fragments, the graph and the document; those before what is not printed go to what follows."""
     found: dict[int, Comments] = {}
     pending: tuple[str, ...] = ()
-    parts: list[tuple[syntax.Node, syntax.Node | None]] = [(f, fragments.get(id(f))) for f in source.fragments]
+    parts: list[tuple[syntax.SyntaxNode, syntax.SyntaxNode | None]] = [
+        (f, fragments.get(id(f))) for f in source.fragments
+    ]
     for old, new in [*parts, (source.graph, document.graph)]:
         own = comments.get(id(old), NO_COMMENTS)
         own = replace(own, before=(*pending, *own.before))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from cvm.frontends.common.data_types import bounds, unit
-from cvm.frontends.onnx.call import Call, Made
-from cvm.frontends.onnx.model import Shape
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.rules.arithmetic import pair, result
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
-from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
@@ -19,67 +17,64 @@ _MOST = 30
 
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor")
-def bitwise(translation: OnnxTranslation, call: Call) -> Made:
+def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Bit by bit."""
-    inputs, shape, data_type = pair(translation, call)
+    operands, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
-    lo, hi = (max(-INT32_MAX, min(end, INT32_MAX)) for end in bounds(data_type))
-    return Made(translation.emit("bitwise", inputs, shape, quantizer=unit(lo, hi), kind=kind), shape, data_type)
+    return Made(translation.emit("bitwise", *operands, quantizer=unit(*bounds(data_type)), kind=kind), shape, data_type)
 
 
 @rule("BitwiseNot")
-def bitwise_not(translation: OnnxTranslation, call: Call) -> Made:
-    """All bits turned: the greatest less x, which is -1 - x of signed integers."""
+def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """All bits flipped: the greatest less x, which is -1 - x of signed integers."""
     source = call.operand()
     lo, hi = bounds(source.data_type)
-    most = -1 if lo < 0 else hi
-    negative = translation.emit("neg", {"x": translation.name(source)}, source.shape)
-    name = translation.emit("add", {"x": negative, "y": Fraction(most)}, source.shape)
+    negative = translation.emit("neg", translation.name(source))
+    name = translation.emit("add", negative, Fraction(-1 if lo < 0 else hi))
     return result(translation, name, source.shape, source.data_type)
 
 
 @rule("BitShift")
-def bit_shift(translation: OnnxTranslation, call: Call) -> Made:
+def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Times a power of two, or divided by one, rounded down. Beyond the width nothing is left but the sign."""
-    inputs, shape, data_type = pair(translation, call)
+    (name, by), shape, data_type = pair(translation, call)
     left = call.text("direction", "", "LEFT", "RIGHT") == "LEFT"
     lo, hi = bounds(data_type)
-    width = (hi - lo).bit_length()
-    extents = translation.shape(inputs["y"])
-    by = _within(translation, inputs["y"], extents, width, lo < 0)
+    width = min((hi - lo).bit_length(), 32)
+    by = _within(translation, by, width, lo < 0)
     if left:
-        name = translation.emit("mul", {"x": inputs["x"], "y": _power(translation, by, extents)}, shape)
-        return result(translation, name, shape, data_type)
-    name, reached = inputs["x"], translation.shape(inputs["x"])
+        return result(translation, translation.emit("mul", name, _power(translation, by)), shape, data_type)
     if lo < 0:  # floor(x / d) is -1 - floor((-1 - x) / d): of numbers that are not negative, division truncates down
-        below = translation.emit("lt", {"x": name, "y": Fraction(0)}, reached, dtype="logical")
-        turned = translation.emit("sub", {"x": Fraction(-1), "y": name}, reached)
-        name = translation.selected(below, turned, name, reached)
-    for step in _steps(translation, by, extents, min(width, 32)):
-        name = translation.emit("truncated_div", {"x": name, "y": _power(translation, step, extents)}, shape)
+        below = translation.emit("lt", name, Fraction(0))
+        name = _flipped(translation, name, below)
+    for part in _parts(translation, by, width):
+        name = translation.emit("truncated_div", name, _power(translation, part))
     if lo < 0:
-        turned = translation.emit("sub", {"x": Fraction(-1), "y": name}, shape)
-        name = translation.selected(below, turned, name, shape)
+        name = _flipped(translation, name, below)
     return result(translation, name, shape, data_type)
 
 
-def _within(translation: OnnxTranslation, name: str, shape: Shape, width: int, signed: bool) -> str:
+def _flipped(translation: OnnxTranslation, name: str, where: str) -> str:
+    """All bits flipped where a condition holds: -1 - x."""
+    return translation.selected(where, translation.emit("sub", Fraction(-1), name), name)
+
+
+def _within(translation: OnnxTranslation, name: str, width: int, signed: bool) -> str:
     """A shift from 0 to the width; a negative one counts as the width (ONNX 28)."""
-    most = min(width, 32)
     if signed:
-        negative = translation.emit("lt", {"x": name, "y": Fraction(0)}, shape, dtype="logical")
-        name = translation.selected(negative, Fraction(most), name, shape)
-    return translation.clamped(name, 0, most, shape)
+        negative = translation.emit("lt", name, Fraction(0))
+        name = translation.selected(negative, Fraction(width), name)
+    return translation.clamped(name, 0, width)
 
 
-def _power(translation: OnnxTranslation, by: str, shape: Shape) -> str:
+def _power(translation: OnnxTranslation, by: str) -> str:
     """2^by as a tensor; by is at most 32."""
-    return translation.emit("integer_pow", {"x": Fraction(2), "y": by}, shape, lo=0, hi=2**40)
+    return translation.emit("integer_pow", Fraction(2), by, lo=0, hi=2**40)
 
 
-def _steps(translation: OnnxTranslation, by: str, shape: Shape, width: int) -> list[str]:
+def _parts(translation: OnnxTranslation, by: str, width: int) -> list[str]:
     """Shifts of at most 30 bits that are the whole one together."""
     if width <= _MOST:
         return [by]
-    first = translation.clamped(by, 0, _MOST, shape)
-    return [first, translation.emit("sub", {"x": by, "y": first}, shape, quantizer=unit(0, width - _MOST))]
+    first = translation.clamped(by, 0, _MOST)
+    return [first, translation.emit("sub", by, first, quantizer=unit(0, width - _MOST))]

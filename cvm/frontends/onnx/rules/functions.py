@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.common.data_types import EVERYTHING
+from cvm.frontends.common.decompositions.arithmetic import hard_sigmoid, hard_swish
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.declarations import functions
-from cvm.frontends.onnx.model import Shape
-from cvm.frontends.onnx.rules.arithmetic import EVERYTHING
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
-from cvm.graph import Operand as Argument
 
 __all__: list[str] = []
 
@@ -29,121 +27,96 @@ _SELU = {"alpha": _float32(14036349, -23), "gamma": _float32(8813919, -23)}
 _HARD = {"alpha": _float32(13421773, -26), "beta": Fraction(1, 2)}
 
 
-def _made(translation: OnnxTranslation, call: Call, op: str, **attributes: Any) -> Made:
+def _like(call: OnnxCall, name: str) -> Made:
+    """A result of the shape and the data type of the operand."""
     source = call.operand()
-    name = translation.emit(op, {"x": translation.name(source)}, source.shape, **attributes)
     return Made(name, source.shape, source.data_type)
 
 
-class _Arithmetic:
-    """Sums, products and cuts of tensors of one shape."""
-
-    def __init__(self, translation: OnnxTranslation, shape: Shape) -> None:
-        self._translation, self._shape = translation, shape
-
-    def __call__(self, op: str, x: Argument, y: Argument) -> str:
-        return self._translation.emit(op, {"x": x, "y": y}, self._shape)
-
-    def cut(self, x: str, lo: int, hi: int) -> str:
-        """X within constant bounds."""
-        return self._translation.clamped(x, lo, hi, self._shape, integer=False)
+def _operand(translation: OnnxTranslation, call: OnnxCall) -> str:
+    return translation.name(call.operand())
 
 
 @rule(*functions())
-def function(translation: OnnxTranslation, call: Call) -> Made:
+def function(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes."""
-    return _made(translation, call, functions()[call.node.op])
+    return _like(call, translation.emit(functions()[call.node.op], _operand(translation, call)))
 
 
 @rule("Round")
-def round_(translation: OnnxTranslation, call: Call) -> Made:
+def round_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Half to even: the integers of a quantiser of scale 1."""
-    source = call.operand()
-    name = translation.emit("copy", {"x": translation.name(source)}, source.shape, quantizer=EVERYTHING)
-    return Made(name, source.shape, source.data_type)
+    return _like(call, translation.emit("copy", _operand(translation, call), quantizer=EVERYTHING))
 
 
 @rule("Elu", "LeakyRelu")
-def with_alpha(translation: OnnxTranslation, call: Call) -> Made:
+def with_alpha(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes."""
     alpha = call.number("alpha", _DEFAULTS[call.node.op])
-    return _made(translation, call, {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op], alpha=alpha)
+    op = {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op]
+    return _like(call, translation.emit(op, _operand(translation, call), alpha=alpha))
 
 
 @rule("Gelu")
-def gelu(translation: OnnxTranslation, call: Call) -> Made:
+def gelu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """By a table over the codes: x times the normal distribution of x, or its approximation by tanh."""
-    return _made(translation, call, "gelu", approximate=call.text("approximate", "none", "none", "tanh"))
+    approximate = call.text("approximate", "none", "none", "tanh")
+    return _like(call, translation.emit("gelu", _operand(translation, call), approximate=approximate))
 
 
 @rule("Celu")
-def celu(translation: OnnxTranslation, call: Call) -> Made:
+def celu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""
-    alpha, source = call.number("alpha", _DEFAULTS["Celu"]), call.operand()
+    alpha = call.number("alpha", _DEFAULTS["Celu"])
     if alpha == 0:
-        raise call.invalid("attribute", "alpha is 0")
+        raise call.invalid("attribute", "alpha must not be 0, since x is divided by it")
     if alpha < 0:
-        raise call.refuse("a negative alpha")
-    of = _Arithmetic(translation, source.shape)
-    part = of("div", translation.name(source), alpha)
-    part = translation.emit("elu", {"x": part}, source.shape, alpha=Fraction(1))
-    return Made(of("mul", part, alpha), source.shape, source.data_type)
+        raise call.refuse("a negative alpha is not computed", "use an alpha above 0")
+    part = translation.emit("div", _operand(translation, call), alpha)
+    return _like(call, translation.emit("mul", translation.emit("elu", part, alpha=Fraction(1)), alpha))
 
 
 @rule("Selu")
-def selu(translation: OnnxTranslation, call: Call) -> Made:
+def selu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Gamma times elu with alpha."""
     alpha, gamma = (call.number(name, default) for name, default in _SELU.items())
-    made = _made(translation, call, "elu", alpha=alpha)
-    return Made(_Arithmetic(translation, made.shape)("mul", made.name, gamma), made.shape, made.data_type)
+    part = translation.emit("elu", _operand(translation, call), alpha=alpha)
+    return _like(call, translation.emit("mul", part, gamma))
 
 
 @rule("ThresholdedRelu", "Shrink")
-def thresholds(translation: OnnxTranslation, call: Call) -> Made:
+def thresholds(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """X where it is beyond a threshold, moved by a bias for Shrink, else 0."""
-    source = call.operand()
-    x, shape = translation.name(source), source.shape
-    of = _Arithmetic(translation, shape)
+    x, emit = _operand(translation, call), translation.emit
     if call.node.op == "ThresholdedRelu":
-        alpha = call.number("alpha", _DEFAULTS["ThresholdedRelu"])
-        beyond = translation.emit("gt", {"x": x, "y": alpha}, shape, dtype="logical")
-        return Made(of("mul", beyond, x), shape, source.data_type)
+        beyond = emit("gt", x, call.number("alpha", _DEFAULTS["ThresholdedRelu"]))
+        return _like(call, emit("mul", beyond, x))
     bias, lambd = call.number("bias", Fraction(0)), call.number("lambd", Fraction(1, 2))
-    above = translation.emit("gt", {"x": x, "y": lambd}, shape, dtype="logical")
-    below = translation.emit("lt", {"x": x, "y": -lambd}, shape, dtype="logical")
-    parts = [of("mul", above, of("sub", x, bias)), of("mul", below, of("add", x, bias))]
+    above, below = emit("gt", x, lambd), emit("lt", x, -lambd)
+    parts = [emit("mul", above, emit("sub", x, bias)), emit("mul", below, emit("add", x, bias))]
     if lambd < 0:  # both may hold: the first that does is taken
-        raise call.refuse("a negative lambd")
-    return Made(of("add", *parts), shape, source.data_type)
+        raise call.refuse("a negative lambd is not computed", "use a lambd of at least 0")
+    return _like(call, emit("add", *parts))
 
 
 @rule("HardSigmoid", "HardSwish")
-def hard(translation: OnnxTranslation, call: Call) -> Made:
-    """Alpha * x + beta cut to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
-    source = call.operand()
-    x, shape = translation.name(source), source.shape
-    of = _Arithmetic(translation, shape)
-    if call.node.op == "HardSigmoid":
-        alpha, beta = (call.number(name, default) for name, default in _HARD.items())
-        return Made(of.cut(of("add", of("mul", x, alpha), beta), 0, 1), shape, source.data_type)
-    part = of("mul", of.cut(of("add", x, Fraction(3)), 0, 6), Fraction(1, 6))
-    return Made(of("mul", x, part), shape, source.data_type)
+def hard(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """Alpha * x + beta clipped to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
+    x = _operand(translation, call)
+    if call.node.op == "HardSwish":
+        return _like(call, hard_swish(translation, x))
+    alpha, beta = (call.number(name, default) for name, default in _HARD.items())
+    return _like(call, hard_sigmoid(translation, x, alpha, beta))
 
 
 @rule("Softsign", "Mish", "Swish")
-def composed(translation: OnnxTranslation, call: Call) -> Made:
+def composed(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """X / (1 + |x|), x * tanh(softplus(x)), or x * sigmoid(alpha * x)."""
-    source = call.operand()
-    x, shape = translation.name(source), source.shape
-    of = _Arithmetic(translation, shape)
-
-    def applied(op: str, argument: str) -> str:
-        return translation.emit(op, {"x": argument}, shape)
-
+    x, emit = _operand(translation, call), translation.emit
     if call.node.op == "Softsign":
-        name = of("div", x, of("add", applied("abs", x), Fraction(1)))
+        name = emit("div", x, emit("add", emit("abs", x), Fraction(1)))
     elif call.node.op == "Mish":
-        name = of("mul", x, applied("tanh", applied("softplus", x)))
+        name = emit("mul", x, emit("tanh", emit("softplus", x)))
     else:
-        name = of("mul", x, applied("sigmoid", of("mul", x, call.number("alpha", Fraction(1)))))
-    return Made(name, shape, source.data_type)
+        name = emit("mul", x, emit("sigmoid", emit("mul", x, call.number("alpha", Fraction(1)))))
+    return _like(call, name)

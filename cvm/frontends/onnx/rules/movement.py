@@ -1,52 +1,28 @@
-"""Operators that move elements to constant places."""
+"""Operators that move elements to constant indices."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from cvm.frontends.onnx.call import Call, Made, Operand, broadcast
+from cvm.frontends.common.decompositions.movement import Indices, tiled, triangle
+from cvm.frontends.common.shapes import broadcast
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.folding import parts_of_split, slice_bounds
 from cvm.frontends.onnx.model import Shape
+from cvm.frontends.onnx.reshaping import shape_of_reshape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
-__all__ = ["gathered", "shape_of_reshape", "transposed"]
-
-Places = npt.NDArray[np.int64]
-
-
-def gathered(translation: OnnxTranslation, name: str, at: Places, axis: int, shape: Sequence[int]) -> str:
-    """The elements at constant places along an axis."""
-    extent = translation.shape(name)[axis]
-    if at.ndim == 1 and at.size == extent and (at == np.arange(extent)).all():
-        return name
-    indices = translation.constant(np.ascontiguousarray(at, np.int64), at.shape)
-    return translation.emit("gather", {"input": name, "indices": indices}, shape, axis=axis)
-
-
-def transposed(translation: OnnxTranslation, name: str, axes: Sequence[int]) -> str:
-    """The axes in another order."""
-    if tuple(axes) == tuple(range(len(axes))):
-        return name
-    shape = [translation.shape(name)[axis] for axis in axes]
-    return translation.emit("transpose", {"input": name}, shape, axes=tuple(axes))
-
-
-def _reshaped(translation: OnnxTranslation, source: Operand, shape: Shape) -> Made:
-    name = translation.emit("reshape", {"input": translation.name(source)}, shape)
-    return Made(name, shape, source.data_type)
+__all__: list[str] = []
 
 
 # The same elements
 
 
 @rule("Identity", "Dropout")
-def identity(translation: OnnxTranslation, call: Call) -> Made:
+def identity(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The same tensor. A Dropout drops nothing when it infers."""
     source = call.operand()
     call.ignore("seed")
@@ -55,100 +31,52 @@ def identity(translation: OnnxTranslation, call: Call) -> Made:
     return Made(translation.name(source), source.shape, source.data_type)
 
 
-def shape_of_reshape(call: Call) -> Shape:
-    """The shape that a Reshape, Squeeze, Unsqueeze or Flatten gives."""
-    return {"Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Flatten": _flatten}[call.node.op](call)
-
-
-def _reshape(call: Call) -> Shape:
-    source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
-    zeros = call.flag("allowzero", False)
-    found = []
-    for place, extent in enumerate(wish):
-        if extent == 0 and not zeros and place >= source.rank:
-            raise call.invalid("shape", f"{list(wish)} copies axis {place}, which {list(source.shape)} has not")
-        found.append(source.shape[place] if extent == 0 and not zeros else extent)
-    count = math.prod(source.shape)
-    if found.count(-1) > 1 or any(extent < -1 for extent in found):
-        raise call.invalid("shape", f"{list(wish)} is no shape")
-    rest = math.prod(extent for extent in found if extent != -1)
-    if -1 in found and rest and count % rest == 0:
-        found[found.index(-1)] = count // rest
-    if -1 in found or math.prod(found) != count:
-        raise call.invalid("shape", f"{list(source.shape)} has {count} items, which {list(wish)} has not")
-    return tuple(found)
-
-
-def _squeeze(call: Call) -> Shape:
-    source = call.operand()
-    axes = call.constant_integers(1, "axes")
-    if axes is None:
-        return tuple(extent for extent in source.shape if extent != 1)
-    wanted = call.axes(axes, source.rank)
-    if any(source.shape[axis] != 1 for axis in wanted):
-        raise call.invalid("shape", f"axes {list(axes)} of {list(source.shape)} are not all 1")
-    return tuple(extent for axis, extent in enumerate(source.shape) if axis not in wanted)
-
-
-def _unsqueeze(call: Call) -> Shape:
-    source, axes = call.operand(), call.constant_integers(1, "axes") or ()
-    wanted = call.axes(axes, source.rank + len(axes))
-    rest = iter(source.shape)
-    return tuple(1 if axis in wanted else next(rest) for axis in range(source.rank + len(axes)))
-
-
-def _flatten(call: Call) -> Shape:
-    source = call.operand()
-    axis = call.integer("axis", 1)
-    if not -source.rank <= axis <= source.rank:
-        raise call.invalid("axis", f"axis {axis} is not in {-source.rank}..{source.rank}")
-    axis = axis + source.rank if axis < 0 else axis
-    return math.prod(source.shape[:axis]), math.prod(source.shape[axis:])
-
-
 @rule("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-def reshape(translation: OnnxTranslation, call: Call) -> Made:
+def reshape(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The same elements in row-major order."""
-    return _reshaped(translation, call.operand(), shape_of_reshape(call))
+    source, shape = call.operand(), shape_of_reshape(call)
+    return Made(translation.reshape(translation.name(source), shape), shape, source.data_type)
 
 
 @rule("Transpose")
-def transpose(translation: OnnxTranslation, call: Call) -> Made:
+def transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The axes in another order; the opposite one by default."""
     source = call.operand()
     axes = call.integers("perm") or tuple(range(source.rank))[::-1]
     if sorted(axes) != list(range(source.rank)):
-        raise call.invalid("attribute", f"perm {list(axes)} is no permutation of {source.rank} axes")
+        raise call.invalid("attribute", f"perm {list(axes)} is not a permutation of {source.rank} axes")
     shape = tuple(source.shape[axis] for axis in axes)
     if source.rank == 0:
         return Made(translation.name(source), shape, source.data_type)
-    return Made(transposed(translation, translation.name(source), axes), shape, source.data_type)
+    return Made(translation.transposed(translation.name(source), axes), shape, source.data_type)
 
 
 @rule("DepthToSpace", "SpaceToDepth")
-def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
+def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Blocks of a plane as channels, or the reverse."""
     source, size = call.operand(), call.integer("blocksize", 0)
     if source.rank != 4 or size < 1:
-        raise call.invalid("shape", f"blocks of {size} x {size} of the shape {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"the input must have 4 axes and blocksize be above 0, found {list(source.shape)} and {size}"
+        )
     n, c, h, w = source.shape
     if call.node.op == "SpaceToDepth":
         mode = call.text("mode", "DCR", "DCR", "CRD")
         if h % size or w % size:
-            raise call.invalid("shape", f"blocks of {size} x {size} do not cut {h} x {w}")
-        cut: Shape = (n, c, h // size, size, w // size, size)
+            raise call.invalid("shape", f"blocks of {size} x {size} do not divide {h} x {w}")
+        blocks: Shape = (n, c, h // size, size, w // size, size)
         order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
         shape: Shape = (n, c * size * size, h // size, w // size)
     else:
         mode = call.text("mode", "DCR", "DCR", "CRD")
         if c % (size * size):
-            raise call.invalid("shape", f"{c} channels are no blocks of {size} x {size}")
+            raise call.invalid("shape", f"{c} channels do not divide into blocks of {size} x {size}")
         inner = c // (size * size)
-        cut = (n, size, size, inner, h, w) if mode == "DCR" else (n, inner, size, size, h, w)
+        blocks = (n, size, size, inner, h, w) if mode == "DCR" else (n, inner, size, size, h, w)
         order = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
         shape = (n, inner, h * size, w * size)
-    name = translation.emit("reshape", {"input": translation.name(source)}, cut)
-    name = translation.emit("reshape", {"input": transposed(translation, name, order)}, shape)
+    name = translation.reshape(translation.name(source), blocks)
+    name = translation.reshape(translation.transposed(name, order), shape)
     return Made(name, shape, source.data_type)
 
 
@@ -156,7 +84,7 @@ def depth_and_space(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Concat")
-def concat(translation: OnnxTranslation, call: Call) -> Made:
+def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Side by side; parts without items are left out."""
     parts = call.every()
     data_type, rank = call.same_type(*parts), parts[0].rank
@@ -165,27 +93,27 @@ def concat(translation: OnnxTranslation, call: Call) -> Made:
     for part in parts:
         others = [extent for i, extent in enumerate(part.shape) if i != axis]
         if part.rank != rank or others != [extent for i, extent in enumerate(shape) if i != axis]:
-            raise call.invalid("shape", f"{list(part.shape)} beside {list(parts[0].shape)} along axis {axis}")
+            raise call.invalid("shape", f"{list(part.shape)} and {list(parts[0].shape)} differ beyond axis {axis}")
     shape[axis] = sum(part.shape[axis] for part in parts)
     names = tuple(translation.name(part) for part in parts if part.shape[axis])
     if len(names) == 1:
         return Made(names[0], tuple(shape), data_type)
-    return Made(translation.emit("concat", {"values": names}, shape, axis=axis), tuple(shape), data_type)
+    return Made(translation.emit("concat", names, axis=axis), tuple(shape), data_type)
 
 
 @rule("Split")
-def split(translation: OnnxTranslation, call: Call) -> list[Made]:
+def split(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
     """Parts along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
     sizes = tuple(parts_of_split(call, source.shape[axis]))
     shapes = [tuple(size if i == axis else extent for i, extent in enumerate(source.shape)) for size in sizes]
-    names = translation.emit_many("split", {"value": translation.name(source)}, shapes, axis=axis, ratios=sizes)
+    names = translation.emit_many("split", translation.name(source), axis=axis, ratios=sizes)
     return [Made(name, shape, source.data_type) for name, shape in zip(names, shapes, strict=True)]
 
 
 @rule("Slice")
-def slice_(translation: OnnxTranslation, call: Call) -> Made:
+def slice_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A window along each axis; steps below 0 go backwards."""
     source = call.operand()
     starts, ends = (call.constant_integers(i, what) or () for i, what in ((1, "starts"), (2, "ends")))
@@ -197,17 +125,17 @@ def slice_(translation: OnnxTranslation, call: Call) -> Made:
     name, shape = translation.name(source), list(source.shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
-            raise call.invalid("shape", "a step is 0")
+            raise call.invalid("shape", "a step must not be 0")
         at = np.arange(shape[axis], dtype=np.int64)[slice(*slice_bounds(start, end, step, shape[axis]))]
         if at.size == 0:
-            raise call.refuse(f"nothing is left of axis {axis} of {list(source.shape)}")
+            raise call.refuse(f"nothing is left of axis {axis} of {list(source.shape)}", "select at least one item")
         shape[axis] = at.size
-        name = gathered(translation, name, at, axis, shape)
+        name = translation.taken(name, at, axis)
     return Made(name, tuple(shape), source.data_type)
 
 
 @rule("Expand")
-def expand(translation: OnnxTranslation, call: Call) -> Made:
+def expand(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Repeated along axes of extent 1."""
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     shape = broadcast(source.shape, wish)
@@ -217,35 +145,32 @@ def expand(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("Tile")
-def tile(translation: OnnxTranslation, call: Call) -> Made:
+def tile(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The whole repeated."""
     source, repeats = call.operand(), call.constant_integers(1, "repeats") or ()
     if len(repeats) != source.rank or any(item < 1 for item in repeats):
-        raise call.refuse(f"repeats {list(repeats)} of the shape {list(source.shape)}")
+        raise call.refuse(f"the repeats {list(repeats)} of {list(source.shape)}", "give a number above 0 for each axis")
     shape = tuple(n * m for n, m in zip(source.shape, repeats, strict=True))
     return _tiled(translation, source, source.shape, shape)
 
 
 def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: Shape) -> Made:
-    name = translation.aligned(source, len(shape))
-    if before == shape:
-        return Made(name, shape, source.data_type)
-    repeats = tuple(n // m for n, m in zip(shape, before, strict=True)) or (1,)
-    return Made(translation.emit("tile", {"input": name}, shape, repeats=repeats), shape, source.data_type)
+    name = translation.aligned_operand(source, len(shape))
+    return Made(name if before == shape else tiled(translation, name, shape), shape, source.data_type)
 
 
 # Around
 
 
 @rule("Pad")
-def pad(translation: OnnxTranslation, call: Call) -> Made:
-    """A value, the edge, the reflection or the other end around; negative widths cut."""
+def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """A value, the edge, the reflection or the other end around; negative widths clip."""
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
     mode = call.text("mode", "constant", "constant", "edge", "reflect", "wrap")
     wanted = call.axes(tuple(range(source.rank)) if axes is None else axes, source.rank)
     if len(given) != 2 * len(wanted):
-        raise call.invalid("shape", f"{len(given)} pads for {len(wanted)} axes")
+        raise call.invalid("shape", f"there must be two pads per axis, found {len(given)} for {len(wanted)} axes")
     sides = [(0, 0)] * source.rank
     for i, axis in enumerate(wanted):
         sides[axis] = given[i], given[i + len(wanted)]
@@ -254,20 +179,19 @@ def pad(translation: OnnxTranslation, call: Call) -> Made:
         raise call.refuse(f"the pads {list(given)} leave nothing of {list(source.shape)}")
     name = translation.name(source)
     if mode == "constant":
-        inputs, value = {"input": name}, _padding_value(call, source)
-        name = translation.emit("pad", inputs, shape, padding=tuple(sides), border="constant", value=value)
+        value = _padding_value(call, source)
+        name = translation.emit("pad", name, padding=tuple(sides), border="constant", value=value)
         return Made(name, shape, source.data_type)
-    reached = list(source.shape)
     for axis, (before, after) in enumerate(sides):
-        n, reached[axis] = source.shape[axis], shape[axis]
+        n = source.shape[axis]
         if mode == "reflect" and max(before, after) >= max(n, 2):
-            raise call.refuse(f"the pads {list(given)} reflect more than once")
-        name = gathered(translation, name, _around(np.arange(-before, n + after), n, mode), axis, reached)
+            raise call.refuse(f"the pads {list(given)} reflect more than once", "pad by less than the extent")
+        name = translation.taken(name, _around(np.arange(-before, n + after), n, mode), axis)
     return Made(name, shape, source.data_type)
 
 
-def _around(at: Places, extent: int, mode: str) -> Places:
-    """Which element stands at places beyond an axis."""
+def _around(at: Indices, extent: int, mode: str) -> Indices:
+    """Which element stands at indices beyond an axis."""
     if mode == "edge" or extent == 1:
         return np.clip(at, 0, extent - 1)
     if mode == "wrap":
@@ -276,28 +200,22 @@ def _around(at: Places, extent: int, mode: str) -> Places:
     return np.minimum(at % period, period - at % period)
 
 
-def _padding_value(call: Call, source: Operand) -> Fraction:
+def _padding_value(call: OnnxCall, source: Operand) -> Fraction:
     operand = call.optional(2)
     if operand is None:
         return Fraction(0)
     call.same_type(source, operand)
     values = call.constant(2, "the padding value")
     if values.size != 1 or not np.isfinite(values).all():
-        raise call.refuse("the padding value is no single finite number")
+        raise call.refuse("the padding value must be a single finite number")
     return Fraction(values.ravel()[0].item())
 
 
 @rule("Trilu")
-def trilu(translation: OnnxTranslation, call: Call) -> Made:
+def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Times one inside of the triangle, times zero outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:
-        raise call.invalid("shape", f"expected at least two axes, found {list(source.shape)}")
+        raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")
     (k,) = call.constant_integers(1, "k") or (0,)
-    shape = source.shape
-    k = min(max(k, -max(shape)), max(shape))
-    ones = np.ones(shape[-2:], np.int64)
-    mask = (np.triu if upper else np.tril)(ones, k)
-    along = (1,) * (len(shape) - 2) + shape[-2:]
-    inputs = {"x": translation.name(source), "y": translation.constant(mask, along)}
-    return Made(translation.emit("mul", inputs, shape), shape, source.data_type)
+    return Made(triangle(translation, translation.name(source), upper, k), source.shape, source.data_type)

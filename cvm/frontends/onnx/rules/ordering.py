@@ -1,4 +1,4 @@
-"""Places of the greatest: ArgMax, ArgMin and TopK."""
+"""Indices of the greatest: ArgMax, ArgMin and TopK."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.frontends.common.data_types import unit
-from cvm.frontends.onnx.call import Call, Made
-from cvm.frontends.onnx.rules.arithmetic import EVERYTHING
-from cvm.frontends.onnx.rules.movement import gathered, transposed
+from cvm.frontends.common.data_types import EVERYTHING, unit
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
@@ -20,25 +18,25 @@ _MOST_RANKED = 256
 
 
 @rule("ArgMax", "ArgMin")
-def position(translation: OnnxTranslation, call: Call) -> Made:
-    """The first place of the greatest or the least, or the last one."""
+def position(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """The first index of the greatest or the least, or the last one."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
     keep, last = call.flag("keepdims", True), call.flag("select_last_index", False)
     name, extent = translation.name(source), source.shape[axis]
     if last:
-        name = gathered(translation, name, np.arange(extent)[::-1], axis, source.shape)
+        name = translation.taken(name, np.arange(extent)[::-1], axis)
     kept = [1 if i == axis else n for i, n in enumerate(source.shape)]
     op = {"ArgMax": "argmax_reduce", "ArgMin": "argmin_reduce"}[call.node.op]
-    name = translation.emit(op, {"input": name}, kept, axes=(axis,), dtype="integer")
+    name = translation.emit(op, name, axes=(axis,), dtype="integer")
     if last:
-        name = translation.emit("sub", {"x": Fraction(extent - 1), "y": name}, kept)
+        name = translation.emit("sub", Fraction(extent - 1), name)
     shape = tuple(kept if keep else kept[:axis] + kept[axis + 1 :])
-    return Made(translation.emit("reshape", {"input": name}, shape), shape, "int64")
+    return Made(translation.reshape(name, shape), shape, "int64")
 
 
 @rule("TopK")
-def top_k(translation: OnnxTranslation, call: Call) -> list[Made]:
+def top_k(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
     """Each item is compared with each: its rank is how many are greater, or equal and before it."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
@@ -50,35 +48,31 @@ def top_k(translation: OnnxTranslation, call: Call) -> list[Made]:
     if n > _MOST_RANKED:
         raise call.refuse(f"{n} items", f"take the top of at most {_MOST_RANKED}")
     order = (*(i for i in range(source.rank) if i != axis), axis)
-    name = transposed(translation, translation.name(source), order)
+    name = translation.transposed(translation.name(source), order)
     lead = tuple(source.shape[i] for i in order[:-1])
     rows = int(np.prod(lead, dtype=np.int64))
-    square = (rows, n, n)
-    column = translation.emit("reshape", {"input": name}, (rows, n, 1))
-    row = translation.emit("reshape", {"input": name}, (rows, 1, n))
+    column = translation.reshape(name, (rows, n, 1))
+    row = translation.reshape(name, (rows, 1, n))
     # Item i is ahead of item j if it is greater, or equal and i < j.
     before = np.triu(np.ones((n, n), np.int64), 1).reshape(1, n, n)
-    strict, equal = (
-        translation.emit(op, {"x": column, "y": row}, square, dtype="logical")
-        for op in ("gt" if largest else "lt", "eq")
-    )
-    tie = translation.emit("mul", {"x": equal, "y": translation.constant(before, before.shape)}, square)
-    ahead = translation.emit("add", {"x": strict, "y": tie}, square, quantizer=unit(0, 1))
-    rank = translation.emit("sum_reduce", {"input": ahead}, (rows, 1, n), axes=(1,))
-    places = translation.constant(np.arange(k).reshape(1, k, 1), (1, k, 1))
-    chosen = translation.emit("eq", {"x": rank, "y": places}, (rows, k, n), dtype="logical")
+    strict, equal = (translation.emit(op, column, row) for op in ("gt" if largest else "lt", "eq"))
+    tie = translation.emit("mul", equal, translation.constant(before, before.shape))
+    ahead = translation.emit("add", strict, tie, quantizer=unit(0, 1))
+    rank = translation.emit("sum_reduce", ahead, axes=(1,))
+    ranks = translation.constant(np.arange(k).reshape(1, k, 1), (1, k, 1))
+    chosen = translation.emit("eq", rank, ranks)
     numbers = translation.constant(np.arange(n).reshape(1, 1, n), (1, 1, n))
-    index = translation.emit("mul", {"x": chosen, "y": numbers}, (rows, k, n))
-    index = translation.emit("sum_reduce", {"input": index}, (rows, k, 1), axes=(2,))
-    index = translation.emit("copy", {"x": index}, (rows, k, 1), quantizer=unit(0, max(n - 1, 1)))
+    index = translation.emit("mul", chosen, numbers)
+    index = translation.emit("sum_reduce", index, axes=(2,))
+    index = translation.emit("copy", index, quantizer=unit(0, max(n - 1, 1)))
     first = translation.constant((np.arange(rows) * n).reshape(rows, 1, 1), (rows, 1, 1))
-    at = translation.emit("add", {"x": index, "y": first}, (rows, k, 1), quantizer=EVERYTHING)
-    flat = translation.emit("reshape", {"input": name}, (rows * n,))
-    values = translation.emit("gather", {"input": flat, "indices": at}, (rows, k, 1), axis=0)
+    at = translation.emit("add", index, first, quantizer=EVERYTHING)
+    flat = translation.reshape(name, (rows * n,))
+    values = translation.emit("gather", flat, at, axis=0)
     back = tuple(int(i) for i in np.argsort(order))
     shape = tuple(k if i == axis else m for i, m in enumerate(source.shape))
     found = []
     for part, data_type in ((values, source.data_type), (index, "int64")):
-        part = translation.emit("reshape", {"input": part}, (*lead, k))
-        found.append(Made(transposed(translation, part, back), shape, data_type))
+        part = translation.reshape(part, (*lead, k))
+        found.append(Made(translation.transposed(part, back), shape, data_type))
     return found

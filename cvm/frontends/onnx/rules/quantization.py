@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cvm.frontends.common.data_types import bounds, unit
-from cvm.frontends.onnx.call import Call, Made
+from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -12,25 +11,16 @@ __all__: list[str] = []
 
 
 @rule("QuantizeLinear")
-def quantize_linear(translation: OnnxTranslation, call: Call) -> Made:
+def quantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
     source = call.operand()
     grid = grid_of(call, source, data_type_of_codes(call))
-    shape, name, quantizer = source.shape, translation.name(source), grid.quantizer()
-    if quantizer is not None:
-        if not translation.is_quantised(source):
-            name = translation.emit("copy", {"x": name}, shape, quantizer=quantizer)
-        return Made(translation.codes(name, shape, grid), shape, grid.data_type)
-    lo, hi = bounds(grid.data_type)
-    zeros = grid.zero_point
-    wide = unit(lo - int(zeros.max()), hi - int(zeros.min()))
-    steps = translation.emit("div", {"x": name, "y": translation.numbers(grid.scale, shape)}, shape, quantizer=wide)
-    inputs = {"x": steps, "y": translation.numbers(zeros, shape)}
-    return Made(translation.emit("add", inputs, shape, quantizer=unit(lo, hi)), shape, grid.data_type)
+    name, rounded = translation.name(source), translation.is_quantised(source)
+    return Made(translation.quantized(name, source.shape, grid, rounded), source.shape, grid.data_type)
 
 
 @rule("DequantizeLinear", BIAS)
-def dequantize_linear(translation: OnnxTranslation, call: Call) -> Made:
+def dequantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
     source = call.operand()
     grid, shape = grid_of(call, source, source.data_type), source.shape
@@ -41,7 +31,4 @@ def dequantize_linear(translation: OnnxTranslation, call: Call) -> Made:
             return Made(translation.constant(source.values, shape, stored), shape, real)
     if call.node.op == BIAS:
         raise call.refuse(f"its bias {source.name!r} is no constant", "make it an initializer")
-    centred = {"x": translation.name(source), "y": translation.numbers(grid.zero_point, shape)}
-    steps = translation.emit("sub", centred, shape)
-    name = translation.emit("mul", {"x": steps, "y": translation.numbers(grid.scale, shape)}, shape)
-    return Made(name, shape, real)
+    return Made(translation.dequantized(translation.name(source), shape, grid), shape, real)

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
-
 from cvm.frontends.common.registry import entering
+from cvm.frontends.onnx.translation import Rule
 
-if TYPE_CHECKING:
-    from cvm.frontends.onnx.call import Call, Made
-    from cvm.frontends.onnx.translation import OnnxTranslation
-
-__all__ = ["RULES", "Rule", "rule"]
-
-Rule: TypeAlias = "Callable[[OnnxTranslation, Call], Made | list[Made]]"
-"""Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
+__all__ = ["RULES", "rule"]
 
 RULES: dict[str, Rule] = {}
 

@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-import numpy as np
-
-from cvm.frontends.onnx.call import Call, Made, Operand
-from cvm.frontends.onnx.model import Shape, exact
-from cvm.frontends.onnx.rules.movement import gathered
+from cvm.frontends.common.decompositions.sums import Taps, resampled
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
+from cvm.frontends.onnx.model import exact
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
 
@@ -38,7 +36,7 @@ _NEAREST: dict[str, Callable[[Fraction], int]] = {
 
 
 @rule("Resize")
-def resize(translation: OnnxTranslation, call: Call) -> Made:
+def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Axis by axis; coordinates are exact, also where scales are floats."""
     source = call.operand()
     mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
@@ -51,7 +49,7 @@ def resize(translation: OnnxTranslation, call: Call) -> Made:
     kind = call.text("coordinate_transformation_mode", "half_pixel", *words)
     nearest = _NEAREST[call.text("nearest_mode", "round_prefer_floor", *_NEAREST)]
     if kind == "tf_crop_and_resize":
-        raise call.refuse("tf_crop_and_resize takes a region", "cut with Slice first")
+        raise call.refuse("tf_crop_and_resize takes a region", "slice the region out with Slice first")
     for name in ("antialias", "exclude_outside"):
         if call.flag(name, False):
             raise call.refuse(f"{name} is not computed", "leave it out")
@@ -65,24 +63,30 @@ def resize(translation: OnnxTranslation, call: Call) -> Made:
             continue
         at = [_COORDINATES[kind](x, scale, extent, size) for x in range(size)]
         taps = _taps(at, mode, nearest, cubic, extent)
-        name = _resampled(translation, name, taps, axis, tuple(shape))
+        name = resampled(translation, name, taps, axis, skip_ones=True)
     return Made(name, tuple(shape), source.data_type)
 
 
-def _sizes(call: Call, source: Operand) -> list[tuple[int, int, Fraction]]:
+def _sizes(call: OnnxCall, source: Operand) -> list[tuple[int, int, Fraction]]:
     """Axis, new extent and scale, of each axis that is named."""
     given = call.integers("axes")
     axes = call.axes(tuple(range(source.rank)) if given is None else given, source.rank)
     sizes = call.constant_integers(3, "sizes")
     if sizes:
         if len(sizes) != len(axes) or any(size < 1 for size in sizes):
-            raise call.invalid("shape", f"sizes {list(sizes)} for {list(source.shape)}")
+            raise call.invalid(
+                "shape",
+                f"sizes {list(sizes)} must be above 0, one for each axis of {list(source.shape)} that is resized",
+            )
         return [(axis, size, Fraction(size, source.shape[axis])) for axis, size in zip(axes, sizes, strict=True)]
     if call.optional(2) is None or not call.constant(2, "the scales").size:
-        raise call.invalid("inputs", "neither scales nor sizes are given")
+        raise call.invalid("inputs", "neither scales nor sizes are given; one of them must be")
     scales = [exact(item, call.node, "a scale") for item in call.constant(2, "the scales").ravel().tolist()]
     if len(scales) != len(axes) or any(scale <= 0 for scale in scales):
-        raise call.invalid("shape", f"{len(scales)} scales for {list(source.shape)}, or one that is not above 0")
+        raise call.invalid(
+            "shape",
+            f"{len(scales)} scales: there must be one above 0 for each axis of {list(source.shape)} that is resized",
+        )
     found = []
     for axis, scale in zip(axes, scales, strict=True):
         size = math.floor(source.shape[axis] * scale)
@@ -92,13 +96,9 @@ def _sizes(call: Call, source: Operand) -> list[tuple[int, int, Fraction]]:
     return found
 
 
-_Taps = Sequence[Sequence[tuple[int, Fraction]]]
-"""Per output, the items of the input that it reads, and their weights."""
-
-
-def _taps(at: Sequence[Fraction], mode: str, nearest: Callable[[Fraction], int], a: Fraction, extent: int) -> _Taps:
-    def inside(place: int) -> int:
-        return min(max(place, 0), extent - 1)
+def _taps(at: Sequence[Fraction], mode: str, nearest: Callable[[Fraction], int], a: Fraction, extent: int) -> Taps:
+    def inside(index: int) -> int:
+        return min(max(index, 0), extent - 1)
 
     if mode == "nearest":
         return [[(inside(nearest(x)), Fraction(1))] for x in at]
@@ -122,26 +122,3 @@ def _cubic(t: Fraction, a: Fraction) -> tuple[Fraction, ...]:
         return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
     return far(1 + t), near(t), near(1 - t), far(2 - t)
-
-
-def _resampled(translation: OnnxTranslation, name: str, taps: _Taps, axis: int, shape: Shape) -> str:
-    """The sum over taps of gathered items times weights, which are integers over a common denominator."""
-    total: str | None = None
-    for tap in zip(*taps, strict=True):
-        part = gathered(translation, name, np.array([place for place, _ in tap], np.int64), axis, shape)
-        weights = [weight for _, weight in tap]
-        if any(weight != 1 for weight in weights):
-            part = _weighted(translation, part, weights, axis, shape)
-        total = part if total is None else translation.emit("add", {"x": total, "y": part}, shape)
-    assert total is not None
-    return total
-
-
-def _weighted(translation: OnnxTranslation, name: str, weights: Sequence[Fraction], axis: int, shape: Shape) -> str:
-    denominator = math.lcm(*(weight.denominator for weight in weights))
-    along = [len(weights) if i == axis else 1 for i in range(len(shape))]
-    items = np.array([int(weight * denominator) for weight in weights], dtype=object)
-    if max(abs(item) for item in items) < 2**62:
-        items = items.astype(np.int64)
-    product = translation.emit("mul", {"x": name, "y": translation.constant(items, along)}, shape)
-    return translation.emit("mul", {"x": product, "y": Fraction(1, denominator)}, shape)

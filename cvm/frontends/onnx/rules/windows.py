@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
-from cvm.frontends.onnx.call import Call, Made, Operand
+from cvm.frontends.common.data_types import EVERYTHING
+from cvm.frontends.common.decompositions.windows import Padding, Windows, convolution, pooling, sides
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
-from cvm.frontends.onnx.rules.arithmetic import EVERYTHING, result
+from cvm.frontends.onnx.rules.arithmetic import result
 from cvm.frontends.onnx.rules.reductions import centred
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -18,23 +20,14 @@ from cvm.graph import Operand as Argument
 __all__: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class _Geometry:
-    """Per axis: window, step, distance of taps, items before and after, and how many windows there are."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    sides: tuple[tuple[int, int], ...]
-    outputs: tuple[int, ...]
-
-
-def _require_plane(call: Call, source: Operand) -> None:
+def _require_plane(call: OnnxCall, source: Operand) -> None:
     if source.rank < 3:
-        raise call.invalid("shape", f"expected batch, channels and at least one axis more, found {list(source.shape)}")
+        raise call.invalid(
+            "shape", f"the input must have batch, channels and at least one axis more, found {list(source.shape)}"
+        )
 
 
-def _steps(call: Call, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _steps(call: OnnxCall, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Kernel, strides and dilations, all above 0."""
     count = len(kernel)
     strides, dilations = (call.sized(name, call.integers(name), count, 1) for name in ("strides", "dilations"))
@@ -43,81 +36,86 @@ def _steps(call: Call, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[in
     return tuple(kernel), strides, dilations
 
 
-def _pads(call: Call, count: int) -> tuple[tuple[int, int], ...]:
+def _pads(call: OnnxCall, count: int) -> Padding:
     given = call.sized("pads", call.integers("pads"), 2 * count, 0)
     if any(item < 0 for item in given):
-        raise call.refuse(f"negative pads {list(given)}", "cut with Slice")
+        raise call.refuse(f"the pads {list(given)} are negative, which is not computed", "remove items with Slice")
     return tuple(zip(given[:count], given[count:], strict=True))
 
 
-def _geometry(call: Call, source: Operand, kernel: Sequence[int], ceil: bool = False) -> _Geometry:
-    """Where the windows of a convolution or of pooling are."""
+def _geometry(
+    call: OnnxCall, source: Operand, kernel: Sequence[int], ceil: bool = False
+) -> tuple[Windows, tuple[int, ...]]:
+    """Where the windows of a convolution or of pooling are, and how many there are per axis."""
     extents = source.shape[2:]
     kernel, strides, dilations = _steps(call, kernel)
     auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
     spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
-    sides = _pads(call, len(extents)) if auto == "NOTSET" else ((0, 0),) * len(extents)
+    padding = _pads(call, len(extents)) if auto == "NOTSET" else ((0, 0),) * len(extents)
     if auto.startswith("SAME"):
         made = []
         for extent, step, span in zip(extents, strides, spans, strict=True):
-            total = max((-(-extent // step) - 1) * step + span - extent, 0)
-            less, more = total // 2, total - total // 2
-            made.append((less, more) if auto == "SAME_UPPER" else (more, less))
-        sides = tuple(made)
+            made.append(_halves(max((-(-extent // step) - 1) * step + span - extent, 0), auto))
+        padding = tuple(made)
     outputs = []
-    for extent, step, span, (before, after) in zip(extents, strides, spans, sides, strict=True):
+    for extent, step, span, (before, after) in zip(extents, strides, spans, padding, strict=True):
         free = extent + before + after - span
         if free < 0:
-            raise call.invalid("shape", f"a window of {span} items in {extent + before + after}")
+            raise call.invalid(
+                "shape", f"a window of {span} items is larger than the padded extent {extent + before + after}"
+            )
         count = -(-free // step) + 1 if ceil else free // step + 1
         if ceil and (count - 1) * step >= extent + before:
             count -= 1  # a window that would begin behind the last item
         outputs.append(count)
-    return _Geometry(kernel, strides, dilations, sides, tuple(outputs))
+    return Windows(padding, strides, dilations), tuple(outputs)
+
+
+def _halves(total: int, auto: str) -> tuple[int, int]:
+    """Padding before and after an axis; of an odd total the greater half is at the end for SAME_UPPER."""
+    less, more = total // 2, total - total // 2
+    return (less, more) if auto == "SAME_UPPER" else (more, less)
 
 
 # Convolution
 
 
-def _require_filter(call: Call, source: Operand, weights: Operand, group: int) -> None:
+def _require_filter(call: OnnxCall, source: Operand, weights: Operand, group: int) -> None:
     _require_plane(call, source)
     channels = source.shape[1]
     fits = source.rank == weights.rank and group >= 1 and channels == weights.shape[1] * group
     if not fits or weights.shape[0] % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
-        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+        raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
     given = call.integers("kernel_shape")
     if given is not None and given != weights.shape[2:]:
-        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
+        raise call.invalid(
+            "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
+        )
     if source.rank > 5:
-        raise call.refuse(f"a convolution over {source.rank - 2} axes", "use at most 3")
+        raise call.refuse(f"a convolution over {source.rank - 2} axes is not computed", "use at most 3 axes")
 
 
-def _bias(translation: OnnxTranslation, call: Call, channels: int) -> Argument:
+def _bias(translation: OnnxTranslation, call: OnnxCall, channels: int) -> Argument:
     bias = call.optional(2)
     if bias is None:
         return Fraction(0)
     if bias.shape != (channels,):
         raise call.invalid("shape", f"the bias has shape {list(bias.shape)}, not [{channels}]")
-    return translation.emit("reshape", {"input": translation.name(bias)}, (1, channels))
+    return translation.reshape(translation.name(bias), (1, channels))
 
 
 def _convolved(
-    translation: OnnxTranslation, call: Call, source: Operand, name: str, weights: Operand, filter_name: str,
+    translation: OnnxTranslation, call: OnnxCall, source: Operand, name: str, weights: Operand, filter_name: str,
     bias: Argument, group: int,
 ) -> tuple[str, Shape]:  # fmt: skip
-    found = _geometry(call, source, weights.shape[2:])
-    shape = (source.shape[0], weights.shape[0], *found.outputs)
-    inputs: dict[str, Argument] = {"input": name, "filter": filter_name, "bias": bias}
-    emitted = translation.emit(
-        "conv", inputs, shape, border="constant", padding=found.sides, stride=found.strides, dilation=found.dilations,
-        groups=group,
-    )  # fmt: skip
-    return emitted, shape
+    windows, outputs = _geometry(call, source, weights.shape[2:])
+    found = convolution(translation, name, filter_name, bias, windows, group)
+    return found, (source.shape[0], weights.shape[0], *outputs)
 
 
 @rule("Conv")
-def conv(translation: OnnxTranslation, call: Call) -> Made:
+def conv(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """A convolution with zero padding."""
     source, weights = call.operand(0), call.operand(1)
     data_type, group = call.same_type(source, weights), call.integer("group", 1)
@@ -129,7 +127,7 @@ def conv(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ConvInteger")
-def conv_integer(translation: OnnxTranslation, call: Call) -> Made:
+def conv_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Of integers less their zero points; padding is the zero point."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     _require_filter(call, source, weights, group)
@@ -144,7 +142,7 @@ def conv_integer(translation: OnnxTranslation, call: Call) -> Made:
 
 
 @rule("ConvTranspose")
-def conv_transpose(translation: OnnxTranslation, call: Call) -> Made:
+def conv_transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The transpose of a convolution; the filter is (channels, results per group, ..)."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     data_type = call.same_type(source, weights)
@@ -152,32 +150,27 @@ def conv_transpose(translation: OnnxTranslation, call: Call) -> Made:
     channels, count = source.shape[1], source.rank - 2
     if source.rank != weights.rank or group < 1 or channels != weights.shape[0] or channels % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
-        raise call.invalid("shape", f"a filter of {shapes} in {group} groups")
+        raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
     given = call.integers("kernel_shape")
     if given is not None and given != weights.shape[2:]:
-        raise call.invalid("attribute", f"kernel_shape is {list(given)}, the filter {list(weights.shape)}")
-    outputs, sides, strides, dilations = _transposed_geometry(call, source, weights.shape[2:], count)
+        raise call.invalid(
+            "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
+        )
+    windows, outputs = _transposed_geometry(call, source, weights.shape[2:], count)
     results = weights.shape[1] * group
     shape = (source.shape[0], results, *outputs)
-    inputs: dict[str, Argument] = {
-        "input": translation.name(source),
-        "filter": translation.name(weights),
-        "bias": _bias(translation, call, results),
-    }
-    name = translation.emit(
-        "deconv", inputs, shape, border="constant", padding=sides, stride=strides, dilation=dilations, groups=group,
-        output_shape=shape,
-    )  # fmt: skip
+    names = translation.name(source), translation.name(weights)
+    name = convolution(translation, *names, _bias(translation, call, results), windows, group, shape)
     return Made(name, shape, data_type)
 
 
-def _transposed_geometry(
-    call: Call, source: Operand, kernel: Shape, count: int
-) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
+def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: int) -> tuple[Windows, tuple[int, ...]]:
     kernel, strides, dilations = _steps(call, kernel)
     extra = call.sized("output_padding", call.integers("output_padding"), count, 0)
     if any(not 0 <= item < max(step, gap) for item, step, gap in zip(extra, strides, dilations, strict=True)):
-        raise call.invalid("attribute", f"output_padding {list(extra)} beside strides {list(strides)}")
+        raise call.invalid(
+            "attribute", f"output_padding {list(extra)} must be below the strides {list(strides)} or the dilations"
+        )
     auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
     wished = call.integers("output_shape")
     spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
@@ -187,60 +180,55 @@ def _transposed_geometry(
     ]
     if wished is None and auto.startswith("SAME"):
         wished = tuple(extent * step for extent, step in zip(source.shape[2:], strides, strict=True))
-    sides = _pads(call, count)
+    padding = _pads(call, count)
     if wished is not None:
         if len(wished) == source.rank:
             wished = wished[2:]
         made = []
         for size, target in zip(whole, call.sized("output_shape", wished, count, 0), strict=True):
-            total = size - target
-            less, more = total // 2, total - total // 2
-            made.append((less, more) if auto == "SAME_UPPER" else (more, less))
-        sides = tuple(made)
+            made.append(_halves(size - target, auto))
+        padding = tuple(made)
     elif auto == "VALID":
-        sides = ((0, 0),) * count
-    outputs = tuple(size - before - after for size, (before, after) in zip(whole, sides, strict=True))
-    if any(size < 1 for size in outputs) or any(min(pair) < 0 for pair in sides):
-        raise call.refuse(f"results of the extents {list(outputs)} with pads {[list(pair) for pair in sides]}")
-    return outputs, sides, strides, dilations
+        padding = ((0, 0),) * count
+    outputs = tuple(size - before - after for size, (before, after) in zip(whole, padding, strict=True))
+    if any(size < 1 for size in outputs) or any(min(pair) < 0 for pair in padding):
+        raise call.refuse(
+            f"its result would have the extents {list(outputs)} with the pads {[list(pair) for pair in padding]}"
+        )
+    return Windows(padding, strides, dilations), outputs
 
 
 # Pooling
 
 
 @rule("MaxPool", "AveragePool")
-def pooling(translation: OnnxTranslation, call: Call) -> Made:
+def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The greatest, or the mean, of each window; what reaches beyond padding at the end does not count."""
     source = call.operand()
     _require_plane(call, source)
     call.integer("storage_order", 0)  # of the indices
     kernel = call.integers("kernel_shape")
     if kernel is None or len(kernel) != source.rank - 2:
-        raise call.invalid("attribute", f"kernel_shape {kernel} for {list(source.shape)}")
-    found = _geometry(call, source, kernel, call.flag("ceil_mode", False))
-    name, extents, sides = translation.name(source), source.shape[2:], found.sides
-    if call.node.op == "AveragePool" and call.flag("count_include_pad", False) and any(map(any, sides)):
-        extents = tuple(n + before + after for n, (before, after) in zip(extents, sides, strict=True))
-        around = ((0, 0), (0, 0), *sides)
-        padded = (*source.shape[:2], *extents)
-        name = translation.emit("pad", {"input": name}, padded, padding=around, border="constant", value=Fraction(0))
-        sides = ((0, 0),) * len(sides)
-    padding = [(0, 0), (0, 0)]
-    for i, (before, _) in enumerate(sides):
-        reach = (found.outputs[i] - 1) * found.strides[i] + (found.kernel[i] - 1) * found.dilations[i] + 1
-        padding.append((before, reach - extents[i] - before))
-    shape = (*source.shape[:2], *found.outputs)
+        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
+    windows, outputs = _geometry(call, source, kernel, call.flag("ceil_mode", False))
+    name, extents, padding = translation.name(source), source.shape[2:], windows.padding
+    if call.node.op == "AveragePool" and call.flag("count_include_pad", False) and any(map(any, padding)):
+        extents = tuple(n + before + after for n, (before, after) in zip(extents, padding, strict=True))
+        around = ((0, 0), (0, 0), *padding)
+        name = translation.emit("pad", name, padding=around, border="constant", value=Fraction(0))
+        padding = ((0, 0),) * len(padding)
+    before = [first for first, _ in padding]
+    reached = sides(extents, outputs, kernel, windows.strides, before, windows.dilations)
+    windows = replace(windows, padding=reached)
     greatest = call.node.op == "MaxPool"
-    name = translation.emit(
-        "max_pool" if greatest else "avg_pool", {"input": name}, shape,
-        quantizer=EVERYTHING if greatest and not source.real else None, size=(1, 1, *found.kernel), border="ignore",
-        padding=tuple(padding), stride=(1, 1, *found.strides), dilation=(1, 1, *found.dilations),
-    )  # fmt: skip
-    return Made(name, shape, source.data_type)
+    quantizer = EVERYTHING if greatest and not source.real else None
+    op = "max_pool" if greatest else "avg_pool"
+    name = pooling(translation, op, name, kernel, windows, quantizer=quantizer)
+    return Made(name, (*source.shape[:2], *outputs), source.data_type)
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool")
-def global_pooling(translation: OnnxTranslation, call: Call) -> Made:
+def global_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The mean, or the greatest, of each channel."""
     source = call.operand()
     _require_plane(call, source)
@@ -249,4 +237,4 @@ def global_pooling(translation: OnnxTranslation, call: Call) -> Made:
     if math.prod(source.shape[2:]) == 1:
         return Made(translation.name(source), shape, source.data_type)
     axes = tuple(range(2, source.rank))
-    return Made(translation.emit(op, {"input": translation.name(source)}, shape, axes=axes), shape, source.data_type)
+    return Made(translation.emit(op, translation.name(source), axes=axes), shape, source.data_type)

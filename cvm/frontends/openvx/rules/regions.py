@@ -6,7 +6,7 @@ import math
 
 from cvm.frontends.openvx.checks import divisor_bounds
 from cvm.frontends.openvx.constants import Kernels, NormType
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.translation import OpenvxTranslation
@@ -15,47 +15,52 @@ __all__ = ["pooled_regions"]
 
 
 @rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
-def roi_pooling(translation: OpenvxTranslation, node: Node) -> str:
-    """The greatest item of every cell of every region; cells are cut to the image."""
-    return pooled_regions(translation, node, before="cut")
+def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
+    """The greatest item of every cell of every region; cells are clipped to the image."""
+    return pooled_regions(translation, node, before="clip")
 
 
-def pooled_regions(translation: OpenvxTranslation, node: Node, before: str) -> str:
-    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is cut or
+def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str) -> str:
+    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is clipped or
     empty.
     """
-    name, (batch, channels, *_) = images(translation, node)
+    name, (batch, *_) = images(translation, node)
     rois, outputs = node["inputs_rois"], node["output_arr"]
     count = rois.dims[1]
     regions = translation.reshaped(translation.read(rois), (batch, count, 4))
     size = outputs.shape[-2:]
     name = translation.emit(
-        "region_maximum", {"input": name, "rois": regions}, (batch, count, channels, *size),
-        outputs.format.quantizer(), output_size=size, before=before,
-    )  # fmt: skip
+        "region_maximum", name, regions, quantizer=outputs.format.quantizer(), output_size=size, before=before
+    )
     return translation.reshaped(name, outputs.shape)
 
 
 @rule(Kernels.VX_KERNEL_SOFTMAX_LAYER)
-def softmax(translation: OpenvxTranslation, node: Node) -> str:
-    """Over dimension 0 or 2, which is the last axis but as many."""
+def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
+    """Over dimension 0 or 2, which is the last axis or the last but two."""
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
     name = translation.read(node["inputs"])
-    return translation.emit("fine_softmax", {"x": name}, outputs.shape, outputs.format.quantizer(), axes=(axis,))
+    return translation.emit("softmax", name, quantizer=outputs.format.quantizer(), axes=(axis,), accuracy="fine")
 
 
 @rule(Kernels.VX_KERNEL_NORMALIZATION_LAYER, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER)
-def normalization(translation: OpenvxTranslation, node: Node) -> str:
+def normalization(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Over neighbouring maps, or a square of one map."""
-    name, shape = images(translation, node)
+    name, _ = images(translation, node)
     outputs, size = node["outputs"], node["normalization_size"]
     maps = node["type"] == NormType.VX_NN_NORMALIZATION_ACROSS_MAPS
     window = (1, size, 1, 1) if maps else (1, 1, size, size)
     assert math.prod(window) == node.derived["count"]
     bias, alpha = divisor_bounds(node)
     name = translation.emit(
-        "power_normalization", {"x": name}, shape, outputs.format.quantizer(), size=window, bias=bias, alpha=alpha,
+        "local_response_normalization",
+        name,
+        quantizer=outputs.format.quantizer(),
+        size=window,
+        bias=bias,
+        alpha=alpha,
         beta=node["beta"],
-    )  # fmt: skip
+        accuracy="fine",
+    )
     return translation.reshaped(name, outputs.shape)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from cvm.frontends.common.registry import entering
 from cvm.frontends.openvx.constants import Kernels
-from cvm.frontends.openvx.errors import NotSupported
-from cvm.frontends.openvx.graph import Node
-from cvm.frontends.openvx.translation import OpenvxTranslation
+from cvm.frontends.openvx.translation import Rule
 
-__all__ = ["RULES", "SAMPLE_RULES", "refused", "rule", "sample_rule"]
-
-Rule: TypeAlias = "Callable[[OpenvxTranslation, Node], str]"
+__all__ = ["RULES", "SAMPLE_RULES", "rule", "sample_rule"]
 
 RULES: dict[Kernels, Rule] = {}
 """By the specification: the tensor of the graph that holds the output, in its NumPy shape."""
@@ -26,9 +19,3 @@ rule = entering(RULES)
 
 sample_rule = entering(SAMPLE_RULES)
 """Enter a rule of the sample implementation."""
-
-
-def refused(node: Node) -> NotSupported:
-    """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
-    message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
-    return NotSupported("compat.kernel", message, node.place(), node.label)

@@ -5,7 +5,7 @@ It departs from the specification in these points.
 * Sums begin with the bias as a raw integer, without the bits behind the point that products have. Every product is
   rounded and converted by itself, and the sum is converted after every input map. "To nearest even" is the truncation
   of (p + 128) / 256.
-* Every tap of a convolution is shifted by the dilation. A deconvolution reads only those inputs whose place among the
+* Every tap of a convolution is shifted by the dilation. A deconvolution reads only those inputs whose index among the
   zeros is less than the size of the input without them.
 * Pooling ignores padding; a window of padding alone gives the least integer, and so does every mean of S8 and S16.
 * Cells of a region that begin before the image are empty.
@@ -17,9 +17,9 @@ Where sums wrap, all conversions before the last one leave its result as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,42 +27,39 @@ import numpy.typing as npt
 from cvm.frontends.openvx.constants import Activation, ConvertPolicy, Kernels, Pooling, RoundPolicy
 from cvm.frontends.openvx.errors import NotSupported
 from cvm.frontends.openvx.formats import Format
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.parameters import NNConvolutionParams, NNDeconvolutionParams
 from cvm.frontends.openvx.rules.pointwise import activation
 from cvm.frontends.openvx.rules.regions import pooled_regions
-from cvm.frontends.openvx.rules.registry import refused, sample_rule
+from cvm.frontends.openvx.rules.registry import sample_rule
 from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.rules.windows import pooled
-from cvm.frontends.openvx.translation import OpenvxTranslation
+from cvm.frontends.openvx.translation import OpenvxTranslation, refused
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
 __all__: list[str] = []
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 """(taps, outputs): which item of an axis each tap of a window reads, -1 where it reads nothing."""
 
-
-def _read(places: Places, extent: int) -> Places:
-    return np.where((places >= 0) & (places < extent), places, -1)
+_Policies: TypeAlias = tuple[ConvertPolicy, RoundPolicy]
 
 
-def _windows(
-    translation: OpenvxTranslation, name: str, shape: Sequence[int], rows: Places, columns: Places, fill: Fraction
-) -> str:
+def _read(indices: Indices, extent: int) -> Indices:
+    return np.where((indices >= 0) & (indices < extent), indices, -1)
+
+
+def _windows(translation: OpenvxTranslation, name: str, rows: Indices, columns: Indices, fill: Fraction) -> str:
     """The items of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where there is none."""
-    batch, channels, height, width = shape
+    batch, channels, height, width = translation.shape(name)
     quantizer = translation.quantizer_of(name)
     name = translation.emit(
-        "pad", {"input": name}, (batch, channels, height + 1, width + 1), quantizer,
-        padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill,
-    )  # fmt: skip
-    extents = [batch, channels, height + 1, width + 1]
-    for axis, (places, extent) in enumerate(((rows, height), (columns, width)), start=2):
-        indices = translation.constant(np.where(places < 0, extent, places).ravel(), (places.size,))
-        extents[axis] = places.size
-        name = translation.emit("gather", {"input": name, "indices": indices}, extents, quantizer, axis=axis)
+        "pad", name, quantizer=quantizer, padding=((0, 0), (0, 0), (0, 1), (0, 1)), border="constant", value=fill
+    )
+    for axis, (items, extent) in enumerate(((rows, height), (columns, width)), start=2):
+        indices = translation.constant(np.where(items < 0, extent, items).ravel(), (items.size,))
+        name = translation.emit("gather", name, indices, quantizer=quantizer, axis=axis)
     (kernel_y, out_y), (kernel_x, out_x) = rows.shape, columns.shape
     name = translation.reshaped(name, (batch, channels, kernel_y, out_y, kernel_x, out_x))
     name = translation.transposed(name, (0, 1, 2, 4, 3, 5))
@@ -76,52 +73,46 @@ def _product_quantizer(format: Format, overflow: ConvertPolicy) -> LinearQuantiz
 
 
 def _rounded_products(
-    translation: OpenvxTranslation, name: str, weights: str, shape: Sequence[int], format: Format,
-    policies: tuple[ConvertPolicy, RoundPolicy],
-) -> str:  # fmt: skip
+    translation: OpenvxTranslation, name: str, weights: str, format: Format, policies: _Policies
+) -> str:
     """Products of two tensors, each rounded and converted."""
     overflow, rounding = policies
     quantizer = _product_quantizer(format, overflow)
     nearest = rounding == RoundPolicy.VX_ROUND_POLICY_TO_NEAREST_EVEN and format.position > 0
     if not nearest:
-        return translation.emit("mul", {"x": name, "y": weights}, shape, quantizer)
-    name = translation.emit("mul", {"x": name, "y": weights}, shape)
-    return translation.emit("add", {"x": name, "y": format.unit / 2}, shape, quantizer)
+        return translation.emit("mul", name, weights, quantizer=quantizer)
+    name = translation.emit("mul", name, weights)
+    return translation.emit("add", name, format.unit / 2, quantizer=quantizer)
 
 
-def _accumulated(
-    translation: OpenvxTranslation, node: Node, windows: str, shape: Sequence[int],
-    policies: tuple[ConvertPolicy, RoundPolicy],
-) -> str:  # fmt: skip
+def _accumulated(translation: OpenvxTranslation, node: OpenvxNode, windows: str, policies: _Policies) -> str:
     """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
     weights, outputs, biases = node["weights"], node["outputs"], node["biases"]
-    batch, channels, taps, *places = shape
+    batch, channels, taps, *space = translation.shape(windows)
     maps, format = weights.dims[3], outputs.format
-    result = (batch, maps, *places)
     total = None if biases is None else translation.static(biases, (1, *biases.shape))
     codes = translation.raw(weights).reshape(maps, channels, taps)
+    quantizer = translation.quantizer_of(windows)
     for channel in range(channels):
-        part = translation.emit(
-            "slice", {"input": windows}, (batch, 1, taps, *places), translation.quantizer_of(windows), axes=(1,),
-            begin=(channel,), end=(channel + 1,), stride=(1,),
-        )  # fmt: skip
+        begin, end = (channel,), (channel + 1,)
+        part = translation.emit("slice", windows, quantizer=quantizer, axes=(1,), begin=begin, end=end, stride=(1,))
         factors = translation.constant(codes[:, channel], (1, maps, taps, 1, 1), format.quantizer())
-        products = _rounded_products(translation, part, factors, (batch, maps, taps, *places), format, policies)
-        name = translation.emit("sum_reduce", {"input": products}, (batch, maps, 1, *places), axes=(2,))
-        name = translation.reshaped(name, result)
+        products = _rounded_products(translation, part, factors, format, policies)
+        name = translation.emit("sum_reduce", products, axes=(2,))
+        name = translation.reshaped(name, (batch, maps, *space))
         if total is not None:
-            name = translation.emit("add", {"x": name, "y": total}, result)
+            name = translation.emit("add", name, total)
         total = translation.converted(name, format, policies[0], RoundPolicy.VX_ROUND_POLICY_TO_ZERO)
     assert total is not None
-    return total
+    return translation.reshaped(total, outputs.shape)
 
 
-def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> tuple[ConvertPolicy, RoundPolicy]:
+def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> _Policies:
     return ConvertPolicy(params.overflow_policy), RoundPolicy(params.rounding_policy)
 
 
 @sample_rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: OpenvxTranslation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Taps that are shifted by the dilation."""
     name, shape = images(translation, node)
     params, outputs = node["convolution_params"], node["outputs"]
@@ -130,17 +121,15 @@ def convolution(translation: OpenvxTranslation, node: Node) -> str:
         step = getattr(params, f"dilation_{axis}") + 1
         size, output = node["weights"].shape[2 + i], outputs.shape[-2:][i]
         start = step - 1 - getattr(params, f"padding_{axis}")
-        places = start + np.arange(size)[:, None] * step + np.arange(output)[None, :] * node.derived[f"skip_{axis}"]
-        found.append(_read(places, shape[2 + i]))
-    windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
-    taps = found[0].shape[0] * found[1].shape[0]
-    extents = (*shape[:2], taps, *outputs.shape[-2:])
-    return translation.reshaped(_accumulated(translation, node, windows, extents, _policies(params)), outputs.shape)
+        indices = start + np.arange(size)[:, None] * step + np.arange(output)[None, :] * node.derived[f"skip_{axis}"]
+        found.append(_read(indices, shape[2 + i]))
+    windows = _windows(translation, name, found[0], found[1], Fraction(0))
+    return _accumulated(translation, node, windows, _policies(params))
 
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
-    """Inputs whose place among the zeros is within the input's own size."""
+def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
+    """Inputs whose index among the zeros is within the input's own size."""
     name, shape = images(translation, node)
     params, outputs = node["deconvolution_params"], node["outputs"]
     found = []
@@ -148,16 +137,14 @@ def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
         size, output, extent = node["weights"].shape[2 + i], outputs.shape[-2:][i], shape[2 + i]
         start = getattr(params, f"padding_{axis}") + 1 - size
         upscale = node.derived[f"upscale_{axis}"]
-        places = _read(start + np.arange(size)[:, None] + np.arange(output)[None, :], extent)
-        found.append(np.where(places % upscale == 0, places // upscale, -1))
-    windows = _windows(translation, name, shape, found[0], found[1], Fraction(0))
-    taps = found[0].shape[0] * found[1].shape[0]
-    extents = (*shape[:2], taps, *outputs.shape[-2:])
-    return translation.reshaped(_accumulated(translation, node, windows, extents, _policies(params)), outputs.shape)
+        indices = _read(start + np.arange(size)[:, None] + np.arange(output)[None, :], extent)
+        found.append(np.where(indices % upscale == 0, indices // upscale, -1))
+    windows = _windows(translation, name, found[0], found[1], Fraction(0))
+    return _accumulated(translation, node, windows, _policies(params))
 
 
 @sample_rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """One sum of all products, converted at the end."""
     inputs, weights, outputs, biases = node["inputs"], node["weights"], node["outputs"], node["biases"]
     core = node.derived["core"]
@@ -166,16 +153,16 @@ def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
     policies = (node["overflow_policy"], node["rounding_policy"])
     name = translation.reshaped(translation.read(inputs), (rows, 1, columns))
     factors = translation.static(weights, (1, maps, columns))
-    name = _rounded_products(translation, name, factors, (rows, maps, columns), format, policies)
-    name = translation.emit("sum_reduce", {"input": name}, (rows, maps, 1), axes=(2,))
+    name = _rounded_products(translation, name, factors, format, policies)
+    name = translation.emit("sum_reduce", name, axes=(2,))
     if biases is not None:
-        name = translation.emit("add", {"x": name, "y": translation.static(biases, (1, maps, 1))}, (rows, maps, 1))
+        name = translation.emit("add", name, translation.static(biases, (1, maps, 1)))
     name = translation.converted(name, format, policies[0], RoundPolicy.VX_ROUND_POLICY_TO_ZERO)
     return translation.reshaped(name, outputs.shape)
 
 
 @sample_rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: OpenvxTranslation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """Maxima of what is inside; means of unsigned integers, and the least integer for others."""
     outputs = node["outputs"]
     format = outputs.format
@@ -184,27 +171,26 @@ def pooling(translation: OpenvxTranslation, node: Node) -> str:
             return pooled(translation, node, "constant")
         translation.read(node["inputs"])
         least = translation.constant(np.full(outputs.shape, format.lo), outputs.shape, format.quantizer())
-        return translation.emit("copy", {"x": least}, outputs.shape, format.quantizer())
+        return translation.emit("copy", least, quantizer=format.quantizer())
     name, shape = images(translation, node)
     found = []
     for i, axis in enumerate("yx"):
         start = np.arange(node[f"pooling_size_{axis}"])[:, None] - node[f"pooling_padding_{axis}"]
-        places = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
-        found.append(_read(places, shape[2 + i]))
-    windows = _windows(translation, name, shape, found[0], found[1], format.lo * format.unit)
-    extents = (*shape[:2], 1, *outputs.shape[-2:])
-    name = translation.emit("max_reduce", {"input": windows}, extents, format.quantizer(), axes=(2,))
+        indices = start + np.arange(outputs.shape[-2:][i])[None, :] * node.derived[f"skip_{axis}"]
+        found.append(_read(indices, shape[2 + i]))
+    windows = _windows(translation, name, found[0], found[1], format.lo * format.unit)
+    name = translation.emit("max_reduce", windows, quantizer=format.quantizer(), axes=(2,))
     return translation.reshaped(name, outputs.shape)
 
 
 @sample_rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
-def roi_pooling(translation: OpenvxTranslation, node: Node) -> str:
+def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A cell that begins before the image is empty."""
     return pooled_regions(translation, node, before="empty")
 
 
 @sample_rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
-def relu(translation: OpenvxTranslation, node: Node) -> str:
+def relu(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """The one function that is computed in integers."""
     function = node["function"]
     if function == Activation.VX_NN_ACTIVATION_RELU:
@@ -212,4 +198,4 @@ def relu(translation: OpenvxTranslation, node: Node) -> str:
     if function in (Activation.VX_NN_ACTIVATION_LOGISTIC, Activation.VX_NN_ACTIVATION_HYPERBOLIC_TAN):
         raise refused(node)
     message = f"the sample implementation has no {function.name}"
-    raise NotSupported("compat.function", message, node.place("function"), node.label)
+    raise NotSupported("compat.function", message, node.location("function"), node.label)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
+from cvm.frontends.common.decompositions import windows
 from cvm.frontends.openvx.constants import Kernels
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
 from cvm.frontends.openvx.translation import OpenvxTranslation
 
-__all__ = ["images", "sides"]
+__all__ = ["images"]
 
 
 def images(
-    translation: OpenvxTranslation, node: Node, parameter: str = "inputs"
+    translation: OpenvxTranslation, node: OpenvxNode, parameter: str = "inputs"
 ) -> tuple[str, tuple[int, int, int, int]]:
     """An input (batches.., C, H, W) as a tensor (B, C, H, W), and that shape."""
     tensor = node[parameter]
@@ -25,19 +25,7 @@ def images(
     return translation.reshaped(translation.read(tensor), shape), shape
 
 
-def sides(extents: Sequence[int], outputs: Sequence[int], sizes: Sequence[int], skips: Sequence[int],
-          paddings: Sequence[int], dilations: Sequence[int] = (1, 1)) -> tuple[tuple[int, int], ...]:  # fmt: skip
-    """Padding before and after, such that there are exactly as many windows as outputs."""
-    found = []
-    for extent, output, size, skip, padding, dilation in zip(
-        extents, outputs, sizes, skips, paddings, dilations, strict=True
-    ):
-        reach = (output - 1) * skip + (size - 1) * dilation + 1
-        found.append((padding, reach - extent - padding))
-    return tuple(found)
-
-
-def _bias(translation: OpenvxTranslation, node: Node) -> str | Fraction:
+def _bias(translation: OpenvxTranslation, node: OpenvxNode) -> str | Fraction:
     biases = node["biases"]
     if biases is None:
         return Fraction(0)
@@ -45,56 +33,41 @@ def _bias(translation: OpenvxTranslation, node: Node) -> str | Fraction:
 
 
 @rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
-def convolution(translation: OpenvxTranslation, node: Node) -> str:
+def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A convolution with the skips that follow from the sizes."""
-    name, (batch, _, *extents) = images(translation, node)
+    name, (_, _, *extents) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["convolution_params"]
     skips = (node.derived["skip_y"], node.derived["skip_x"])
     dilations = (params.dilation_y + 1, params.dilation_x + 1)
     paddings = (params.padding_y, params.padding_x)
-    name = translation.emit(
-        "conv",
-        {"input": name, "filter": translation.static(weights), "bias": _bias(translation, node)},
-        (batch, *outputs.shape[-3:]),
-        border="constant",
-        padding=sides(extents, outputs.shape[-2:], weights.shape[-2:], skips, paddings, dilations),
-        stride=skips,
-        dilation=dilations,
-        groups=1,
-    )
+    padding = windows.sides(extents, outputs.shape[-2:], weights.shape[-2:], skips, paddings, dilations)
+    found = windows.Windows(padding, skips, dilations)
+    filters = translation.static(weights)
+    name = windows.convolution(translation, name, filters, _bias(translation, node), found, 1)
     name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
     return translation.reshaped(name, outputs.shape)
 
 
 @rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
-def deconvolution(translation: OpenvxTranslation, node: Node) -> str:
+def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A convolution of what has upscale - 1 zeros between its items, with the weights as they are.
 
-    The machine's deconvolution correlates with the weights turned around; they are turned before.
+    The machine's deconvolution correlates with the weights flipped along both axes; they are flipped before.
     """
     name, (batch, *_) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["deconvolution_params"]
-    turned = np.flip(translation.raw(weights), (2, 3)).swapaxes(0, 1)
-    filters = translation.constant(turned, turned.shape, weights.format.quantizer())
-    paddings = ((params.padding_y, params.padding_y - params.a_y), (params.padding_x, params.padding_x - params.a_x))
+    flipped = np.flip(translation.raw(weights), (2, 3)).swapaxes(0, 1)
+    filters = translation.constant(flipped, flipped.shape, weights.format.quantizer())
+    padding = ((params.padding_y, params.padding_y - params.a_y), (params.padding_x, params.padding_x - params.a_x))
+    found = windows.Windows(padding, (node.derived["upscale_y"], node.derived["upscale_x"]), (1, 1))
     shape = (batch, *outputs.shape[-3:])
-    name = translation.emit(
-        "deconv",
-        {"input": name, "filter": filters, "bias": _bias(translation, node)},
-        shape,
-        border="constant",
-        padding=paddings,
-        stride=(node.derived["upscale_y"], node.derived["upscale_x"]),
-        dilation=(1, 1),
-        groups=1,
-        output_shape=shape,
-    )
+    name = windows.convolution(translation, name, filters, _bias(translation, node), found, 1, shape)
     name = translation.converted(name, outputs.format, params.overflow_policy, params.rounding_policy)
     return translation.reshaped(name, outputs.shape)
 
 
 @rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
-def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
+def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """A product of matrices: the core of the input, x fastest, is one row."""
     inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
     core = node.derived["core"]
@@ -102,10 +75,6 @@ def fully_connected(translation: OpenvxTranslation, node: Node) -> str:
     columns = math.prod(inputs.dims[:core])
     maps = weights.dims[-1]
     name = translation.reshaped(translation.read(inputs), (rows, columns))
-    name = translation.emit(
-        "linear",
-        {"input": name, "filter": translation.static(weights, (maps, columns)), "bias": _bias(translation, node)},
-        (rows, maps),
-    )
+    name = translation.emit("linear", name, translation.static(weights, (maps, columns)), _bias(translation, node))
     name = translation.converted(name, outputs.format, node["overflow_policy"], node["rounding_policy"])
     return translation.reshaped(name, outputs.shape)

@@ -1,40 +1,34 @@
-"""Pooling: zeros beyond the data take part; a mean is that of the whole window, truncated."""
+"""Pooling: zeros beyond the data take part; a mean is taken of the whole window and truncated."""
 
 from __future__ import annotations
 
+from cvm.frontends.common.decompositions import windows
 from cvm.frontends.openvx.constants import Kernels, Pooling
-from cvm.frontends.openvx.graph import Node
+from cvm.frontends.openvx.graph import OpenvxNode
 from cvm.frontends.openvx.rules.registry import rule
-from cvm.frontends.openvx.rules.sums import images, sides
+from cvm.frontends.openvx.rules.sums import images
 from cvm.frontends.openvx.translation import OpenvxTranslation
 
 __all__ = ["pooled"]
 
 
 @rule(Kernels.VX_KERNEL_POOLING_LAYER)
-def pooling(translation: OpenvxTranslation, node: Node) -> str:
+def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
     """The greatest, or the mean, of every window."""
     return pooled(translation, node, "constant")
 
 
-def pooled(translation: OpenvxTranslation, node: Node, border: str) -> str:
-    """Pooling with what the border says beyond the data."""
-    name, (batch, channels, *extents) = images(translation, node)
+def pooled(translation: OpenvxTranslation, node: OpenvxNode, border: str) -> str:
+    """Pooling, where ``border`` says what is beyond the data."""
+    name, (_, _, *extents) = images(translation, node)
     outputs = node["outputs"]
-    sizes, paddings = (
-        (node[f"pooling_{what}_y"], node[f"pooling_{what}_x"]) for what in ("size", "padding")
-    )  # fmt: skip
-    skips = (node.derived["skip_y"], node.derived["skip_x"])
+    sizes = (node["pooling_size_y"], node["pooling_size_x"])
+    paddings = (node["pooling_padding_y"], node["pooling_padding_x"])
+    skips, ones = (node.derived["skip_y"], node.derived["skip_x"]), (1, 1)
     mean = node["pooling_type"] == Pooling.VX_NN_POOLING_AVG
-    name = translation.emit(
-        "avg_pool" if mean else "max_pool",
-        {"input": name},
-        (batch, channels, *outputs.shape[-2:]),
+    padding = windows.sides(extents, outputs.shape[-2:], sizes, skips, paddings, ones)
+    name = windows.pooling(
+        translation, "avg_pool" if mean else "max_pool", name, sizes, windows.Windows(padding, skips, ones), border,
         outputs.format.quantizer("toward_zero" if mean else "half_even"),
-        size=(1, 1, *sizes),
-        border=border,
-        padding=((0, 0), (0, 0), *sides(extents, outputs.shape[-2:], sizes, skips, paddings)),
-        stride=(1, 1, *skips),
-        dilation=(1, 1, 1, 1),
-    )
+    )  # fmt: skip
     return translation.reshaped(name, outputs.shape)

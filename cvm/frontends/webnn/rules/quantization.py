@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from cvm.frontends.webnn.operand import WebnnNode, bounds, is_float
+from cvm.frontends.common.data_types import is_float
+from cvm.frontends.webnn.operand import WebnnNode
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.scales import grid_of
-from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal
 
 __all__: list[str] = []
 
@@ -17,23 +18,8 @@ def quantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
     made = translation.done(output)
     if made is not None:  # of an input: rounded on the host
         return made
-    grid, shape, name = grid_of(node), output.shape, translation.name(source)
-    quantizer = grid.quantizer()
-    if quantizer is not None:
-        if not translation.is_quantised(source):
-            name = translation.emit("copy", {"x": name}, shape, quantizer=quantizer)
-            translation.saturates(name, output)
-        return translation.codes(name, output, grid)
-    lo, hi = bounds(grid.data_type)
-    zeros = grid.zero_point
-    wide = unit(lo - int(zeros.max()), hi - int(zeros.min()))
-    scale = translation.numbers(grid.scale, shape)
-    steps = translation.emit("div", {"x": name, "y": scale}, shape, quantizer=wide)
-    translation.saturates(steps, output)
-    zero = translation.numbers(zeros, shape)
-    name = translation.emit("add", {"x": steps, "y": zero}, shape, quantizer=unit(lo, hi))
-    translation.saturates(name, output)
-    return name
+    name, rounded = translation.name(source), translation.is_quantised(source)
+    return translation.quantized(name, output.shape, grid_of(node), rounded)
 
 
 @rule("dequantizeLinear")
@@ -45,9 +31,7 @@ def dequantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
         stored = grid.stored(source.rank or 1)
         if stored is not None:
             return translation.constant(source.values, shape, stored)
-    centred = {"x": translation.name(source), "y": translation.numbers(grid.zero_point, shape)}
-    steps = translation.emit("sub", centred, shape)
-    return translation.emit("mul", {"x": steps, "y": translation.numbers(grid.scale, shape)}, shape)
+    return translation.dequantized(translation.name(source), shape, grid)
 
 
 @rule("cast")
@@ -63,4 +47,4 @@ def cast(translation: WebnnTranslation, node: WebnnNode) -> str:
     if is_float(source.data_type):
         message = "a cast of a float to integers is undefined out of range"
         raise refusal(output, message, "use quantizeLinear, which saturates")
-    return translation.integers(name, node)
+    return translation.result(name, output.data_type)

@@ -7,65 +7,56 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.frontends.webnn.operand import MLOperand, WebnnNode, is_float
+from cvm.frontends.common.decompositions.sums import (
+    MOST_FACTORS,
+    gemm,
+    magnitudes_or_squares,
+    product,
+    running_sum,
+)
+from cvm.frontends.webnn.operand import WebnnNode
 from cvm.frontends.webnn.rules.registry import rule
-from cvm.frontends.webnn.translation import WebnnTranslation, refusal, unit
+from cvm.frontends.webnn.translation import WebnnTranslation, refusal
 from cvm.frontends.webnn.windows import spatial
 from cvm.graph import Operand
-from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
-_MOST_FACTORS = 64
-_EVERYTHING = unit(-INT32_MAX, INT32_MAX)
 _NORM = (("scale", "scale", 1), ("bias", "offset", 0))
-"""Operands of a normalisation, what the graph calls them, and what stands in their place."""
+"""Operands of a normalisation, what the graph calls them, and what stands for them where they are missing."""
 
 
 @rule("matmul")
 def matmul(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The product of matrices, in batches."""
     rank = node.outputs[0].rank
-    inputs = {"A": translation.aligned(node.operands["a"], rank), "B": translation.aligned(node.operands["b"], rank)}
-    return translation.emit("matmul", inputs, node.outputs[0].shape, transposeA=False, transposeB=False)
+    a, b = (translation.aligned_operand(node.operands[name], rank) for name in "ab")
+    return translation.emit("matmul", a, b, transposeA=False, transposeB=False)
 
 
 @rule("gemm")
-def gemm(translation: WebnnTranslation, node: WebnnNode) -> str:
+def gemm_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Alpha * A * B + beta * C."""
-    attributes, shape = node.attributes, node.outputs[0].shape
-    inputs = {"A": translation.name(node.operands["a"]), "B": translation.name(node.operands["b"])}
-    name = translation.emit(
-        "matmul", inputs, shape, transposeA=attributes["a_transpose"], transposeB=attributes["b_transpose"]
-    )
-    if attributes["alpha"] != 1:
-        name = translation.emit("mul", {"x": name, "y": attributes["alpha"]}, shape)
-    if "c" not in node.operands:
-        return name
-    c = node.operands["c"]
-    added = translation.aligned(c, 2)
-    if attributes["beta"] != 1:
-        extents = (1,) * (2 - c.rank) + c.shape
-        added = translation.emit("mul", {"x": added, "y": attributes["beta"]}, extents)
-    return translation.emit("add", {"x": name, "y": added}, shape)
+    attributes, operands = node.attributes, node.operands
+    transposes = attributes["a_transpose"], attributes["b_transpose"]
+    added = (lambda: translation.aligned_operand(operands["c"], 2)) if "c" in operands else None
+    a, b = translation.name(operands["a"]), translation.name(operands["b"])
+    return gemm(translation, a, b, transposes, attributes["alpha"], attributes["beta"], added)
 
 
 @rule("batchNormalization")
 def batch_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Constant parameters along one axis."""
-    rank, axis = node.outputs[0].rank, node.attributes["axis"]
-    extents = [1] * rank
-    extents[axis] = node.outputs[0].shape[axis]
+    extents = [n if i == node.attributes["axis"] else 1 for i, n in enumerate(node.outputs[0].shape)]
     defaults = {"mean": 0, "variance": 1, "bias": 0, "scale": 1}
-    inputs = {"input": translation.name(node.operands["input"])}
+    inputs: dict[str, Operand] = {"input": translation.name(node.operands["input"])}
     for name, default in defaults.items():
         key = {"bias": "offset"}.get(name, name)
         if name in node.operands:
-            inputs[key] = translation.emit("reshape", {"input": translation.name(node.operands[name])}, extents)
+            inputs[key] = translation.reshape(translation.name(node.operands[name]), extents)
         else:
             inputs[key] = translation.constant(np.full(extents, default, np.int64), extents)
-    epsilon = node.attributes["epsilon"]
-    return translation.emit("batch_normalization", inputs, node.outputs[0].shape, epsilon=epsilon)
+    return translation.emit("batch_normalization", inputs=inputs, epsilon=node.attributes["epsilon"])
 
 
 @rule("layerNormalization")
@@ -81,10 +72,10 @@ def layer_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
         if operand is None:
             inputs[key] = Fraction(default)
             continue
-        found, shape = translation.name(operand), [operand.shape[i] for i in order]
+        found = translation.name(operand)
         if order != sorted(order):
-            found = translation.emit("transpose", {"input": found}, shape, axes=tuple(order))
-        inputs[key] = translation.emit("reshape", {"input": found}, extents)
+            found = translation.transposed(found, order)
+        inputs[key] = translation.reshape(found, extents)
     return _standardised(translation, node, inputs, tuple(sorted(axes)))
 
 
@@ -98,7 +89,7 @@ def instance_normalization(translation: WebnnTranslation, node: WebnnNode) -> st
         operand = node.operands.get(name)
         inputs[key] = Fraction(default)
         if operand is not None:
-            inputs[key] = translation.emit("reshape", {"input": translation.name(operand)}, extents)
+            inputs[key] = translation.reshape(translation.name(operand), extents)
     return _standardised(translation, node, inputs, spatial(layout))
 
 
@@ -109,20 +100,18 @@ def _standardised(
     if epsilon <= 0:
         message = "items that are all alike would be divided by zero"
         raise refusal(output, message, "choose an epsilon above 0")
-    return translation.emit("layer_normalization", inputs, output.shape, axes=axes, epsilon=epsilon)
+    return translation.emit("layer_normalization", inputs=inputs, axes=axes, epsilon=epsilon)
 
 
 # Reductions
 
 
-def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str, source: MLOperand) -> str:
+def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str) -> str:
     """One reduction, with the extents that are asked for."""
     axes = node.attributes["axes"]
     if not axes:
         return name
-    kept = [1 if i in axes else n for i, n in enumerate(source.shape)]
-    found = translation.emit(op, {"input": name}, kept, axes=axes)
-    return translation.emit("reshape", {"input": found}, node.outputs[0].shape)
+    return translation.reshape(translation.emit(op, name, axes=axes), node.outputs[0].shape)
 
 
 @rule("reduceMax", "reduceMin", "reduceMean", "reduceSum")
@@ -130,38 +119,29 @@ def reduction(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Of real numbers exact; sums of integers must be proven to fit."""
     op = {"reduceMax": "max_reduce", "reduceMin": "min_reduce", "reduceMean": "mean_reduce", "reduceSum": "sum_reduce"}
     source = node.operands["input"]
-    name = _reduced(translation, node, op[node.op], translation.name(source), source)
-    exact = is_float(source.data_type) or node.op in ("reduceMax", "reduceMin")
-    return name if exact else translation.integers(name, node)
+    name = _reduced(translation, node, op[node.op], translation.name(source))
+    return name if node.op in ("reduceMax", "reduceMin") else translation.result(name, source.data_type)
 
 
 @rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
 def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A root or a logarithm; of no axes that of every item."""
+    """A root or a logarithm of a sum; without axes the root or the logarithm of each item."""
     op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
     source = node.operands["input"]
     name = translation.name(source)
     if node.attributes["axes"]:
-        return _reduced(translation, node, op, name, source)
+        return _reduced(translation, node, op, name)
     if node.op == "reduceLogSumExp":
         return name
-    return translation.emit({"reduceL2": "abs", "reduceLogSum": "log"}[node.op], {"x": name}, source.shape)
+    return translation.emit({"reduceL2": "abs", "reduceLogSum": "log"}[node.op], name)
 
 
 @rule("reduceL1", "reduceSumSquare")
 def sums_of(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The sum of magnitudes or squares."""
-    source = node.operands["input"]
-    name, shape = translation.name(source), source.shape
-    if node.op == "reduceSumSquare":
-        name = translation.emit("mul", {"x": name, "y": name}, shape)
-    elif is_float(source.data_type):
-        name = translation.emit("abs", {"x": name}, shape)
-    else:
-        negative = translation.emit("neg", {"x": name}, shape)
-        name = translation.emit("max", {"x": name, "y": negative}, shape, quantizer=_EVERYTHING)
-    found = _reduced(translation, node, "sum_reduce", name, source)
-    return found if is_float(source.data_type) else translation.integers(found, node)
+    source, squares = node.operands["input"], node.op == "reduceSumSquare"
+    name = magnitudes_or_squares(translation, translation.name(source), source.data_type, squares)
+    return translation.result(_reduced(translation, node, "sum_reduce", name), source.data_type)
 
 
 @rule("reduceProduct")
@@ -170,57 +150,32 @@ def reduce_product(translation: WebnnTranslation, node: WebnnNode) -> str:
     source, output, axes = node.operands["input"], node.outputs[0], node.attributes["axes"]
     if not axes:
         return translation.name(source)
-    rest = [axis for axis in range(source.rank) if axis not in axes]
     count = math.prod(source.shape[axis] for axis in axes)
-    if count > _MOST_FACTORS:
-        raise refusal(output, f"a product of {count} factors", f"multiply at most {_MOST_FACTORS} at a time")
-    order = (*rest, *axes)
-    name = translation.emit(
-        "transpose", {"input": translation.name(source)}, [source.shape[axis] for axis in order], axes=order
-    )
-    left = math.prod(source.shape[axis] for axis in rest)
-    name = translation.emit("reshape", {"input": name}, (left, count))
-    factors = translation.emit_many("split", {"value": name}, [(left, 1)] * count, axis=1, ratios=(1,) * count)
-    found = factors[0]
-    for factor in factors[1:]:
-        found = translation.emit("mul", {"x": found, "y": factor}, (left, 1))
-    found = translation.emit("reshape", {"input": found}, output.shape)
-    return found if is_float(source.data_type) else translation.integers(found, node)
+    if count > MOST_FACTORS:
+        raise refusal(output, f"a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
+    return product(translation, translation.name(source), axes, output.shape, source.data_type)
 
 
 @rule("argMax", "argMin")
 def position(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The first index of the greatest or the least."""
-    source, axis = node.operands["input"], node.attributes["axis"]
-    kept = [1 if i == axis else n for i, n in enumerate(source.shape)]
     op = {"argMax": "argmax_reduce", "argMin": "argmin_reduce"}[node.op]
-    found = translation.emit(op, {"input": translation.name(source)}, kept, axes=(axis,), dtype="integer")
-    return translation.emit("reshape", {"input": found}, node.outputs[0].shape, dtype="integer")
+    found = translation.emit(op, translation.name(node.operands["input"]), axes=(node.attributes["axis"],))
+    return translation.reshape(found, node.outputs[0].shape, dtype="integer")
 
 
 @rule("cumulativeSum")
 def cumulative_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
     """The product with a triangle of ones."""
-    source, axis = node.operands["input"], node.attributes["axis"]
-    n, rank = source.shape[axis], source.rank
-    order = (*(i for i in range(rank) if i != axis), axis)
-    shape = [source.shape[i] for i in order]
-    rows = math.prod(shape[:-1])
-    name = translation.emit("transpose", {"input": translation.name(source)}, shape, axes=order)
-    name = translation.emit("reshape", {"input": name}, (rows, n))
-    offset = int(node.attributes["exclusive"])
-    ones = np.ones((n, n), np.int64)
-    triangle = np.tril(ones, -offset) if node.attributes["reversed"] else np.triu(ones, offset)
-    inputs = {"A": name, "B": translation.constant(triangle, (n, n))}
-    name = translation.emit("matmul", inputs, (rows, n), transposeA=False, transposeB=False)
-    name = translation.emit("reshape", {"input": name}, shape)
-    back = tuple(int(i) for i in np.argsort(order))
-    name = translation.emit("transpose", {"input": name}, source.shape, axes=back)
-    return name if is_float(source.data_type) else translation.integers(name, node)
+    source, (axis, exclusive, reverse) = (
+        node.operands["input"],
+        (node.attributes[name] for name in ("axis", "exclusive", "reversed")),
+    )
+    return running_sum(translation, translation.name(source), axis, exclusive, reverse, source.data_type)
 
 
 @rule("softmax")
 def softmax(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """E^x over the sum of such."""
+    """E^x divided by the sum of all e^x."""
     source = translation.name(node.operands["input"])
-    return translation.emit("softmax", {"x": source}, node.outputs[0].shape, axes=(node.attributes["axis"],))
+    return translation.emit("softmax", source, axes=(node.attributes["axis"],))

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from cvm.errors import Invalid
 from cvm.limits import DEFAULT, MAX_RANK, Limits, require
 
-__all__ = ["RULES", "Call", "Results", "Rule", "Shape", "rule"]
+__all__ = ["RULES", "Results", "Rule", "Shape", "ShapeCall", "rule"]
 
 Shape: TypeAlias = tuple[int, ...]
 Results: TypeAlias = "tuple[Shape | list[Shape], ...]"
@@ -21,7 +21,7 @@ Results: TypeAlias = "tuple[Shape | list[Shape], ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ShapeCall:
     """One invocation: shapes of tensor arguments (``()`` for a literal) and concrete attributes, by parameter name."""
 
     name: str
@@ -66,6 +66,11 @@ class Call:
             wanted = ", ".join(repr(word) for word in allowed)
             raise self.invalid(parameter, f"{parameter} must be one of {wanted}, found {value!r}")
         return value
+
+    def accuracy(self) -> None:
+        """Check the attribute ``accuracy``, which NNEF does not have."""
+        if "accuracy" in self.attributes:
+            self.one_of("accuracy", "default", "fine")
 
     def axes(self, rank: int, parameter: str = "axes") -> tuple[int, ...]:
         """A list of axes: unique and within ``rank``."""
@@ -121,17 +126,17 @@ class Rule:
     """The shape function of one operation and the section that defines it."""
 
     section: str
-    function: Callable[[Call], Results]
+    function: Callable[[ShapeCall], Results]
 
 
 RULES: dict[str, Rule] = {}
 """All shape rules by operation, filled when the modules of this package are imported."""
 
 
-def rule(section: str, *names: str) -> Callable[[Callable[[Call], Results]], Callable[[Call], Results]]:
+def rule(section: str, *names: str) -> Callable[[Callable[[ShapeCall], Results]], Callable[[ShapeCall], Results]]:
     """Register a function as the shape rule of the named operations of a section."""
 
-    def register(function: Callable[[Call], Results]) -> Callable[[Call], Results]:
+    def register(function: Callable[[ShapeCall], Results]) -> Callable[[ShapeCall], Results]:
         for name in names:
             if name in RULES:
                 raise AssertionError(f"two shape rules for {name}")

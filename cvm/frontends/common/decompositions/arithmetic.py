@@ -1,0 +1,93 @@
+"""Element-wise operators: on integers as the machine has them, on real numbers as exact arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy.typing as npt
+
+from cvm.frontends.common.data_types import EVERYTHING, bounds, is_float
+from cvm.frontends.common.emission import Emission
+
+__all__ = [
+    "absolute",
+    "hard_sigmoid",
+    "hard_swish",
+    "magnitude",
+    "power",
+    "prelu",
+    "quotient",
+    "rectified",
+    "sign",
+    "small_exponent",
+]
+
+
+def quotient(graph: Emission, x: str, y: str, data_type: str) -> str:
+    """X / y; of integers truncated toward zero."""
+    op = "div" if is_float(data_type) else "truncated_div"
+    return graph.result(graph.emit(op, x, y), data_type)
+
+
+def small_exponent(values: npt.NDArray[Any] | None) -> int | None:
+    """The exponent that constant items are, if it is one whole number from 1 to 8."""
+    if values is None or values.size == 0 or not (values == values.flat[0]).all():
+        return None
+    item = values.flat[0].item()
+    return int(item) if 1 <= item <= 8 and item == int(item) else None
+
+
+def power(graph: Emission, x: str, y: str, data_type: str, times: int | None) -> str:
+    """X^y: a product of ``times`` factors where that is known, else a table of both operands."""
+    if times is not None:
+        name = x
+        for _ in range(times - 1):
+            name = graph.result(graph.emit("mul", name, x), data_type)
+        return name
+    if is_float(data_type):
+        return graph.emit("pow", x, y)
+    lo, hi = bounds(data_type)
+    return graph.result(graph.emit("integer_pow", x, y, lo=lo, hi=hi), data_type)
+
+
+def magnitude(graph: Emission, x: str, data_type: str) -> str:
+    """|x|; of integers max(x, -x), which is not wrapped."""
+    if is_float(data_type):
+        return graph.emit("abs", x)
+    return graph.emit("max", x, graph.emit("neg", x), quantizer=EVERYTHING)
+
+
+def absolute(graph: Emission, x: str, data_type: str) -> str:
+    """|x|; of integers wrapped to their data type."""
+    return graph.result(magnitude(graph, x, data_type), data_type)
+
+
+def sign(graph: Emission, x: str, data_type: str) -> str:
+    """-1, 0 or 1."""
+    return graph.emit("sign", x) if is_float(data_type) else graph.clamped(x, -1, 1)
+
+
+def rectified(graph: Emission, x: str, data_type: str) -> str:
+    """max(x, 0)."""
+    return graph.emit("relu", x, quantizer=None if is_float(data_type) else EVERYTHING)
+
+
+def prelu(graph: Emission, x: str, slope: str, data_type: str) -> str:
+    """X where it is not negative, else slope * x; of integers max(x, 0) + slope * min(x, 0)."""
+    if is_float(data_type):
+        return graph.emit("prelu", x, slope)
+    above = rectified(graph, x, data_type)
+    below = graph.emit("min", x, Fraction(0), quantizer=EVERYTHING)
+    return graph.result(graph.emit("add", above, graph.emit("mul", below, slope)), data_type)
+
+
+def hard_sigmoid(graph: Emission, x: str, alpha: Fraction, beta: Fraction) -> str:
+    """Alpha * x + beta, clipped to [0, 1]."""
+    return graph.clamped(graph.emit("add", graph.emit("mul", x, alpha), beta), 0, 1, integer=False)
+
+
+def hard_swish(graph: Emission, x: str) -> str:
+    """X * clip(x + 3, 0, 6) / 6."""
+    clipped = graph.clamped(graph.emit("add", x, Fraction(3)), 0, 6, integer=False)
+    return graph.emit("mul", x, graph.emit("mul", clipped, Fraction(1, 6)))

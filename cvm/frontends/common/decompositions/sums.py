@@ -1,0 +1,129 @@
+"""Matrix products, products along axes, running sums, sums of weighted neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.common.decompositions.arithmetic import magnitude
+from cvm.frontends.common.emission import Emission
+
+__all__ = [
+    "MOST_FACTORS",
+    "Taps",
+    "columns",
+    "gemm",
+    "magnitudes_or_squares",
+    "product",
+    "resampled",
+    "restored",
+    "rows",
+    "running_sum",
+]
+
+MOST_FACTORS = 64
+"""The most factors that one product has: each is an operation."""
+
+Taps = Sequence[Sequence[tuple[int, Fraction]]]
+"""Per output, the items of the input that it reads, and their weights."""
+
+
+def gemm(
+    graph: Emission, a: str, b: str, transposes: tuple[bool, bool], alpha: Fraction, beta: Fraction,
+    c: Callable[[], str] | None,
+) -> str:  # fmt: skip
+    """Alpha * A * B + beta * C of matrices; ``c`` gives the tensor that is added, in rank 2, when it is needed."""
+    name = graph.emit("matmul", a, b, transposeA=transposes[0], transposeB=transposes[1])
+    if alpha != 1:
+        name = graph.emit("mul", name, alpha)
+    if c is None:
+        return name
+    added = c()
+    if beta != 1:
+        added = graph.emit("mul", added, beta)
+    return graph.emit("add", name, added)
+
+
+def magnitudes_or_squares(graph: Emission, x: str, data_type: str, squares: bool) -> str:
+    """What a sum of magnitudes, or of squares, adds."""
+    return graph.emit("mul", x, x) if squares else magnitude(graph, x, data_type)
+
+
+# Axes at the end
+
+
+def rows(graph: Emission, name: str, axes: Sequence[int]) -> str:
+    """A tensor as a matrix: one row per index of the other axes, one column per index of ``axes``."""
+    shape = graph.shape(name)
+    count = math.prod(shape[axis] for axis in axes)
+    name = graph.transposed(name, _order(len(shape), axes))
+    return graph.reshape(name, (math.prod(shape) // count, count))
+
+
+def restored(graph: Emission, name: str, shape: Sequence[int], axis: int) -> str:
+    """The rows along an axis back in the shape of the tensor that `rows` took them from."""
+    order = _order(len(shape), (axis,))
+    name = graph.reshape(name, [shape[i] for i in order])
+    return graph.transposed(name, [int(i) for i in np.argsort(order)])
+
+
+def _order(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
+    return (*(axis for axis in range(rank) if axis not in axes), *axes)
+
+
+def columns(graph: Emission, name: str) -> list[str]:
+    """The columns of a matrix."""
+    count = graph.shape(name)[1]
+    return graph.emit_many("split", name, axis=1, ratios=(1,) * count)
+
+
+def product(graph: Emission, name: str, axes: Sequence[int], shape: Sequence[int], data_type: str) -> str:
+    """The product over axes, one factor after the other, in the shape of the result."""
+    first, *others = columns(graph, rows(graph, name, axes))
+    for factor in others:
+        first = graph.emit("mul", first, factor)
+    return graph.result(graph.reshape(first, shape), data_type)
+
+
+def running_sum(graph: Emission, name: str, axis: int, exclusive: bool, reverse: bool, data_type: str) -> str:
+    """The sum up to each index of an axis: the product with a triangle of ones."""
+    shape = graph.shape(name)
+    n = shape[axis]
+    name = rows(graph, name, (axis,))
+    ones = np.ones((n, n), np.int64)
+    triangle = np.tril(ones, -int(exclusive)) if reverse else np.triu(ones, int(exclusive))
+    name = graph.emit("matmul", name, graph.constant(triangle, (n, n)), transposeA=False, transposeB=False)
+    return graph.result(restored(graph, name, shape, axis), data_type)
+
+
+# Neighbours
+
+
+def resampled(graph: Emission, name: str, taps: Taps, axis: int, skip_ones: bool) -> str:
+    """The sum over taps of elements along an axis times their weights.
+
+    With ``skip_ones`` elements whose weights are all 1 are taken as they are.
+    """
+    total: str | None = None
+    for tap in zip(*taps, strict=True):
+        part = graph.taken(name, np.array([index for index, _ in tap], np.int64), axis)
+        weights = [weight for _, weight in tap]
+        if not skip_ones or any(weight != 1 for weight in weights):
+            part = _weighted(graph, part, weights, axis)
+        total = part if total is None else graph.emit("add", total, part)
+    assert total is not None
+    return total
+
+
+def _weighted(graph: Emission, name: str, weights: Sequence[Fraction], axis: int) -> str:
+    """Times one weight per index of an axis: integers over a common denominator."""
+    denominator = math.lcm(*(weight.denominator for weight in weights))
+    items = np.array([int(weight * denominator) for weight in weights], dtype=object)
+    if max(abs(item) for item in items) < 2**62:
+        items = items.astype(np.int64)
+    along = [len(weights) if i == axis else 1 for i in range(len(graph.shape(name)))]
+    weighted = graph.emit("mul", name, graph.constant(items, along))
+    return graph.emit("mul", weighted, Fraction(1, denominator))

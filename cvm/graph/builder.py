@@ -1,0 +1,139 @@
+"""A `QuantizedGraph` while a front end makes it: operations under fresh names, with the shapes of their rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.errors import CvmError, Location
+from cvm.graph.declaration import Parameter, declaration
+from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph.shapes import Shape
+from cvm.graph.verifier import broken, shapes_of_results, verify
+from cvm.quantization import Quantizer
+
+__all__ = ["GraphBuilder"]
+
+_DType = Literal["scalar", "integer", "logical"]
+_DTYPES: dict[str, _DType] = {"tensor<integer>": "integer", "tensor<logical>": "logical"}
+
+
+class GraphBuilder:
+    """Tensors and operations in order. Rank 0 is (1,) here: these graphs have tensors, and no numbers.
+
+    ``stage`` names the front end in messages. A subclass may say how results are named (`origin`,
+    `name_of_constant`, `is_taken`) and note what is made (`made`).
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._tensors: dict[str, GraphTensor] = {}
+        self._operations: list[GraphOperation] = []
+
+    # What a front end decides
+
+    def origin(self) -> tuple[str, str]:
+        """The name that results get where none is wished, and the operator that is translated; "" for none."""
+        return "", ""
+
+    def name_of_constant(self) -> str:
+        """The name that a constant gets where it is free."""
+        return "constant"
+
+    def made(self, name: str) -> None:
+        """Take note of a new result."""
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a new tensor must not have this name."""
+        return name in self._tensors
+
+    # What is there
+
+    def shape(self, name: str) -> Shape:
+        """The shape of a tensor."""
+        return self._tensors[name].shape
+
+    def finish(self, name: str, inputs: Sequence[str], outputs: Sequence[str], digest: str = "") -> QuantizedGraph:
+        """The whole graph, verified; ``digest`` is the SHA-256 of the document, in hexadecimal.
+
+        Raises `Invalid` as `verify` does.
+        """
+        tensors, operations = dict(self._tensors), tuple(self._operations)
+        return verify(QuantizedGraph(name, tuple(inputs), tuple(outputs), tensors, operations, digest), self._stage)
+
+    # What is added
+
+    def external(self, name: str, shape: Sequence[int], quantizer: Quantizer | None) -> str:
+        """Add a tensor that the caller gives, under a free name; returns the name."""
+        self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "external", quantizer=quantizer)
+        return name
+
+    def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: Quantizer | None = None) -> str:
+        """Add a constant tensor: numbers as they are, or codes."""
+        name = self._fresh(self.name_of_constant())
+        shape = tuple(shape) or (1,)
+        items = np.asarray(values).reshape(shape)
+        if items.dtype == np.float16:
+            items = items.astype(np.float32)
+        self._tensors[name] = GraphTensor(name, shape, "constant", data=TensorData(items, quantizer))
+        return name
+
+    def emit(
+        self, op: str, *operands: Operand, inputs: Mapping[str, Operand] | None = None,
+        quantizer: Quantizer | None = None, dtype: _DType | None = None, wish: str = "", **attributes: Attribute,
+    ) -> str:  # fmt: skip
+        """Add an operation with one result, as `emit_many` does; returns its name."""
+        (name,) = self.emit_many(
+            op, *operands, inputs=inputs, quantizer=quantizer, dtype=dtype, wish=wish, **attributes
+        )  # fmt: skip
+        return name
+
+    def emit_many(
+        self, op: str, *operands: Operand, inputs: Mapping[str, Operand] | None = None,
+        quantizer: Quantizer | None = None, dtype: _DType | None = None, wish: str = "", **attributes: Attribute,
+    ) -> list[str]:  # fmt: skip
+        """Add an operation; returns the names of its results.
+
+        ``operands`` are the first inputs in the order of the declaration, ``inputs`` others by name; what is not given
+        gets the default value of the declaration. Every result gets ``quantizer``, and the declared data type;
+        ``dtype`` says which one where the declaration leaves it open, "scalar" otherwise. Raises `Invalid`
+        (``graph.shapes``) for arguments that the operation does not admit.
+        """
+        declared = declaration(op)
+        given = {item.name: operand for item, operand in zip(declared.inputs, operands, strict=False)}
+        tensors, others = declared.complete(given | dict(inputs or {}), attributes)
+        default, operator = self.origin()
+        try:
+            shapes = shapes_of_results(op, tensors, others, self._tensors)
+        except CvmError as error:
+            raise broken(self._stage, op, (), "shapes", error.message) from error
+        results = []
+        for index, shape in enumerate(shapes):
+            name = self._fresh(wish or default or op)
+            kind = dtype or _dtype(declared.results[min(index, len(declared.results) - 1)])
+            self._tensors[name] = GraphTensor(name, shape or (1,), "computed", kind, quantizer)
+            self.made(name)
+            results.append(name)
+        self._operations.append(GraphOperation(op, tensors, others, tuple(results), Location(op=operator or op)))
+        return results
+
+    def reshape(
+        self, name: str, shape: Sequence[int], quantizer: Quantizer | None = None, dtype: _DType | None = None
+    ) -> str:
+        """Add a reshaping, also where the shape is the same."""
+        return self.emit("reshape", name, shape=tuple(shape) or (1,), quantizer=quantizer, dtype=dtype)
+
+    def _fresh(self, wish: str) -> str:
+        if not self.is_taken(wish):
+            return wish
+        number = 2
+        while self.is_taken(f"{wish}.{number}"):
+            number += 1
+        return f"{wish}.{number}"
+
+
+def _dtype(declared: Parameter) -> _DType:
+    return _DTYPES.get(declared.type.removesuffix("[]"), "scalar")
