@@ -1,6 +1,6 @@
 """The rules of all operations, by section of NNEF chapter 4. Importing this package enters them."""
 
-from cvm.lowering.rules import (
+from cvm.lowering.rules import (  # noqa: F401  (enter the rules)
     activations,
     bitwise,
     convolution,
@@ -29,33 +29,3 @@ from cvm.lowering.rules import (
     state,
     wrapping,
 )
-
-__all__ = [
-    "activations",
-    "bitwise",
-    "convolution",
-    "elementwise",
-    "exact_softmax",
-    "fine_softmax",
-    "functions_of_sums",
-    "integers",
-    "layer_normalization",
-    "linear",
-    "logic",
-    "lookup",
-    "maxima",
-    "normalization",
-    "norms",
-    "pooling",
-    "power_normalization",
-    "quantize",
-    "reduce",
-    "region_maximum",
-    "regions",
-    "resampling",
-    "sampling",
-    "shape",
-    "softmax",
-    "state",
-    "wrapping",
-]
