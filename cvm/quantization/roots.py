@@ -11,11 +11,13 @@ def floor_root(n: int, degree: int) -> int:
     """The greatest integer whose power is at most ``n``, for n >= 0 and degree >= 1: by Newton's method from above."""
     if degree == 1:
         return n
+    if degree >= n.bit_length():
+        return min(n, 1)  # 2^degree exceeds n, and need not be computed
     if degree == 2:
         return math.isqrt(n)
     root = 1 << -(-n.bit_length() // degree)
     while True:
-        better = ((degree - 1) * root + n // root ** (degree - 1)) // degree if root else 0
+        better = ((degree - 1) * root + n // root ** (degree - 1)) // degree
         if better >= root:
             return root
         root = better
@@ -23,7 +25,5 @@ def floor_root(n: int, degree: int) -> int:
 
 def exact_root(n: int, degree: int) -> int | None:
     """The integer whose power is ``n``, for n >= 0 and degree >= 1; None if there is none."""
-    if n > 1 and degree >= n.bit_length():
-        return None  # 2^degree exceeds n
     root = floor_root(n, degree)
     return root if root**degree == n else None

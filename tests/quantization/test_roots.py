@@ -23,3 +23,10 @@ def test_powers_alone_have_an_exact_root(root: int, degree: int, off: int) -> No
 @pytest.mark.parametrize(("n", "degree", "root"), [(0, 5000, 0), (1, 5000, 1), (2, 5000, None), (2**5000, 5000, 2)])
 def test_degrees_may_be_large(n: int, degree: int, root: int | None) -> None:
     assert exact_root(n, degree) == root
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 2**64])
+def test_degrees_beyond_all_powers_are_decided_at_once(n: int) -> None:
+    """As of ``pow(v, 0.3333333333333333333)``, whose exponent has a denominator of 10^19."""
+    assert floor_root(n, 10**19) == min(n, 1)
+    assert exact_root(n, 10**19) == (n if n < 2 else None)
