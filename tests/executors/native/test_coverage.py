@@ -13,6 +13,7 @@ import pytest
 from cvm.errors import CvmError
 from cvm.program import Program, verify
 from tests.executors.native.comparison import MACHINES
+from tests.selection import mostly_long
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.merging import merged
 from tools.fuzz.native_agreement import Way, differences, known_results, prepared
@@ -63,7 +64,7 @@ def every_cell(machine: str) -> list[Cell]:
     return [Cell(machine, *words) for words in product(KERNELS, FORMATS, ARITHMETICS, STARTS, STORES)]
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", mostly_long(BY_NAME, {MACHINES[0].name, MACHINES[-1].name}))
 def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
     programs = coverage.programs[name]
     assert len(programs) > 50

@@ -22,6 +22,7 @@ from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
+from tests.selection import mostly_long
 from tools.feeds import feeds
 
 MACHINES = (available()[0], available()[-1])
@@ -140,7 +141,7 @@ def test_right_code_is_refused_nothing(machine: Machine) -> None:
     assert native.refusals == []
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::4]))
 def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = sampler()
     DEFECTS[name](monkeypatch)
@@ -149,7 +150,7 @@ def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch
     require_numpys_bytes(verified, native)
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", mostly_long(DEFECTS, [name for k, name in enumerate(DEFECTS) if k % 4]))
 def test_one_feed_is_enough_for_long_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "QUICK", -1)
     DEFECTS[name](monkeypatch)

@@ -118,7 +118,8 @@ def test_one_session_serves_many_threads() -> None:
     assert found == [known[index % 4] for index in range(200)]
 
 
-def test_many_executors_run_in_many_threads_at_once() -> None:
+@pytest.mark.parametrize("count", [24, pytest.param(240, marks=pytest.mark.long)])
+def test_many_executors_run_in_many_threads_at_once(count: int) -> None:
     """Each made, used and dropped in a thread of its own, while others have the workers."""
     program = small()
     verified, runs = verify(program), feeds(program, 4)
@@ -128,7 +129,7 @@ def test_many_executors_run_in_many_threads_at_once() -> None:
         require_equal(verified, runs, known, GENERIC, 1 + number % 5, frozenset())
 
     with ThreadPoolExecutor(8) as pool:
-        assert len(list(pool.map(live, range(80)))) == 80
+        assert len(list(pool.map(live, range(count)))) == count
 
 
 def test_jobs_are_freed_only_when_workers_have_left_them() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -136,6 +136,7 @@ def code(enclosure: Callable[[int], Interval], scale: Fraction, zero: int, lo: i
     return min(max(round(tie) + zero, lo), hi)
 
 
+@lru_cache(maxsize=2**14)
 def _at(function: Function, x: Fraction, bits: int) -> Interval:
     """What a function is at a number, to so many bits."""
     return function(enclosures.around(x, bits), bits)
