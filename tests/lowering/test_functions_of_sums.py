@@ -123,6 +123,7 @@ TIE_OF_ONE = (
 """ln(e^(1/30)) lies half way between two codes."""
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @example(TIE_OF_ONE)
 @given(draws())

@@ -48,6 +48,7 @@ def test_the_networks_of_the_shared_folder_have_all_their_inputs() -> None:
     }
 
 
+@pytest.mark.slow
 @each_network
 def test_every_tensor_of_every_input_has_the_exact_codes(network: Network) -> None:
     computed = network.quantised - {name for name, tensor in network.graph.tensors.items() if tensor.kind == "variable"}

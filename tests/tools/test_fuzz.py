@@ -42,6 +42,7 @@ COUNT = 100
 """Cases of a short run; a long one has 20,000."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.module.rpartition(".")[2])
 def test_a_short_run_finds_nothing_and_reaches_valid_cases(fuzzer: Fuzzer, tmp_path: Path) -> None:
     outcome = run(fuzzer, seed=1, count=COUNT, failures=tmp_path)

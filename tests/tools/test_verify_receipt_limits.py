@@ -130,6 +130,7 @@ def npy(header: bytes) -> bytes:
     return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ARCHIVES)
 def test_hostile_arrays(files: list[str], tmp_path: Path, what: str) -> None:
     made, code = ARCHIVES[what]

@@ -30,11 +30,13 @@ def coverage() -> Coverage:
     return covering(MACHINES, SEED, ROUNDS)
 
 
+@pytest.mark.slow
 def test_every_possible_cell_is_filled(coverage: Coverage) -> None:
     wanted = {cell for machine in MACHINES for cell in possible(machine)}
     assert sorted(wanted - coverage.filled) == []
 
 
+@pytest.mark.slow
 def test_no_impossible_cell_is_filled(coverage: Coverage) -> None:
     found = {cell: why_impossible(cell, BY_NAME[cell.machine]) for cell in coverage.filled}
     assert {cell: reason for cell, reason in found.items() if reason is not None} == {}
@@ -64,6 +66,7 @@ def every_cell(machine: str) -> list[Cell]:
     return [Cell(machine, *words) for words in product(KERNELS, FORMATS, ARITHMETICS, STARTS, STORES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_long(BY_NAME, {MACHINES[0].name, MACHINES[-1].name}))
 def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
     programs = coverage.programs[name]
@@ -72,6 +75,7 @@ def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
         require_agreement(merged(programs[first : first + 25]), name, f"covering, seed {SEED}, programs from {first}")
 
 
+@pytest.mark.slow
 def test_wide_documents_agree() -> None:
     """One document of each operation on all machines; some go through sums of wide unsigned operands."""
     programs = []

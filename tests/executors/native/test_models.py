@@ -63,6 +63,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_long(dict.fromkeys((NAMES[0], NAMES[-1])), [NAMES[0]]))
 def test_the_network_of_the_demo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CVM_MACHINE", name)

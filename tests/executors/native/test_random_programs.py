@@ -37,6 +37,7 @@ def agreement(programs: int, everything: bool) -> None:
     assert next(numbers) >= programs
 
 
+@pytest.mark.slow
 def test_random_programs_agree() -> None:
     agreement(QUICK, everything=False)
 

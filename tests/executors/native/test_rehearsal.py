@@ -134,6 +134,7 @@ def require_numpys_bytes(verified: VerifiedProgram, native: NativeExecutor) -> N
                 np.testing.assert_array_equal(found[name], tensor, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_right_code_is_refused_nothing(machine: Machine) -> None:
     native = NativeExecutor(sampler(), 2, machine)
@@ -141,6 +142,7 @@ def test_right_code_is_refused_nothing(machine: Machine) -> None:
     assert native.refusals == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::4]))
 def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = sampler()

@@ -84,6 +84,7 @@ DOTS: list[tuple[str, Dot, str]] = [
 ALWAYS = (_last_byte_dropped, _unsigned_halves, _refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "dot", "what"),
     [pytest.param(*case, id=case[1].__name__, marks=() if case[1] in ALWAYS else pytest.mark.long) for case in DOTS],

@@ -59,6 +59,7 @@ def ready(program: Program, count: int) -> tuple[VerifiedProgram, list[Feed], Na
     return verified, runs, native, run
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     for aim, seed in (("convolutions", 11), ("depthwise convolutions", 12), ("reductions", 13), ("movement", 14)):
         compare(network(aim, seed), machines=MACHINES[:1], threads=(1, 2, 3, 7), captures=[frozenset()])
@@ -73,6 +74,7 @@ def test_calls_are_really_split() -> None:
     assert max(counts) == 2 * calls.CHUNKS
 
 
+@pytest.mark.slow
 def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
     script = """
 import threading

@@ -42,6 +42,7 @@ GRIDS = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(GRIDS)
 def test_every_code_of_any_function(case: tuple[str, float, int, float, int, str, int]) -> None:

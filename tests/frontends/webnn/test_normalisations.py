@@ -59,6 +59,7 @@ def spread(items: np.ndarray | None, axes: tuple[int, ...], shape: tuple[int, ..
     return items.transpose(np.argsort(axes)).reshape(extents)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(layers())
 def test_layers(case: Any) -> None:

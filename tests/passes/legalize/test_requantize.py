@@ -29,6 +29,7 @@ def assert_same(case: Requantize, random: Random, executor: str = "numpy") -> Pr
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=EXHAUSTIVE)
 @given(RANDOMS)
 def test_every_node_gives_the_same_codes(random: Random) -> None:

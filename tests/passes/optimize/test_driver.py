@@ -59,6 +59,7 @@ def pattern_programs(count: int) -> Counter[str]:
     return uses
 
 
+@pytest.mark.slow
 def test_random_programs_keep_their_outputs_and_states():
     random_programs(QUICK)
 
@@ -68,6 +69,7 @@ def test_two_thousand_random_programs_keep_their_outputs_and_states():
     random_programs(FULL)
 
 
+@pytest.mark.slow
 def test_programs_that_invite_the_passes_keep_their_outputs_and_states():
     uses = pattern_programs(INVITING)
     assert {name for name in PASSES if not uses[name]} <= {"merged clamps", "common subexpressions", "composed tables"}
