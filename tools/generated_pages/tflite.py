@@ -29,8 +29,8 @@ From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.n
 
 * A model means exact arithmetic on real numbers, rounded once for every tensor that has a scale. Code q stands for
   (q - zero point) * scale, where the scale is the rational that its 32 bits are; a number gets the nearest code, of
-  two the greater. TFLite's kernels round several times on the way, each release in its own places, and so give other codes
-  now and then.
+  two the greater. TFLite's kernels round several times on the way, each release in its own places, and so give other
+  codes now and then.
 * Channels stay last at the border, as the file has them. Names of inputs and outputs are those of the first signature,
   else of the tensors.
 * Resource variables, and the variable tensors of SVDF, are state of the program; their first values come from the
