@@ -83,6 +83,7 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path: Path) -> None
         (Graph([X, Y], [Operator("CUSTOM.Mine", [0], [1])], [0], [1]), "tflite.operator", "CUSTOM.Mine"),
         (Graph([X, Y], [Operator("RELU", [0], [7])], [0], [1]), "tflite.index", "names tensor 7 of 2"),
         (Graph([X, Y], [Operator("RELU", [0], [1])], [5], [1]), "tflite.index", "an input or an output"),
+        (Graph([X, Y], [Operator("VAR_HANDLE", [], [])], [0], [1]), "tflite.operator.outputs", "has no result"),
         (Graph([X, Y], [Operator("RELU", [1], [1])], [0], [1]), "tflite.order", "read before it is computed"),
         (Graph([X, replace(Y, shape=(4, 1))], RELU.operators, [0], [1]), "tflite.operator.shape", "[4, 1]"),
         (Graph([replace(X, scales=(0.0,)), Y], RELU.operators, [0], [1]), "tflite.quantization", "not above 0"),
