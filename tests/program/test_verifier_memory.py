@@ -16,6 +16,8 @@ from tests.program.adversaries import ADVERSARIES, WIDE, many_nodes, on_large_co
 
 ROOT = Path(__file__).parents[2]
 LARGE = on_large_constants(2**21)
+FEW = ("a chain that changes bounds", "values that are all read at the end", "many operands", "wide parameters")
+"""Of the programs of many bounds, those that are tried always."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are Linux's")
 
@@ -33,8 +35,9 @@ def peaks(folder: Path, programs: dict[str, Program]) -> dict[str, tuple[int, in
 
 
 @pytest.mark.slow
-def test_programs_of_many_bounds_are_loaded_in_little_memory_and_time(tmp_path: Path) -> None:
-    found = peaks(tmp_path, {name: make() for name, make in ADVERSARIES.items()})
+@pytest.mark.parametrize("names", [FEW, pytest.param(tuple(ADVERSARIES), marks=pytest.mark.long)], ids=len)
+def test_programs_of_many_bounds_are_loaded_in_little_memory_and_time(tmp_path: Path, names: tuple[str, ...]) -> None:
+    found = peaks(tmp_path, {name: ADVERSARIES[name]() for name in names})
     for name, (size, used, seconds) in found.items():
         assert used <= 2**26 + 4 * size, (name, size, used)
         assert seconds < 30, name

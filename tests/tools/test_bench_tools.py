@@ -76,6 +76,7 @@ def test_ratios_are_those_of_the_best_other_engine():
     assert two["bound"] is None
 
 
+@pytest.mark.long
 def test_compare_writes_tables_and_json_and_a_plot(tmp_path, capsys):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed (extra bench)")
