@@ -114,10 +114,6 @@ def test_what_is_not_read_is_refused_by_name() -> None:
     model = add()
     model.training_info.add()
     refused(model, Unsupported, "onnx.training")
-    model = made([helper.make_node("Twice", ["x"], ["y"], name="call", domain="own")], x, {"y": "int8"})
-    function = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [])
-    model.functions.append(function)
-    refused(model, Unsupported, "onnx.unsupported", "'call'", "inline_local_functions")
 
 
 def test_floats_that_are_not_quantised_are_refused_by_node() -> None:
