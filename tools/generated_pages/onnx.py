@@ -62,6 +62,8 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
   and conditions may be computed from shapes. All that is written out is at most 65,536 nodes.
 * LSTM, GRU and RNN are products, sums and functions of gates, step by step in the order of time. Gates and states need
   scales: `cvm quantize` finds them.
+* An infinite constant that is added, compared or chosen from (Max, Min, Where, additive masks) is a number beyond every
+  number that it meets: 2^200. Elsewhere it is refused, and so is every NaN.
 * x / 0 is 0, x mod 0 is x. Of equal items ArgMax, ArgMin and TopK take the first (or the last, where
   `select_last_index` says so). An index that is read is clipped to those that exist; of equal indices a scatter keeps
   the last.
@@ -74,8 +76,9 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
 
 Control flow that depends on the data, functions that call themselves, sparse tensors, training information,
 strings, sequences and optional values, complex numbers, floats of 4, 6 and 8 bits, tensors without items, opsets
-after {last}, operators that are not in the table, and attributes that an operator has not. The message names the node, the operator, the tensor, and what to do
-instead. Scales and zero points must be constant and scales above 0. Limits are checked before anything is allocated.
+after {last}, operators that are not in the table, and attributes that an operator has not. The message names the
+node, the operator, the tensor, and what to do instead. Scales and zero points must be constant and scales above 0.
+Limits are checked before anything is allocated.
 
 ## Operators
 

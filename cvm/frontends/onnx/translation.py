@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
-from cvm.frontends.common.data_types import bounds, is_float, unit
+from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
@@ -38,6 +38,9 @@ __all__ = ["OnnxTranslation", "Rule", "Translated"]
 Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
 """Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
+_EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"}
+"""Operators that an infinite constant has a meaning for: it is beyond every number that it meets."""
+_BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
 """Operations of one node that only move what another one of it computes; nothing else reads that."""
 
@@ -349,15 +352,19 @@ class OnnxTranslation(OnnxScope):
 
     def name(self, operand: Operand) -> str:
         """The tensor of the graph that an operand became; a constant becomes one here."""
+        if operand.values is not None:
+            self._require_in_machine(operand)
         if operand.name not in self._names:
             assert operand.values is not None
-            self._require_in_machine(operand)
             if operand.values.size == 0:
                 assert self._node is not None
                 raise refusal(
                     self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
                 )
-            self._names[operand.name] = self.constant(operand.values, operand.shape)
+            values = operand.values
+            if operand.real and np.isinf(values).any():
+                values = np.nan_to_num(values.astype(np.float64), posinf=_BEYOND, neginf=-_BEYOND)
+            self._names[operand.name] = self.constant(values, operand.shape)
         return self._names[operand.name]
 
     def _require_in_machine(self, operand: Operand) -> None:
@@ -368,7 +375,8 @@ class OnnxTranslation(OnnxScope):
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
             raise refusal(self._node, message, "use smaller integers")
-        if operand.real and not np.isfinite(values).all():
+        extended = self._node is not None and self._node.op in _EXTENDED and not np.isnan(values).any()
+        if operand.real and not extended and not np.isfinite(values).all():
             message = f"the constant {operand.name!r} holds a NaN or an infinity, which is no real number"
             if self._node is None:
                 raise Unsupported("onnx.nan", message, Location(tensor=operand.name))

@@ -236,9 +236,11 @@ def test_real_numbers_are_those_of_the_reference(
 
 def test_responses_and_norms_that_the_reference_gets_wrong() -> None:
     """The reference evaluator normalises as many channels as the batch has items, and takes no magnitudes."""
+    small = float(np.float32(1e-4))
     for attributes, (before, after, alpha, beta) in (
-        ({"size": 3, "alpha": 0.5, "beta": 0.5}, (1, 1, 0.5, 0.5)), ({"size": 4}, (1, 2, float(np.float32(1e-4)), 0.75)),
-    ):  # fmt: skip
+        ({"size": 3, "alpha": 0.5, "beta": 0.5}, (1, 1, 0.5, 0.5)),
+        ({"size": 4}, (1, 2, small, 0.75)),
+    ):
         model = sandwich("LRN", [(1, 6, 2, 2)], 1, attributes, {})
         data = codes_of(model)
         x = data["x0"] / 4
@@ -382,3 +384,42 @@ def test_channels_last_pools() -> None:
     mean = (codes.astype(int) - 1).sum((1, 2))  # over 9, times 2
     wanted = [round(Fraction(int(item) * 2, 9)) - 1 for item in mean.ravel()]
     assert results(model, {"x": codes})["y"].ravel().tolist() == wanted
+
+
+# Infinite constants
+
+
+def test_infinite_constants_are_beyond_every_number() -> None:
+    codes = (np.arange(6).reshape(2, 3) * 20 - 60).astype(np.int8)
+    x, low, mask = codes / 4, -np.inf, np.array([[True, False, True], [True, True, False]])
+    rows: list[tuple[str, Any, Any]] = [
+        ("Max", np.float32(low), x), ("Min", np.float32(np.inf), x), ("Max", np.float32(np.inf), np.full((2, 3), 99.0)),
+        ("Min", np.full((2, 3), low, np.float32), np.full((2, 3), -99.0)), ("Add", np.float32(low), x * 0 - 99),
+        ("Add", np.float32([0, low, np.inf]), np.stack([x[:, 0], x[:, 1] * 0 - 99, x[:, 2] * 0 + 99], 1)),
+        ("Max", np.full((2, 2, 3), low, np.float32), np.stack([x, x])),
+    ]  # fmt: skip
+    for op, constant, wanted in rows:
+        found = results(sandwich(op, [(2, 3)], 0.5, {}, {"c": constant}), {"x0": codes})["y"]
+        np.testing.assert_array_equal(found, np.clip(np.rint(wanted / 0.5), -128, 127))
+    model = sandwich("Where", [(2, 3)], 0.5, {}, {"c": np.float32(low), "m": mask})
+    node = next(node for node in model.graph.node if node.name == "tested")
+    node.input[:] = ["m", "real0", "c"]
+    np.testing.assert_array_equal(
+        results(model, {"x0": codes})["y"], np.where(mask, np.rint(x / 0.5), -128).astype(np.int8)
+    )
+    with pytest.raises(Unsupported, match="infinity"):
+        compiled(sandwich("Mul", [(2, 3)], 0.5, {}, {"c": np.float32(low)}))
+    with pytest.raises(Unsupported, match="NaN"):
+        compiled(sandwich("Max", [(2, 3)], 0.5, {}, {"c": np.float32(np.nan)}))
+
+
+def test_a_causal_mask_of_infinities_is_a_constant() -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "q"], ["r"]), helper.make_node("Trilu", ["inf", "k"], ["mask"]),
+        helper.make_node("Add", ["r", "mask"], ["o"]), helper.make_node("QuantizeLinear", ["o", "q", "z"], ["y"]),
+    ]  # fmt: skip
+    fixed = {"q": np.float32(0.25), "z": np.int8(0), "k": np.array(1), "inf": np.full((3, 3), -np.inf, np.float32)}
+    model = made(nodes, {"x": ("int8", (3, 3))}, {"y": "int8"}, fixed)
+    codes = np.arange(9, dtype=np.int8).reshape(3, 3)
+    found = results(model, {"x": codes})["y"]
+    np.testing.assert_array_equal(found, np.where(np.triu(np.ones((3, 3)), 1) > 0, -128, codes))
