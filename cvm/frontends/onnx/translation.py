@@ -16,6 +16,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
+from cvm.frontends.common.recognition import with_normalizations
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
@@ -38,6 +39,7 @@ __all__ = ["OnnxTranslation", "Rule", "Translated"]
 Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
 """Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
+_QUANTIZE = "let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales from data"
 _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"}
 """Operators that an infinite constant has a meaning for: it is beyond every number that it meets."""
 _BEYOND = float(UNBOUNDED)
@@ -80,6 +82,9 @@ class OnnxTranslation(OnnxScope):
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
+        self._operations = with_normalizations(self._tensors, self._operations, outputs)
+        made = {name for operation in self._operations for name in operation.outputs}
+        self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
@@ -284,7 +289,9 @@ class OnnxTranslation(OnnxScope):
                     seen.update(node.outputs)
                 elif node.op not in ("Shape", "Size"):
                     message = f"the float input {value.name!r} enters the graph without QuantizeLinear"
-                    raise refusal(node, message, "quantise the model's inputs too", "onnx.float")
+                    declared = OPERATORS.get((node.domain, node.op))
+                    advice = declared.note if declared and declared.kind == "refused" else _QUANTIZE
+                    raise refusal(node, message, advice, "onnx.float")
         if seen & self._results or not found:
             message = (
                 f"the float input {value.name!r} reaches an output of the model, or nothing, without QuantizeLinear"
@@ -342,7 +349,7 @@ class OnnxTranslation(OnnxScope):
         found = None if grid is None else grid.stored(operand.rank or 1)
         if found is None:
             message = f"a float value leaves the graph as the output {operand.name!r}"
-            advice = "put QuantizeLinear and DequantizeLinear after it, or end the model before it"
+            advice = f"put QuantizeLinear and DequantizeLinear after it, or end the model before it, or {_QUANTIZE}"
             if operand.node is None:
                 raise Unsupported("onnx.float", f"{message}; {advice}", Location(tensor=operand.name))
             raise refusal(operand.node, message, advice, "onnx.float")
