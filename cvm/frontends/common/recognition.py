@@ -135,9 +135,9 @@ class _Finder:
     def _above(self, quotient: GraphOperation, root: GraphOperation) -> tuple[Operand, list[GraphOperation]] | None:
         """What is divided by a root, and the operations that divide."""
         name = root.outputs[0]
-        if quotient.name == "div" and quotient.inputs["y"] == name:
-            return quotient.inputs["x"], [quotient]
         inverse = quotient.name == "rcp" or (quotient.name == "div" and self._number(quotient.inputs["x"]) == 1)
+        if quotient.name == "div" and quotient.inputs["y"] == name and not inverse:
+            return quotient.inputs["x"], [quotient]
         product = self._only_reader(quotient) if inverse else None
         if product is None or product.name != "mul":
             return None
