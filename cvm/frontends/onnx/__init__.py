@@ -43,7 +43,10 @@ class Loaded:
 
 
 _ADVICE = {
-    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear after it",
+    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear "
+    "after it, or let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
+    "lowering.operation": "put QuantizeLinear and DequantizeLinear after it, or let "
+    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
     "lowering.overflow": "promise the range of the inputs with --input-range NAME=LO,HI, or cast to a wider type first",
     "lowering.range": "quantise its operands to fewer bits, or promise the range of the inputs with --input-range",
     "lowering.unprovable": "quantise its operands",
