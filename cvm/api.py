@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,11 +95,22 @@ def _of_onnx(
 ) -> Program:
     from cvm.frontends import onnx
 
-    loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    try:
+        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    except CvmError as error:
+        raise _offered(error, path) from None
     try:
         return _lowered(loaded.graph, optimize)
     except CvmError as error:
-        raise loaded.explained(error).at(file=os.fspath(path)) from None
+        raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
+
+
+def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
+    """The refusal of a float value, with the command that quantises it."""
+    if error.code in ("onnx.float", "lowering.unquantized"):
+        command = f"cvm quantize {shlex.quote(os.fspath(path))} -i DATA -o model.cvm"
+        error.message += f"; or let cvm choose the quantisers that are missing, from data: `{command}`"
+    return error
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:

@@ -66,6 +66,7 @@ class OnnxTranslation(Emission):
         self._served: dict[str, OnnxNode] = {}
         self._node: OnnxNode | None = None
         self._output = ""
+        self._constant_wish = ""
 
     # Running
 
@@ -224,7 +225,7 @@ class OnnxTranslation(Emission):
             if is_float(value.data_type):
                 if value.name not in self._readers:
                     continue
-                quantizer = self._quantizer_of_input(value, shape)
+                quantizer = self._quantizer_or_none(value, shape)
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
@@ -239,6 +240,15 @@ class OnnxTranslation(Emission):
             message = f"[{low}, {high}] is no interval of {value.data_type} within +-(2^31 - 1)"
             raise Invalid("onnx.range", message, Location(tensor=value.name))
         return low, high
+
+    def _quantizer_or_none(self, value: Value, shape: Shape) -> LinearQuantizer | None:
+        """The quantiser of a real input; None where there is none and calibration is to find it."""
+        try:
+            return self._quantizer_of_input(value, shape)
+        except Unsupported:
+            if not self._settings.floats:
+                raise
+            return None
 
     def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
         """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
@@ -308,9 +318,11 @@ class OnnxTranslation(Emission):
         self._output = ""
         return name
 
-    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer:
+    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer | None:
         grid = grid_of_output(self._calls, operand)
         found = None if grid is None else grid.stored(operand.rank or 1)
+        if found is None and self._settings.floats:
+            return None
         if found is None:
             message = f"a float value leaves the graph as the output {operand.name!r}"
             advice = "put QuantizeLinear and DequantizeLinear after it, or end the model before it"
@@ -331,8 +343,14 @@ class OnnxTranslation(Emission):
                 raise refusal(
                     self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
                 )
+            self._constant_wish = operand.name if self._settings.floats else ""
             self._names[operand.name] = self.constant(operand.values, operand.shape)
+            self._constant_wish = ""
         return self._names[operand.name]
+
+    def name_of_constant(self) -> str:
+        """The model's own name where calibration will speak of it."""
+        return self._constant_wish or super().name_of_constant()
 
     def _require_in_machine(self, operand: Operand) -> None:
         values = operand.values
