@@ -15,13 +15,14 @@ from cvm.errors import CvmError, Invalid, Location
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
-    from cvm.calibration import Calibration, Form
+    from cvm.calibration import Calibration, Form, Settings
     from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
+    from cvm.quantizing import Quantized
 
-__all__ = ["compile", "load", "quantize", "run_op"]
+__all__ = ["compile", "load", "quantize", "quantize_program", "run_op"]
 
 
 def compile(
@@ -60,12 +61,12 @@ def compile(
         if quant is not None or variant is not None:
             raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
         return cvm_runtime.load(path, params, compat).program
-    if os.path.splitext(os.fspath(path))[1].lower() == ".onnx":
+    if _is_onnx(path):
         if quant is not None or variant is not None:
             raise Invalid("onnx.options", "quant and variant are for an NNEF model", at)
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
     if input_shapes or input_ranges:
-        raise Invalid("onnx.options", "input shapes and ranges are for a model of ONNX; others state them", at)
+        raise Invalid("onnx.options", _ONNX_ONLY, at)
     return _of_nnef(path, quant, optimize, bit_order, variant)
 
 
@@ -155,10 +156,55 @@ def quantize(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.faults import exhaustion
 
+    if _is_onnx(path):
+        message = "a model of ONNX becomes a program: use cvm.quantize_program"
+        raise Invalid("onnx.options", message, Location(os.fspath(path)))
     settings = Settings(bits, weight_bits, per_channel, method, percentile, form)
     graph = nnef.load(path)
     with exhaustion(os.fspath(path)):
         return calibrate(graph, data, settings, cycles=cycles, on_run=on_run)
+
+
+def quantize_program(
+    path: str | PathLike[str],
+    data: Mapping[str, npt.ArrayLike],
+    settings: Settings | None = None,
+    *,
+    optimize: bool = True,
+    cycles: bool = False,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    on_run: Callable[[int], None] | None = None,
+) -> Quantized:
+    """The integer program of a model with float weights, NNEF or ONNX, with quantisers chosen for ``data``.
+
+    ``data`` as for `quantize`. A model of ONNX may be quantised in part: what it has stays, and quantisers are added
+    where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits, and for
+    ONNX a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as for
+    `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
+    """
+    from cvm.calibration import Settings
+    from cvm.frontends import nnef, onnx
+    from cvm.frontends.nnef.faults import exhaustion
+    from cvm.quantizing import quantize_nnef, quantize_onnx
+
+    if _is_onnx(path):
+        chosen = settings or Settings(per_channel=True)
+        shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+        loaded = onnx.load(path, shapes, input_ranges, floats=True)
+        return quantize_onnx(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
+    if input_shapes or input_ranges:
+        raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
+    graph = nnef.load(path)
+    with exhaustion(os.fspath(path)):
+        return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
+
+
+def _is_onnx(path: str | PathLike[str]) -> bool:
+    return os.path.splitext(os.fspath(path))[1].lower() == ".onnx"
+
+
+_ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
 
 
 def run_op(

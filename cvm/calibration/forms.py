@@ -181,11 +181,18 @@ def _compared(reading: Reading) -> Form:
     return Form("codes", reading.result.name)
 
 
-@_rule("conv", "deconv", "linear", "matmul", "sum_reduce", "mean_reduce", "avg_pool", "box", "debox",
+@_rule("conv", "deconv", "linear", "matmul", "avg_pool", "box", "debox",
        "multilinear_upsample", "area_downsample", "separable_conv", "separable_deconv")  # fmt: skip
 def _summed(reading: Reading) -> Form:
     reading.need(reading.names())
     return SUM
+
+
+@_rule("sum_reduce", "mean_reduce")
+def _reduced(reading: Reading) -> Form:
+    (name,) = reading.names()
+    reading.need([name], "sum")
+    return Form("sum", terms=reading.form(name).terms)
 
 
 @_rule("batch_normalization")

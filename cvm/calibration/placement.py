@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from cvm.calibration.forms import FIXED, Form, Reading, filters_of, form_of_result
-from cvm.calibration.planning import Filter, Group, Parameter, Plan, Planner, united
+from cvm.calibration.planning import Filter, Group, Plan, Planner, united
 from cvm.calibration.roles import moved_operands, names_in
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
 from cvm.quantization import LinearQuantizer
@@ -77,6 +77,8 @@ class Placement(Planner):
             return FIXED
         if self._real(tensor.name):
             self._need(tensor.name)
+        elif _holds_integers(tensor):
+            self.integers.add(tensor.name)
         return Form("codes", tensor.name)
 
     def _need(self, name: str) -> None:
@@ -86,9 +88,8 @@ class Placement(Planner):
     def _gives_integers(self, operation: GraphOperation) -> bool:
         """Whether the results of an operation are integers, which lowering has as they are."""
         tensor = self.graph.tensors[operation.outputs[0]]
-        if isinstance(tensor.quantizer, LinearQuantizer):
-            parameters = (*tensor.quantizer.scale, *tensor.quantizer.offset)
-            return all(item.denominator == 1 for item in parameters)
+        if tensor.quantizer is not None:
+            return _holds_integers(tensor)
         if operation.name in _GIVES_INTEGERS:
             return True
         if operation.attributes.get("normalize"):
@@ -110,20 +111,17 @@ class Placement(Planner):
         """The tensors that get quantisers, each once: no bias among them, which lowering adds as it is."""
         groups: list[Group] = []
         filters: list[Filter] = []
-        parameters: list[Parameter] = []
         for members in united(self.graph).values():
             if all(map(self._only_stored, members)):
                 stored = tuple(name for name in members if self._bare(name))
                 if any(name in self._filters for name in members) and stored:
                     found = self._stored(members)
                     filters.append(found if isinstance(found, Filter) else Filter(stored, None))
-                elif any(name in self._tables for name in members) and stored:
-                    parameters.append(Parameter(stored, nonzero=False))
                 continue
             chosen = [name for name in members if self._takes(name)]
             if chosen:
                 groups.append(self.group(chosen))
-        return Plan(tuple(groups), tuple(filters), (), tuple(parameters))
+        return Plan(tuple(groups), tuple(filters), (), ())
 
     def _bare(self, name: str) -> bool:
         """Whether a stored tensor holds floats."""
@@ -134,6 +132,13 @@ class Placement(Planner):
         )
 
     def _takes(self, name: str) -> bool:
-        if name in self._filters and self.uses.fixed(name):
-            return self._real(name)
+        if self.uses.fixed(name) and (name in self._filters or name in self._tables):
+            return self._real(name) and name not in self.integers
         return name in self.needed and name not in self.integers
+
+
+def _holds_integers(tensor: GraphTensor) -> bool:
+    """Whether the numbers of the tensor's codes are integers."""
+    if not isinstance(tensor.quantizer, LinearQuantizer):
+        return tensor.quantizer is None
+    return all(item.denominator == 1 for item in (*tensor.quantizer.scale, *tensor.quantizer.offset))

@@ -102,12 +102,12 @@ _Percentile = Annotated[
     float, typer.Option("--percentile", metavar="P", help="What --method percentile keeps, in percent.")
 ]
 _Form = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--form",
         metavar="linear|zero-point|logarithmic",
-        help="linear_quantize of NNEF 1.0.1 (the default there), zero_point_linear_quantize of the Khronos tools (the "
-        "default for ONNX), or filters in powers of two (logarithmic_quantize) and all else linear.",
+        help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or filters in powers "
+        "of two (logarithmic_quantize) and all else linear.",
     ),
 ]
 _WriteWeights = Annotated[
@@ -128,7 +128,7 @@ def command(
     per_channel: _PerChannel = None,
     method: _Method = "minmax",
     percentile: _Percentile = 99.99,
-    form: _Form = None,
+    form: _Form = "linear",
     random: _Random = None,
     seed: _Seed = 0,
     random_range: _RandomRange = "-1,1",
@@ -155,7 +155,6 @@ def command(
     from cvm.calibration import Settings
 
     per_channel = onnx if per_channel is None else per_channel
-    form = form or ("zero-point" if onnx else "linear")
     settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
     if onnx:
@@ -163,11 +162,11 @@ def command(
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
 
 
-def _require_sense(onnx: bool, output: Path | None, method: str, form: str | None, whole: bool, shaped: bool) -> None:
+def _require_sense(onnx: bool, output: Path | None, method: str, form: str, whole: bool, shaped: bool) -> None:
     """Raise `Usage` for options that do not go together."""
     if method not in _METHODS:
         raise Usage(f"expected --method {', '.join(_METHODS)}, found {method!r}")
-    if form is not None and form not in _FORMS:
+    if form not in _FORMS:
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
     if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
