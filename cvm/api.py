@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import model_format
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Program:
-    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``); or a
-    graph of cvm-runtime.
+    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``) or of
+    TFLite (``.tflite``); or a graph of cvm-runtime.
 
     ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
@@ -61,12 +62,15 @@ def compile(
         if quant is not None or variant is not None:
             raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
         return cvm_runtime.load(path, params, compat).program
-    if _is_onnx(path):
-        if quant is not None or variant is not None:
-            raise Invalid("onnx.options", "quant and variant are for an NNEF model", at)
+    kind = model_format(path)
+    if kind != "nnef" and (quant is not None or variant is not None):
+        raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    if kind == "onnx":
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
     if input_shapes or input_ranges:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
+    if kind == "tflite":
+        return _of_tflite(path, optimize)
     return _of_nnef(path, quant, optimize, bit_order, variant)
 
 
@@ -108,10 +112,23 @@ def _of_onnx(
 
 def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
     """The refusal of a float value, with the command that quantises it."""
-    if error.code in ("onnx.float", "lowering.unquantized"):
+    if error.code in ("onnx.float", "tflite.float", "lowering.unquantized"):
         command = f"cvm quantize {shlex.quote(os.fspath(path))} -i DATA -o model.cvm"
         error.message += f"; or let cvm choose the quantisers that are missing, from data: `{command}`"
     return error
+
+
+def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
+    from cvm.frontends import tflite
+
+    try:
+        loaded = tflite.load(path)
+    except CvmError as error:
+        raise _offered(error, path) from None
+    try:
+        return _lowered(loaded.graph, optimize)
+    except CvmError as error:
+        raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
@@ -156,9 +173,10 @@ def quantize(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.faults import exhaustion
 
-    if _is_onnx(path):
-        message = "a model of ONNX becomes a program: use cvm.quantize_program"
-        raise Invalid("onnx.options", message, Location(os.fspath(path)))
+    kind = model_format(path)
+    if kind != "nnef":
+        message = "the quantisers of this model are not written to a file: use cvm.quantize_program"
+        raise Invalid(f"{kind}.options", message, Location(os.fspath(path)))
     settings = Settings(bits, weight_bits, per_channel, method, percentile, form)
     graph = nnef.load(path)
     with exhaustion(os.fspath(path)):
@@ -176,32 +194,33 @@ def quantize_program(
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     on_run: Callable[[int], None] | None = None,
 ) -> Quantized:
-    """The integer program of a model with float weights, NNEF or ONNX, with quantisers chosen for ``data``.
+    """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
 
-    ``data`` as for `quantize`. A model of ONNX may be quantised in part: what it has stays, and quantisers are added
-    where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits, and for
-    ONNX a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as for
-    `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
+    ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
+    are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
+    and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
+    for `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the
+    tensor.
     """
     from cvm.calibration import Settings
-    from cvm.frontends import nnef, onnx
+    from cvm.frontends import nnef, onnx, tflite
     from cvm.frontends.nnef.faults import exhaustion
-    from cvm.quantizing import quantize_nnef, quantize_onnx
+    from cvm.quantizing import quantize_completed, quantize_nnef
 
-    if _is_onnx(path):
-        chosen = settings or Settings(per_channel=True)
+    kind = model_format(path)
+    if kind == "onnx":
         shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-        loaded = onnx.load(path, shapes, input_ranges, floats=True)
-        return quantize_onnx(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
-    if input_shapes or input_ranges:
+        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True)
+    elif input_shapes or input_ranges:
         raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
-    graph = nnef.load(path)
-    with exhaustion(os.fspath(path)):
-        return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
-
-
-def _is_onnx(path: str | PathLike[str]) -> bool:
-    return os.path.splitext(os.fspath(path))[1].lower() == ".onnx"
+    elif kind == "tflite":
+        loaded = tflite.load(path, floats=True)
+    else:
+        graph = nnef.load(path)
+        with exhaustion(os.fspath(path)):
+            return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
+    chosen = settings or Settings(per_channel=True)
+    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
 
 
 _ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"

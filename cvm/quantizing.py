@@ -1,7 +1,7 @@
 """From any model and data to an exact integer program: quantisers are found, and the graph is lowered.
 
-A model of NNEF has the quantisers of the page calibration.md, on every tensor; what one of ONNX has stays, and what is
-missing is added where lowering refuses to go on without it, and nowhere else.
+A model of NNEF has the quantisers of the page calibration.md, on every tensor; what one of ONNX or TFLite has
+stays, and what is missing is added where lowering refuses to go on without it, and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cvm.calibration import Calibration, Settings
     from cvm.graph import QuantizedGraph
 
-__all__ = ["Quantized", "decibels", "quantize_nnef", "quantize_onnx", "random_inputs"]
+__all__ = ["Quantized", "decibels", "quantize_completed", "quantize_nnef", "random_inputs"]
 
 _MOST_REMEDIES = 64
 """How often a graph is lowered again, with one more tensor rounded."""
@@ -71,7 +71,7 @@ def quantize_nnef(
     return Quantized(_lowered(found.graph, optimize), found, bare(graph))
 
 
-def quantize_onnx(
+def quantize_completed(
     path: str | os.PathLike[str],
     loaded: Loaded,
     data: Data,
@@ -81,7 +81,7 @@ def quantize_onnx(
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
 ) -> Quantized:
-    """The program of a model of ONNX that is quantised in part, or not at all.
+    """The program of a model of ONNX or TFLite that is quantised in part, or not at all.
 
     ``data`` holds an array for every input, as for `cvm.reference.Reference.run`. Raises as calibration does, and
     `Unsupported` with the file where lowering refuses an operation however its operands are quantised.

@@ -24,12 +24,14 @@ from cvm.cli.options import (
     input_shapes,
 )
 from cvm.cli.output import progress, say, show, table, working, write_file
+from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
     from cvm.calibration import CalibratedTensor, Calibration, Form, Settings
+    from cvm.formats import ModelFormat
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
     from cvm.quantizing import Quantized
@@ -45,7 +47,7 @@ _Model = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="A model with its weights: of NNEF (folder or archive .tgz) or ONNX (.onnx; float, or quantised in part).",
+        help="A model with its weights: of NNEF (folder or archive), ONNX or TFLite (float, or quantised in part).",
     ),
 ]
 _Output = Annotated[
@@ -86,7 +88,7 @@ _PerChannel = Annotated[
     typer.Option(
         "--per-channel/--per-tensor",
         help="A scale for each output channel of a filter and of its bias, or one for each filter. By default per "
-        "channel for ONNX, per tensor for NNEF.",
+        "channel for ONNX and TFLite, per tensor for NNEF.",
     ),
 ]
 _Method = Annotated[
@@ -146,23 +148,23 @@ def command(
     moves share a quantiser. The same data gives the same file.
 
     A model of NNEF gets a quantiser for every tensor that is rounded, biases at the scale of the accumulator;
-    quantisation that it has is ignored. A model of ONNX keeps what it has; quantisers are added where the integer
+    quantisation that it has is ignored. A model of ONNX or TFLite keeps what it has; quantisers are added where the
     program needs one, and biases stay as they are. The program is compared with the model in float64: SQNR is the
     signal-to-quantisation-noise ratio of each output.
     """
-    onnx = model.suffix.lower() == ".onnx"
-    _require_sense(onnx, output, method, form, write_weights, bool(input_shape or input_range))
+    kind = model_format(model)
+    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range))
     from cvm.calibration import Settings
 
-    per_channel = onnx if per_channel is None else per_channel
+    per_channel = kind != "nnef" if per_channel is None else per_channel
     settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
-    if onnx:
-        return _of_onnx(model, output, settings, data, (input_shape, input_range), not no_optimize, as_json)
+    if kind != "nnef":
+        return _completed(model, output, settings, data, (input_shape, input_range), not no_optimize, as_json)
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
 
 
-def _require_sense(onnx: bool, output: Path | None, method: str, form: str, whole: bool, shaped: bool) -> None:
+def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: str, whole: bool, shaped: bool) -> None:
     """Raise `Usage` for options that do not go together."""
     if method not in _METHODS:
         raise Usage(f"expected --method {', '.join(_METHODS)}, found {method!r}")
@@ -170,9 +172,9 @@ def _require_sense(onnx: bool, output: Path | None, method: str, form: str, whol
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
     if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
-    if onnx and output is not None and output.suffix != _PROGRAM:
-        raise Usage(f"a model of ONNX becomes a program: say -o FILE{_PROGRAM}")
-    if not onnx and shaped:
+    if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
+        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}")
+    if kind != "onnx" and shaped:
         raise Usage("--input-shape and --input-range are for a model of ONNX")
 
 
@@ -249,19 +251,22 @@ def _of_nnef(
     return show(document, lambda console: _render(console, document), as_json)
 
 
-def _of_onnx(
+def _completed(
     model: Path, output: Path | None, settings: Settings, data: _Data, wishes: tuple[list[str], list[str]],
     optimize: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    from cvm.frontends import onnx
-    from cvm.quantizing import quantize_onnx
+    from cvm.frontends import onnx, tflite
+    from cvm.quantizing import quantize_completed
     from cvm.reference import run_count
 
-    loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
+    if model_format(model) == "tflite":
+        loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
+    else:
+        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
     feeds = data.arrays(loaded.graph)
     runs = run_count(loaded.graph, feeds, data.cycles)
     with progress("calibrating", runs) as advance:
-        made = quantize_onnx(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)
+        made = quantize_completed(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)
     document: dict[str, Any] = {
         "model": str(model),
         "data": data.said(runs),
@@ -363,7 +368,7 @@ COMMAND = Command(
     command,
     (
         "cvm quantize model.onnx -i data.npz -o model.cvm",
-        "cvm quantize model.onnx --random 16 -o model.cvm --bits 16",
+        "cvm quantize model.tflite --random 16 -o model.cvm --bits 16",
         "cvm quantize model/ -i data.npz -o graph.quant",
         "cvm quantize model/ -i data.npz -o quantised/graph.quant --write-weights --weight-bits 4 --method mse",
     ),

@@ -83,3 +83,17 @@ def test_a_float_model_becomes_a_program_from_data(tmp_path):
     assert abs(cvm.Session(program).run(data).real("y") - np.tanh(data["x"])).max() < 4 / 255 + 2 / 255
     with pytest.raises(CvmError, match="input shapes and ranges are for a model of ONNX"):
         cvm.quantize_program(MODEL, {}, input_shapes={"image": (1,)})
+
+
+def test_a_float_model_of_tflite_becomes_a_program_from_data():
+    import numpy as np
+
+    from tests.oracle.harness import shared
+
+    path = shared("gallery", "mlperf_tiny", "kws_ref_model_float32.tflite")
+    data = {"input_1": np.random.default_rng(0).uniform(-1, 1, (2, 1, 49, 10, 1))}
+    with pytest.raises(CvmError, match="`cvm quantize "):
+        cvm.compile(path)
+    made = cvm.quantize_program(path, data)
+    assert {item.role for item in made.calibration.tensors} == {"activation", "filter"}
+    assert cvm.Session(made.program).run(data).real("Identity").shape == (2, 1, 12)

@@ -23,7 +23,7 @@ from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize
-from cvm.quantizing import Quantized, decibels, quantize_onnx, random_inputs
+from cvm.quantizing import Quantized, decibels, quantize_completed, random_inputs
 from cvm.reference import Reference
 from cvm.session import Session
 from tests.frontends.onnx.making import made
@@ -38,7 +38,7 @@ def loaded(model: onnx.ModelProto) -> front.Loaded:
 
 def completed(model: onnx.ModelProto, data: Mapping[str, Any], **settings: Any) -> Quantized:
     chosen = Settings(**{"per_channel": True, **settings})
-    return quantize_onnx("m.onnx", loaded(model), data, chosen)
+    return quantize_completed("m.onnx", loaded(model), data, chosen)
 
 
 def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:

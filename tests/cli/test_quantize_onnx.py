@@ -100,8 +100,8 @@ def test_options_for_data_shapes_and_scales(cvm, model):
         (["--random", "2", "--random-range", "1,-1"], "expected --random-range LO,HI with LO below HI"),
         (["--random", "2", "--random-range", "nan,1"], "expected --random-range LO,HI with LO below HI"),
         (["--random", "2", "--random-range", "some"], "expected --random-range LO,HI, found 'some'"),
-        (["-i", "x.npy", "-o", "graph.quant"], "a model of ONNX becomes a program: say -o FILE.cvm"),
-        (["-i", "x.npy", "-o", "new/graph.quant", "--write-weights"], "a model of ONNX becomes a program"),
+        (["-i", "x.npy", "-o", "graph.quant"], "a model of ONNX or TFLite becomes a program: say -o FILE.cvm"),
+        (["-i", "x.npy", "-o", "new/graph.quant", "--write-weights"], "a model of ONNX or TFLite becomes a program"),
         (["-i", "z=x.npy"], "no -i option gives the input 'x'"),
     ],
 )

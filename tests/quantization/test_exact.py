@@ -110,6 +110,9 @@ def test_a_code_is_the_code_of_its_own_real_number(code: int) -> None:
         (lambda: LinearQuantizer((Fraction(1),), (Fraction(0),), 1, 1), "quantization.codes"),
         (lambda: LinearQuantizer((Fraction(1),) * 2, (Fraction(0),) * 2, 0, 1), "quantization.axis"),
         (lambda: LinearQuantizer((Fraction(1),) * 2, (Fraction(0),), 0, 1, 0), "quantization.lists"),
+        (lambda: LogarithmicQuantizer(0, 0), "quantization.bits"),
+        (lambda: LogarithmicQuantizer(0, 17), "quantization.bits"),
+        (lambda: LogarithmicQuantizer.of(Fraction(0), 4), "quantization.range"),
     ],
 )
 def test_impossible_quantisers_are_refused(build: object, code: str) -> None:

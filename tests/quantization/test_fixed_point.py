@@ -239,3 +239,63 @@ def test_sums_with_a_square_root_are_rounded_up(start: Fraction, square: Fractio
     found = ceil_surd(start, square, sign)
     assert not_below(found)
     assert not not_below(found - 1)
+
+
+@given(linear_rows(2, 60))
+def test_the_slacks_of_the_gap_lemma_are_those_that_some_value_of_the_second_accumulator_has(row: LinearRow) -> None:
+    row = row if row.factors[0] > 0 else row.mirrored()
+    lemma = fixed_point._Double(row)
+    p, q = row.factors
+    lo, hi = row.bounds[1]
+    for k, least, greatest in zip(lemma.k, lemma.least_slack, lemma.greatest_slack, strict=True):
+        slacks = [(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)]
+        assert (least, greatest) == (min(slacks), max(slacks))
+
+
+@given(linear_rows(2, 60), st.integers(-40, 40), st.integers(-40, 40))
+def test_all_offsets_that_the_gap_lemma_admits_are_exact(row: LinearRow, nudge: int, step: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fixed_point, "_ENUMERABLE", 1)
+        (form,) = fit([row])
+        # Multipliers that are a little wrong leave an interval that is narrow, or empty.
+        room = max(1, abs(form.multipliers[0]) >> 16)
+        form = replace(form, multipliers=(form.multipliers[0] + nudge * room, form.multipliers[1] + step * room))
+        least, greatest = fixed_point._Proof(row).offsets(form.multipliers, form.shift)
+    if least is not None and greatest is not None and least > greatest:
+        return
+    for bound in (least, greatest):
+        if bound is not None:
+            assert_exact(row, replace(form, offset=int(bound)))
+
+
+def test_an_accumulator_of_factor_zero_is_not_enumerated() -> None:
+    row = LinearRow((999_983, 999_979, 0), 0, 3 * 10**6, ((0, 300), (0, 300), (-(10**9), 10**9)), 0, 255)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fixed_point, "_ENUMERABLE", 1)
+        (form,) = fit([row])
+        assert proves(row, form)
+    assert form.multipliers[2] == 0
+    assert_exact(replace(row, bounds=(*row.bounds[:2], (-3, 3))), form)
+
+
+def test_the_addend_of_rounding_counts_towards_the_sum() -> None:
+    row, most = LinearRow((1,), 0, 1, ((0, 0),), 0, 255), 2**63 - 1
+    assert fits_int64(row, FixedPoint((1,), 512 - most, 10))
+    assert not fits_int64(row, FixedPoint((1,), 511 - most, 10))
+    assert fits_int64(row, FixedPoint((1,), most, 10))
+    assert not fits_int64(row, FixedPoint((1,), most + 1, 10))
+
+
+@given(RATIONALS.filter(bool), st.fractions(Fraction(1, 500), 500, max_denominator=500))
+def test_the_bits_of_a_surd_factor_are_those_of_its_power_of_two(slope: Fraction, radicand: Fraction) -> None:
+    bits = SurdRow(slope, Fraction(0), Fraction(0), radicand, ((0, 1),), 0, 1).scale_bits()
+    square = slope * slope / radicand
+    assert Fraction(4) ** (bits - 3) <= square < Fraction(4) ** bits
+
+
+def test_a_third_accumulator_of_more_values_than_are_enumerated_is_refused() -> None:
+    row = LinearRow((999_983, 999_979, 999_961), 0, 10**9, ((0, 10**6), (0, 10**6), (0, 600)), 0, 3)
+    with pytest.raises(Unprovable, match="more than two wide accumulators"):
+        fit([row])
+    (form,) = fit([replace(row, bounds=(*row.bounds[:2], (0, 9)))])
+    assert proves(replace(row, bounds=(*row.bounds[:2], (0, 9))), form)

@@ -1,16 +1,21 @@
 """Real numbers against other ways to compute them: series in rationals, identities, algebraic points."""
 
 import math
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.enclosures import Arithmetic
+from cvm.quantization.quantizer import Rounding
 from cvm.quantization.reals import (
     FUNCTIONS,
+    MOST_DIGITS,
+    Real,
     Undecided,
     Undefined,
     code,
@@ -55,25 +60,58 @@ def test_the_root_of_an_interval_holds_the_roots_of_both_ends(low: Fraction, wid
     assert low + width <= Fraction(found[1]) ** 2
 
 
-@given(
-    SMALL,
-    st.sampled_from(["sigmoid", "tanh", "softplus", "silu", "elu", "exp", "gelu", "sin", "cos", "erf", "softsign"]),
-)
-def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name: str) -> None:
-    v = float(x)
-    near = {
-        "sigmoid": lambda: 1 / (1 + math.exp(-v)),
-        "tanh": lambda: math.tanh(v),
-        "softplus": lambda: math.log1p(math.exp(v)),
-        "silu": lambda: v / (1 + math.exp(-v)),
-        "elu": lambda: v if v >= 0 else math.expm1(v),
-        "exp": lambda: math.exp(v),
-        "gelu": lambda: v / (1 + math.exp(-1.702 * v)),
-        "erf": lambda: math.erf(v),
-        "softsign": lambda: v / (1 + abs(v)),
-        "sin": lambda: math.sin(v),
-        "cos": lambda: math.cos(v),
-    }[name]()
+LIBRARY: dict[str, tuple[Callable[[float], float], str, str]] = {
+    "copy": (lambda v: v, "-9", "9"),
+    "neg": (lambda v: -v, "-9", "9"),
+    "abs": (abs, "-9", "9"),
+    "sign": (lambda v: (v > 0) - (v < 0), "-9", "9"),
+    "rcp": (lambda v: 1 / v, "1/99", "9"),
+    "exp": (math.exp, "-9", "9"),
+    "log": (math.log, "1/99", "9"),
+    "log2": (math.log2, "1/99", "9"),
+    "floor": (math.floor, "-9", "9"),
+    "ceil": (math.ceil, "-9", "9"),
+    "round": (lambda v: math.floor(v + 0.5), "-9", "9"),
+    "sqr": (lambda v: v * v, "-9", "9"),
+    "sqrt": (math.sqrt, "1/99", "9"),
+    "rsqr": (lambda v: 1 / (v * v), "1/99", "9"),
+    "rsqrt": (lambda v: 1 / math.sqrt(v), "1/99", "9"),
+    "sigmoid": (lambda v: 1 / (1 + math.exp(-v)), "-9", "9"),
+    "tanh": (math.tanh, "-9", "9"),
+    "softplus": (lambda v: math.log1p(math.exp(v)), "-9", "9"),
+    "elu": (lambda v: v if v >= 0 else math.expm1(v), "-9", "9"),
+    "relu": (lambda v: max(v, 0.0), "-9", "9"),
+    "gelu": (lambda v: v / (1 + math.exp(-1.702 * v)), "-9", "9"),
+    "erf": (math.erf, "-9", "9"),
+    "hard_swish": (lambda v: v * min(max(v + 3, 0), 6) / 6, "-9", "9"),
+    "softsign": (lambda v: v / (1 + abs(v)), "-9", "9"),
+    "silu": (lambda v: v / (1 + math.exp(-v)), "-9", "9"),
+    "sin": (math.sin, "-9", "9"),
+    "cos": (math.cos, "-9", "9"),
+    "tan": (math.tan, "-3/2", "3/2"),
+    "asin": (math.asin, "-99/100", "99/100"),
+    "acos": (math.acos, "-99/100", "99/100"),
+    "atan": (math.atan, "-9", "9"),
+    "sinh": (math.sinh, "-9", "9"),
+    "cosh": (math.cosh, "-9", "9"),
+    "asinh": (math.asinh, "-9", "9"),
+    "acosh": (math.acosh, "100/99", "9"),
+    "atanh": (math.atanh, "-99/100", "99/100"),
+}
+"""Every function as the C library computes it, and the ends of the arguments at which it is compared."""
+
+
+def test_every_function_is_compared_with_the_library() -> None:
+    assert set(LIBRARY) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+@settings(max_examples=20)
+@given(st.data())
+def test_enclosures_hold_the_value_of_the_c_library_and_shrink(name: str, data: st.DataObject) -> None:
+    function, low, high = LIBRARY[name]
+    x = data.draw(st.fractions(low, high, max_denominator=10**6))
+    near = function(float(x))
     number = FUNCTIONS[name](rational(x))
     previous = None
     for digits in (30, 60):
@@ -84,8 +122,36 @@ def test_enclosures_hold_the_value_of_the_c_library_and_shrink(x: Fraction, name
         if previous is not None:
             assert previous[0] <= bounds[1]
             assert bounds[0] <= previous[1]
-            assert bounds[1] - bounds[0] <= Fraction(1, 10**30)
+            assert Fraction(bounds[1]) - Fraction(bounds[0]) <= Fraction(1, 10**30) * max(1, math.ceil(abs(near)))
         previous = bounds
+
+
+@pytest.mark.parametrize("rounding", ["toward_zero", "half_up"])
+@given(st.fractions(-9, 9, max_denominator=1000).filter(bool))
+def test_multiples_of_the_root_of_two_are_rounded_as_the_quantiser_says(rounding: Rounding, y: Fraction) -> None:
+    quantizer = LinearQuantizer((Fraction(1, 10),), (Fraction(0),), -128, 127, rounding=rounding)
+    # The root of 2 (10 y)^2, by integers: its integer part, or that of its double and one, halved.
+    square = 2 * (10 * y) ** 2
+    steps = (
+        math.isqrt(math.floor(square)) if rounding == "toward_zero" else (math.isqrt(math.floor(4 * square)) + 1) // 2
+    )
+    expected = max(-128, min(127, steps if y > 0 else -steps))
+    assert code(rational(y) * power(rational(2), HALF), quantizer) == expected
+
+
+@given(st.fractions(-99, 99, max_denominator=1000), st.integers(-3, 6), st.integers(1, 4))
+def test_multiples_of_the_root_of_two_have_the_nearest_power_of_two(y: Fraction, top: int, bits: int) -> None:
+    quantizer = LogarithmicQuantizer(top, bits)
+    number = rational(y) * power(rational(2), HALF)
+    # |x| rounds to 2^e or more where |x| >= 2^(e - 1/2), so where |y| >= 2^(e - 1).
+    reached = [e for e in range(top - 2**bits + 2, top + 1) if abs(y) >= Fraction(2) ** (e - 1)]
+    assert code(number, quantizer) == ((y > 0) - (y < 0)) * (1 + len(reached))
+
+
+def test_infinite_numbers_lie_beyond_all_others() -> None:
+    least = FUNCTIONS["log"](rational(0))
+    assert least.compare(Fraction(-(10**30))) == least.sign == -1
+    assert (-least).compare(Fraction(10**30)) == (-least).sign == 1
 
 
 @given(st.fractions(-4, 4, max_denominator=10**4))
@@ -243,3 +309,20 @@ def test_codes_of_rationals_are_those_of_the_quantiser(x: Fraction, bits: int) -
     # The same number, not known to be rational, at no tie.
     hidden = rational(x) + FUNCTIONS["sqrt"](rational(2)) * rational(Fraction(1, 10**30))
     assert abs(code(hidden, quantizer) - expected) <= 1
+
+
+def test_a_number_is_never_divided_by_zero() -> None:
+    for dividend in (rational(1), FUNCTIONS["exp"](rational(1))):
+        with pytest.raises(Undefined, match="division by zero"):
+            dividend / rational(0)
+
+
+def test_a_difference_in_the_last_digits_that_are_tried_is_seen() -> None:
+    def enclosure(arithmetic: Arithmetic) -> tuple[Decimal, Decimal]:
+        return Decimal(-1) if arithmetic.digits < MOST_DIGITS else Decimal("0.25"), Decimal("0.75")
+
+    number = Real(enclosure=enclosure)
+    assert number.compare(Fraction(0)) == 1
+    assert floor(number) == 0
+    with pytest.raises(Undecided):
+        number.compare(Fraction(1, 2))
