@@ -194,7 +194,7 @@ class _Data:
         from cvm.quantizing import random_inputs
 
         if self.random is None:
-            if not self.inputs:
+            if not self.inputs and graph.inputs:
                 listed = ", ".join(f"{name} {list(graph.tensors[name].shape)}" for name in graph.inputs)
                 message = f"no -i option gives the input {graph.inputs[0]!r}; the inputs are {listed}"
                 raise Usage(f"{message}; --random N draws random data")

@@ -166,3 +166,13 @@ def test_nnef_models_become_programs_too(cvm, model):
     assert [item["output"] for item in document["outputs"]] == ["probs"]
     assert document["outputs"][0]["sqnr_db"] > 20
     assert cvm("quantize", "nnef", "-i", "images.npz", "--input-shape", "image=1,1,8,8").code == 2
+
+
+def test_a_model_without_inputs_needs_no_data(cvm, model):
+    constant = numpy_helper.from_array(np.array([1.5, -2.0, 3.0], F32))
+    network = made([helper.make_node("Constant", [], ["c"], value=constant), helper.make_node("Neg", ["c"], ["y"])],
+                   {}, {"y": "float32"})  # fmt: skip
+    onnx.save(network, "constant.onnx")
+    document = cvm("quantize", "constant.onnx", "-o", "constant.cvm", "--json").document
+    assert document["outputs"][0]["sqnr_db"] > 40
+    assert cvm("run", "constant.cvm", "-o", "out.npz").code == 0
