@@ -15,7 +15,7 @@ from cvm.frontends import tflite
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
-from tests.frontends.tflite.models import Array, Graph, Operator, Tensor, written
+from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 __all__ = ["compiled", "fractions", "given", "reals", "run", "same_codes"]
 

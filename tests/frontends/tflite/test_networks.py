@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import cvm
-from tests.frontends.tflite import models  # noqa: F401  (skips where the packages are missing)
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"
 GALLERY = SHARED / "gallery"

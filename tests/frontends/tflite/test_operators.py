@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.frontends.tflite.exact import compiled, fractions, run, same_codes
-from tests.frontends.tflite.models import Array, Graph, Operator, Tensor
+from tools.tflite_writer import Array, Graph, Operator, Tensor
 
 X = Tensor((1, 5, 6, 3), "int8", (0.05,), (-3,))
 Y = Tensor((1, 5, 6, 3), "int8", (0.07,), (11,))

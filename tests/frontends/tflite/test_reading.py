@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +21,7 @@ from cvm.frontends import tflite
 from cvm.limits import DEFAULT
 from cvm.lowering import lower
 from tests.frontends.tflite.exact import compiled, run
-from tests.frontends.tflite.models import Graph, Operator, Tensor, written
+from tools.tflite_writer import Graph, Operator, Tensor, written
 
 X, Y = Tensor((1, 4), "int8", (0.5,), (1,)), Tensor((1, 4), "int8", (0.25,), (0,))
 WEIGHTS = Tensor((3, 4), "int8", (0.1, 0.2, 0.3), (), 0, np.arange(12).reshape(3, 4))
@@ -81,6 +83,7 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path: Path) -> None
         (Graph([X, Y], [Operator("CUSTOM.Mine", [0], [1])], [0], [1]), "tflite.operator", "CUSTOM.Mine"),
         (Graph([X, Y], [Operator("RELU", [0], [7])], [0], [1]), "tflite.index", "names tensor 7 of 2"),
         (Graph([X, Y], [Operator("RELU", [0], [1])], [5], [1]), "tflite.index", "an input or an output"),
+        (Graph([X, Y], [Operator("VAR_HANDLE", [], [])], [0], [1]), "tflite.operator.outputs", "has no result"),
         (Graph([X, Y], [Operator("RELU", [1], [1])], [0], [1]), "tflite.order", "read before it is computed"),
         (Graph([X, replace(Y, shape=(4, 1))], RELU.operators, [0], [1]), "tflite.operator.shape", "[4, 1]"),
         (Graph([replace(X, scales=(0.0,)), Y], RELU.operators, [0], [1]), "tflite.quantization", "not above 0"),
@@ -223,3 +226,56 @@ def test_changed_files_are_read_or_refused(seed: int) -> None:
         except CvmError:
             refusals += 1
     assert refusals > 100
+
+
+def half_up(x: Fraction, lo: int, hi: int) -> int:
+    return max(lo, min(hi, int((x + Fraction(1, 2)) // 1)))
+
+
+def gate(function: Callable[[float], float], code: int) -> int:
+    """A function of a multiple of 2^-12 as one of 2^-15; float64 decides what is not within 1e-7 of a tie."""
+    steps = function(code / 2**12) * 2**15
+    assert abs(steps - math.floor(steps) - 0.5) > 1e-7
+    return max(-(2**15), min(2**15 - 1, math.floor(steps + 0.5)))
+
+
+@pytest.mark.long
+def test_lstm_rounds_where_its_kernels_do() -> None:
+    """One unit over two steps, run three times: the state goes on."""
+    numbers = np.random.default_rng(3)
+    tensors = [Tensor((1, 2, 2), "int8", (0.05,), (3,))]
+    weights = [numbers.integers(-127, 128, (1, depth)) for depth in (2, 2, 2, 2, 1, 1, 1, 1)]
+    tensors += [Tensor(items.shape, "int8", (0.01,), (0,), values=items) for items in weights]
+    biases = [numbers.integers(-900, 900, (1,)) for _ in range(4)]
+    scale = float(np.float32(0.05) * np.float32(0.01))
+    tensors += [Tensor((1,), "int32", (scale,), (0,), values=items) for items in biases]
+    tensors.append(Tensor((1, 1), "int8", (1 / 128,), (-4,), is_variable=True))
+    tensors.append(Tensor((1, 1), "int16", (2.0**-11,), (0,), is_variable=True))
+    tensors.append(Tensor((1, 2, 1), "int8", (1 / 128,), (-4,)))
+    inputs = [0, *range(1, 9), -1, -1, -1, *range(9, 13), -1, -1, 13, 14, -1, -1, -1, -1]
+    options = {"FusedActivationFunction": 4, "CellClip": 10.0, "TimeMajor": False}
+    operator = Operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [15], "UnidirectionalSequenceLSTMOptions", options)
+    program = compiled(Graph(tensors, [operator], [0], [15]))
+    session = cvm.Session(program, executor="numpy")
+    sx, sw = (Fraction(float(np.float32(item))) for item in (0.05, 0.01))
+    sb, low, high = Fraction(float(np.float32(scale))), -(2**15), 2**15 - 1
+    hidden, memory = -4, 0
+    for _ in range(3):
+        codes = numbers.integers(-128, 128, (1, 2, 2))
+        expected = []
+        for x in codes[0].tolist():
+            gates = []
+            for i in range(4):
+                products = [int(w) * sw * (c - 3) * sx for w, c in zip(weights[i][0], x, strict=True)]
+                real = sum(products, int(biases[i][0]) * sb)
+                kept = int(weights[4 + i][0, 0]) * sw * Fraction(hidden + 4, 128)
+                total = half_up(real * 2**12, low, high) + half_up(kept * 2**12, low, high)
+                function = math.tanh if i == 2 else lambda v: 1 / (1 + math.exp(-v))
+                gates.append(gate(function, max(low, min(high, total))))
+            real = Fraction(gates[1] * memory, 2**26) + Fraction(gates[0] * gates[2], 2**30)
+            memory = half_up(max(Fraction(-10), min(Fraction(10), real)) * 2**11, low, high)
+            bounded = gate(math.tanh, 2 * memory) if abs(memory) < 2**14 else (high if memory > 0 else -(2**15))
+            hidden = half_up(Fraction(gates[3] * bounded, 2**30) * 128 - 4, -128, 127)
+            expected.append(hidden)
+        found = session.run({"t0": codes.astype(np.int32)})
+        assert found["t15"].ravel().tolist() == expected

@@ -1,4 +1,4 @@
-"""Small TFLite models, written with the classes of the schema."""
+"""Small TFLite models, written with the classes of the schema: for tests and fuzzers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import numpy.typing as npt
-import pytest
+import tflite
 
-flatbuffers = pytest.importorskip("flatbuffers")
-tflite = pytest.importorskip("tflite")
+__all__ = ["Array", "Graph", "Operator", "Tensor", "written"]
 
 Array = npt.NDArray[Any]
 
@@ -101,7 +101,7 @@ def _vector(builder: Any, offsets: Sequence[int]) -> int:
     return found
 
 
-def _numbers(builder: Any, items: Sequence[int], dtype: type[np.generic] = np.int32) -> int:
+def _numbers(builder: Any, items: Sequence[float], dtype: type[np.generic] = np.int32) -> int:
     found: int = builder.CreateNumpyVector(np.array(items, dtype))
     return found
 
