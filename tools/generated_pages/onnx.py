@@ -22,8 +22,8 @@ not edit.
 `cvm compile model.onnx -o model.cvm` reads quantised models, with QuantizeLinear and DequantizeLinear around
 operators on floats (QDQ) or with operators on quantised tensors (QLinear..), and models of integers. The format is
 read by the package `onnx`: `pip install 'cvm[onnx]'`. What `onnxruntime.quantization.quantize_static` writes for
-convolutional networks, perceptrons and attention compiles as it is. Models of floats, and those in which floats are
-left between quantised operators, get the missing scales from data: `cvm quantize MODEL.onnx -i DATA -o model.cvm`.
+convolutional networks, perceptrons and attention compiles as it is. Models of floats, or quantised in part, become
+programs by `cvm quantize model.onnx -i data.npz -o model.cvm` ([calibration.md](calibration.md)).
 
 ```sh
 cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224

@@ -72,6 +72,7 @@ class OnnxTranslation(OnnxScope):
         self._quantised: set[str] = set()
         self._served: dict[str, OnnxNode] = {}
         self._output = ""
+        self._constant_wish = ""
 
     # Running
 
@@ -258,7 +259,7 @@ class OnnxTranslation(OnnxScope):
             if is_float(value.data_type):
                 if value.name not in self._readers:
                     continue
-                quantizer = self._quantizer_of_input(value, shape)
+                quantizer = self._quantizer_or_none(value, shape)
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
@@ -273,6 +274,15 @@ class OnnxTranslation(OnnxScope):
             message = f"[{low}, {high}] is no interval of {value.data_type} within +-(2^31 - 1)"
             raise Invalid("onnx.range", message, Location(tensor=value.name))
         return low, high
+
+    def _quantizer_or_none(self, value: Value, shape: Shape) -> LinearQuantizer | None:
+        """The quantiser of a real input; None where there is none and calibration is to find it."""
+        try:
+            return self._quantizer_of_input(value, shape)
+        except Unsupported:
+            if not self._settings.floats:
+                raise
+            return None
 
     def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
         """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
@@ -344,9 +354,11 @@ class OnnxTranslation(OnnxScope):
         self._output = ""
         return name
 
-    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer:
+    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer | None:
         grid = grid_of_output(self._calls, operand)
         found = None if grid is None else grid.stored(operand.rank or 1)
+        if found is None and self._settings.floats:
+            return None
         if found is None:
             message = f"a float value leaves the graph as the output {operand.name!r}"
             advice = f"put QuantizeLinear and DequantizeLinear after it, or end the model before it, or {_QUANTIZE}"
@@ -371,8 +383,14 @@ class OnnxTranslation(OnnxScope):
             values = operand.values
             if operand.real and np.isinf(values).any():
                 values = np.nan_to_num(values.astype(np.float64), posinf=_BEYOND, neginf=-_BEYOND)
+            self._constant_wish = operand.name if self._settings.floats else ""
             self._names[operand.name] = self.constant(values, operand.shape)
+            self._constant_wish = ""
         return self._names[operand.name]
+
+    def name_of_constant(self) -> str:
+        """The model's own name where calibration will speak of it."""
+        return self._constant_wish or super().name_of_constant()
 
     def _require_in_machine(self, operand: Operand) -> None:
         values = operand.values
