@@ -113,8 +113,12 @@ GENERAL = [
     general("exp", "lowering.unquantized", f"{SUM} y = exp(t);", {**WIDE, "y": Q}),
     general("exp", "lowering.unquantized", "x = external(shape = [1]); v = variable(shape = [1], label = 'v'); "
             "e = exp(v); y = mul(x, e);", quantised("x y"), stored={"v": [0.5]}),
-    general("sum_reduce", "lowering.unquantized", f"{SUM} r = relu(t); y = sum_reduce(r, axes = [0]);",
-            {**WIDE, "y": Q}),
+    general("sum_reduce", "lowering.unquantized", f"{INTEGERS} u = relu(t); y = sum_reduce(u, axes = [0]);",
+            quantised("y")),
+    general("abs", "lowering.unquantized", f"{INTEGERS} u = abs(t); y = sum_reduce(u, axes = [0]);", quantised("y")),
+    general("max", "lowering.unquantized", f"{INTEGERS} u = max(t, 0.5); y = sum_reduce(u, axes = [0]);",
+            quantised("y")),
+    general("sign", "lowering.unquantized", f"{INTEGERS} y = sign(t);", quantised("y")),
     general("sum_reduce", "lowering.unquantized", "x = external(shape = [4]); r = sigmoid(x); "
             "y = sum_reduce(r, axes = [0]);", quantised("x y")),
     general("argmax_reduce", "lowering.unquantized", "x = external(shape = [4]); r = exp(x); "
