@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from cvm.frontends import nnef
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.lowering import lower
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.reals import code, gelu, gelu_sigmoid, gelu_tanh, rational
+from cvm.session import Session
 from tests.lowering.documents import Document
 from tests.lowering.properties import Cases, check, drawn, exhaustively
 
@@ -61,13 +67,78 @@ CALLS = {
     "abs": "abs({x})",
 }
 BENDS = CALLS | {"sign": "sign({x})", "relu": "relu({x})", "clamp": "clamp({x}, -0.3, 0.4)", "max": "max({x}, 0.2)"}
+FUNCTIONS = {
+    name: f"{name}({{x}})"
+    for name in (
+        "sigmoid",
+        "tanh",
+        "exp",
+        "softplus",
+        "sqr",
+        "silu",
+        "elu",
+        "selu",
+        "gelu",
+        "atan",
+        "cosh",
+        "floor",
+        "ceil",
+        "round",
+    )
+} | {
+    "softabs": "softabs({x}, epsilon = 0.25)",
+    "elu of negative alpha": "elu({x}, alpha = -0.5)",
+}
+CLAMPED = {"relu": "relu({x})", "clamp": "clamp({x}, -0.4, 0.7)"}
+DOMAINS = {"sqrt": "sqrt({x})", "log": "log({x})", "log2": "log2({x})", "rsqrt": "rsqrt({x})"}
+
+
+def function(call: str, random: Random) -> None:
+    document = Document(random)
+    x = (wide if random.random() < 0.7 else normalised)(document)
+    if random.random() < 0.3:
+        x = document.apply(random.choice(list(CLAMPED.values())).format(x=x), quantised=False)
+    y = document.apply(call.format(x=x))
+    document.quantise(y, *random.choice([(-1.0, 1.0), (-0.2, 2.0), (0.0, 1.0)]), random.choice([2, 4, 4, 8]))
+    check(document, y)
+
+
+def function_of_a_domain(call: str, random: Random) -> None:
+    document = Document(random)
+    x = document.apply(f"clamp({wide(document)}, 0.125, 0.875)", quantised=False)
+    check(document, document.apply(call.format(x=x), 0.0, 2.0))
+
+
 NEXT = {"sum": "add({y}, {other})", "mean": "mean_reduce({y}, axes = [2, 3])", "difference": "sub({y}, {x})"}
 CASES: Cases = {name: partial(quantised, call) for name, call in CALLS.items()} | {
     f"{name} {what}": partial(going_on, call, then) for name, call in BENDS.items() for what, then in NEXT.items()
 }
 
+CASES |= {name: partial(function, call) for name, call in FUNCTIONS.items()}
+CASES |= {name: partial(function_of_a_domain, call) for name, call in DOMAINS.items()}
+
 test_a_few_documents = drawn(CASES, 3)
 test_many_documents = exhaustively(CASES)
+
+
+@pytest.mark.parametrize("kind", ["none", "tanh", "sigmoid"])
+def test_every_gelu_turns_where_it_is_least(kind: str) -> None:
+    """Codes of 2^20 numbers from -5 to 5, at both ends, around the least value and at random, against exact ones."""
+    source = LinearQuantizer((Fraction(10, 2**20),), (Fraction(-5),), 0, 2**20 - 1)
+    result = LinearQuantizer((Fraction(1, 100),), (Fraction(-1, 5),), 0, 255)
+    tensors = {
+        "x": GraphTensor("x", (1, 600), "external", quantizer=source),
+        "y": GraphTensor("y", (1, 600), "computed", quantizer=result),
+    }
+    operation = GraphOperation("gelu", {"x": "x"}, {"approximate": kind}, ("y",))
+    program = lower(QuantizedGraph("g", ("x",), ("y",), tensors, (operation,)))
+    random = Random(kind)
+    least = [round((x + 5) / 10 * 2**20) + n for x in (-0.7518, -0.7525, -0.7512) for n in range(-50, 50)]
+    codes = [0, 2**20 - 1, *least, *(random.randrange(2**20) for _ in range(298))]
+    found = Session(program, executor="numpy").run({"x": np.array([codes])})["y"]
+    real = {"none": gelu, "tanh": gelu_tanh, "sigmoid": gelu_sigmoid}[kind]
+    numbers = [real(rational(Fraction(10 * q, 2**20) - 5)) for q in codes]
+    assert found.tolist() == [[code(number, result) for number in numbers]]
 
 
 def test_a_sum_goes_on_after_relu() -> None:

@@ -27,6 +27,8 @@ from cvm.lowering.parts.operands import (
 )
 from cvm.lowering.parts.ratio import quotient_of_forms
 from cvm.lowering.parts.slopes import greater, sign_of, two_slopes
+from cvm.lowering.parts.thresholds import function_of_sum
+from cvm.lowering.proofs.curves import COURSES
 from cvm.lowering.proofs.table import Operand
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, power, rational
@@ -255,9 +257,14 @@ def _enter_functions() -> None:
     """Every function of one number that has no rule of its own is a table."""
 
     def enter(name: str, real: Callable[[Real], Real]) -> None:
-        @rule(name, claim=exact("a table over the codes, correctly rounded"))
+        course = COURSES.get(name)
+        wide = "" if course is None else "; of wide sums thresholds, found by exact search"
+
+        @rule(name, claim=exact(f"a table over the codes, correctly rounded{wide}"))
         def by_table(lowering: Lowering) -> list[Result]:
-            return [function(lowering, ["x"], real)]
+            if course is None:
+                return [function(lowering, ["x"], real)]
+            return [function_of_sum(lowering, real, course)]
 
     for name, real in FUNCTIONS.items():
         if name not in ("abs", "copy", "elu", "gelu", "neg", "relu", "sign"):
