@@ -68,12 +68,16 @@ class _Rising:
     surd: bool
     within: Callable[[Real], bool]
     """Whether a number lies where the function rises: no other reaches any step, and none is greater than those."""
+    _met: dict[Step, bool] = field(default_factory=dict)
+    """Whether the greatest number reaches a step."""
     _brackets: dict[Step, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
 
     def reached(self, step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
         """As `cvm.lowering.proofs.staircase.Reached`; past the greatest number where no number reaches the step."""
         least = surd_reached if self.surd else sum_reached
-        if not self._has_reached(rational(self.high), step):
+        if step not in self._met:
+            self._met[step] = self._has_reached(rational(self.high), step)
+        if not self._met[step]:
             return least(replace(Step.at(self.high), strict=True), unit, constants)
         bracket = self._bracket(step, _width(unit, constants))
         if bracket is None:

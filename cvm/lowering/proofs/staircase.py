@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from math import gcd, lcm
 from typing import Any
 
@@ -190,6 +191,7 @@ def _climb(
     """The thresholds of one branch, rising, and the codes before, between and behind them."""
     lo, hi = (-branch.hi, -branch.lo) if branch.falls else (branch.lo, branch.hi)
 
+    @cache
     def least(code: int) -> int:
         found = branch.reached(step(quantizer, code, channel), unit, constants)
         return lo if found is None else min(max(found, lo), hi + 1)
