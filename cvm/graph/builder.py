@@ -47,7 +47,7 @@ class GraphBuilder:
         """Take note of a new result."""
 
     def is_taken(self, name: str) -> bool:
-        """Whether a new tensor must not have this name."""
+        """Whether a name is used already, so that a new tensor cannot have it."""
         return name in self._tensors
 
     # What is there
@@ -69,6 +69,14 @@ class GraphBuilder:
     def external(self, name: str, shape: Sequence[int], quantizer: Quantizer | None) -> str:
         """Add a tensor that the caller gives, under a free name; returns the name."""
         self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "external", quantizer=quantizer)
+        return name
+
+    def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer) -> str:
+        """Add state, with its first codes, which ``update`` changes; returns the name, as near the wish as is free."""
+        name = self._fresh(name)
+        data = TensorData(np.asarray(values), quantizer)
+        shape = data.values.shape or (1,)
+        self._tensors[name] = GraphTensor(name, shape, "variable", quantizer=quantizer, data=data, label=name)
         return name
 
     def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: Quantizer | None = None) -> str:
