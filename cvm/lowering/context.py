@@ -29,6 +29,8 @@ from cvm.lowering.forms.form import (
 )
 from cvm.lowering.forms.logarithms import decoded, known_power_codes, known_powers
 from cvm.lowering.forms.unquantized import unquantized
+from cvm.lowering.proofs.decide import TooWide
+from cvm.lowering.proofs.pieces import clamped
 from cvm.lowering.proofs.table import Operand as FormOperand
 from cvm.lowering.proofs.table import lattice, tabulate
 from cvm.program.model import Exactness
@@ -131,18 +133,28 @@ class Lowering(Emission):
         name = str(operand)
         if name in self.lattices:
             return self.lattices[name]
-        if not isinstance(found, TableForm):
-            try:
-                found = tabulate(self, [found], lambda x: x, found.shape)
-            except Unsupported:
-                raise self.needs_quantization(name) from None
-        with self.serving(name):
-            form = lattice(found)
+        form = self._linear(found, name)
         if form is None:
             raise self.needs_quantization(name)
         # The table stays what functions of the tensor read.
         self.lattices[name] = form
         return form
+
+    def _linear(self, found: Form, name: str) -> LinearForm | None:
+        """The linear form of a form of another kind, by a table or, of a clamped sum, by comparison with its bounds."""
+        if not isinstance(found, TableForm):
+            try:
+                found = tabulate(self, [found], lambda x: x, found.shape)
+            except Unsupported:
+                if not isinstance(found, LinearForm):
+                    return None
+                try:
+                    with self.serving(name), self.part("clamped"):
+                        return clamped(self, found)
+                except TooWide:
+                    return None
+        with self.serving(name):
+            return lattice(found)
 
     def single(self, parameter: str) -> tuple[Value, Rationals, Rationals, LinearForm]:
         """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.roots import exact_root
 
 __all__ = ["Step", "step"]
 
@@ -29,6 +30,13 @@ class Step:
     def at(number: Fraction) -> Step:
         """A step at a rational number, which itself reaches it."""
         return Step((number > 0) - (number < 0), number * number)
+
+    def number(self) -> Fraction:
+        """The rational at which a step of a linear quantiser lies."""
+        numerator, denominator = (exact_root(item, 2) for item in (self.square.numerator, self.square.denominator))
+        assert numerator is not None, "the steps of linear quantisers are rational"
+        assert denominator is not None, "the steps of linear quantisers are rational"
+        return Fraction(self.sign * numerator, denominator)
 
     def reached(self, x: Fraction) -> bool:
         """Whether a rational number reaches the step."""

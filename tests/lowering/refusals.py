@@ -113,11 +113,18 @@ CHANNELS = "min_max_linear_quantize(min = -1.0, max = {highs}, bits = 8, signed 
 GENERAL = [
     general("external", "lowering.unquantized", "x = external(shape = [2]); y = copy(x);", quantised("y")),
     general("copy", "lowering.unquantized", "x = external(shape = [2]); y = neg(x);", quantised("x")),
-    general("exp", "lowering.unquantized", f"{SUM} y = exp(t);", {**WIDE, "y": Q}),
+    general("exp", "lowering.unquantized", f"{SUM} e = exp(t); y = mul(a, e);", {**WIDE, "y": Q}),
+    general("exp", "lowering.unquantized", f"{SUM} y = exp(t);",
+            {**WIDE, "y": "linear_quantize(min = 0.0, max = 2.0, bits = 20)"}),
+    general("log", "lowering.undefined", f"{SUM} y = log(t);", {**WIDE, "y": Q}),
     general("exp", "lowering.unquantized", "x = external(shape = [1]); v = variable(shape = [1], label = 'v'); "
             "e = exp(v); y = mul(x, e);", quantised("x y"), stored={"v": [0.5]}),
-    general("sum_reduce", "lowering.unquantized", f"{SUM} r = relu(t); y = sum_reduce(r, axes = [0]);",
-            {**WIDE, "y": Q}),
+    general("sum_reduce", "lowering.unquantized", f"{INTEGERS} u = relu(t); y = sum_reduce(u, axes = [0]);",
+            quantised("y")),
+    general("abs", "lowering.unquantized", f"{INTEGERS} u = abs(t); y = sum_reduce(u, axes = [0]);", quantised("y")),
+    general("max", "lowering.unquantized", f"{INTEGERS} u = max(t, 0.5); y = sum_reduce(u, axes = [0]);",
+            quantised("y")),
+    general("sign", "lowering.unquantized", f"{INTEGERS} y = sign(t);", quantised("y")),
     general("sum_reduce", "lowering.unquantized", "x = external(shape = [4]); r = sigmoid(x); "
             "y = sum_reduce(r, axes = [0]);", quantised("x y")),
     general("argmax_reduce", "lowering.unquantized", "x = external(shape = [4]); r = exp(x); "

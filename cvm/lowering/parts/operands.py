@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
-from cvm.lowering.context import Lowering
+from cvm.lowering.context import Lowering, Result
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Form, Known, LinearForm, Shape, TableForm, Term
 from cvm.lowering.proofs.fixed_point import requantize
@@ -31,6 +31,7 @@ __all__ = [
     "linear_operand",
     "scaled",
     "sum_of",
+    "table_or",
 ]
 
 
@@ -95,6 +96,18 @@ def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real
     if len(known) == len(operands):
         return folded(lowering, known, real, shape, lowering.quantizer())
     return tabulate(lowering, operands, real, shape)
+
+
+def table_or(
+    lowering: Lowering, parameters: list[str], real: Callable[..., Real], otherwise: Callable[[Unsupported], Result]
+) -> Result:
+    """A function of the operands by table, or ``otherwise``, given the refusal, where they have too many codes."""
+    try:
+        return function(lowering, parameters, real)
+    except Unsupported as refusal:
+        if refusal.code != "lowering.unquantized":
+            raise
+        return otherwise(refusal)
 
 
 def by_form(

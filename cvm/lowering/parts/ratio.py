@@ -11,7 +11,6 @@ a comparison of a linear form in the accumulators of N and M, in t, and in the p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -21,16 +20,16 @@ import numpy.typing as npt
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering
 from cvm.lowering.forms.emission import Value
-from cvm.lowering.forms.form import Known, LinearForm, Shape, Term, scale_and_offset
+from cvm.lowering.forms.form import Known, LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import array_digits, squared, value_digits
 from cvm.lowering.parts.operands import codes_of, is_linear, linear_operand, scaled, sum_of
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.lowering.proofs.pieces import at_least, summands
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import step
 
 __all__ = [
-    "at_least",
     "bounded_below",
     "floor_of_form",
     "from_least",
@@ -40,7 +39,6 @@ __all__ = [
     "ratio_codes",
     "root_codes",
     "signed",
-    "summands",
 ]
 
 _HALF = Fraction(1, 2)
@@ -53,33 +51,6 @@ def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
         lo, hi = term.value.range.hull()
         least += min(min(factor * lo, factor * hi) for factor in term.factor.fractions())
     return least
-
-
-def summands(
-    terms: Sequence[Term], constant: Rationals, whole: bool = False
-) -> tuple[list[Summand], Rationals, Fraction]:
-    """The sum as integers times a unit: the summands, the constant in units, and the unit.
-
-    With ``whole`` the constant is an integer of units too.
-    """
-    numerators = [item for term in terms for item in term.factor.fractions()]
-    if whole or not numerators:
-        numerators += constant.fractions()
-    denominator = math.lcm(*(item.denominator for item in numerators))
-    unit = Fraction(math.gcd(*(int(item * denominator) for item in numerators)) or 1, denominator)
-    units = Rationals.scalar(1 / unit, constant.numerators.ndim)
-    found = []
-    for term in terms:
-        factor = term.factor * units
-        found.append(Summand(term.value, factor.numerators // factor.denominator))
-    return found, constant * units, unit
-
-
-def at_least(lowering: Lowering, shape: Shape, form: LinearForm) -> Value:
-    """The value that is 1 where a form is at least 0, else 0. Raises `TooWide`."""
-    found, constant, _ = summands(form.terms, form.constant)
-    # floor: the sum of integers and r is at least 0 exactly if that of the integers and floor(r) is.
-    return at_least_zero(lowering, shape, found, constant.numerators // constant.denominator, "reached")
 
 
 def ratio_codes(

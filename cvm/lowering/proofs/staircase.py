@@ -1,4 +1,4 @@
-"""Codes of monotone functions of sums, found among exact thresholds.
+"""Codes of functions of sums, found among exact thresholds.
 
 A code is monotone in the sum L = sum_i P_i * X_i with integers P_i: it changes where L reaches a threshold. Where L has
 few values, one value of the program, a table says the code. Else the thresholds that were reached are counted: for each
@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from math import gcd, lcm
 from typing import Any
 
@@ -32,7 +33,7 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
 
-__all__ = ["Reached", "staircase_codes", "sum_reached", "surd_reached"]
+__all__ = ["Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
 
 Array = npt.NDArray[Any]
 
@@ -46,6 +47,23 @@ _MOST_ENTRIES = 2**16
 Reached = Callable[[Step, Fraction, Sequence[Fraction]], "int | None"]
 """For a step, a unit u and the constants of a class: the least integer L for which the function of L * u reaches the
 step; None where every L does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Sums from ``lo`` to ``hi`` of which a function does not decrease, or, where it ``falls``, does not increase.
+
+    ``reached`` is that of the sum; where it falls, of the negated sum.
+    """
+
+    lo: int
+    hi: int
+    reached: Reached
+    falls: bool = False
+
+
+Branches = Callable[[int, int, Fraction, Sequence[Fraction]], Sequence[Branch]]
+"""For sums from lo to hi, a unit and the constants of a class: the branches of the function, in order of the sums."""
 
 
 def sum_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
@@ -75,12 +93,17 @@ class _Stairs:
 
 
 def staircase_codes(
-    lowering: Emission, form: LinearForm | SurdForm, quantizer: Quantizer, reached: Reached | None = None
+    lowering: Emission,
+    form: LinearForm | SurdForm,
+    quantizer: Quantizer,
+    reached: Reached | None = None,
+    branches: Branches | None = None,
 ) -> tuple[Value, str]:
-    """Emit the codes of a sum, or of a function of it that does not decrease, for the owner; returns value and note.
+    """Emit the codes of a sum, or of a function of it, for the owner; returns value and note.
 
-    A pending clamp of ``form`` is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of
-    more than 16 bits, ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
+    The function does not decrease where ``reached`` is given, or goes as ``branches`` say. A pending clamp of ``form``
+    is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of more than 16 bits,
+    ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
@@ -97,13 +120,15 @@ def staircase_codes(
     else:
         factors, constants = [term.factor for term in form.terms], [form.constant]
         reached = reached or sum_reached
+    found = reached
+    branches = branches or (lambda lo, hi, unit, constants: [Branch(lo, hi, found)])
     values = [term.value for term in form.terms]
     bounds = [value.range.hull() for value in values]
     keys, where = _classes([*factors, *constants], quantizer, len(form.shape))
     stairs = []
     for *coefficients, channel in keys:
         split = len(factors)
-        row = _stairs(coefficients[:split], bounds, coefficients[split:], quantizer, int(channel), reached)
+        row = _stairs(coefficients[:split], bounds, coefficients[split:], quantizer, int(channel), branches)
         stairs.append(_clamped(row, (form.lower, form.upper), quantizer, int(channel)))
     try:
         value = _emitted(lowering, form.shape, values, stairs, where)
@@ -136,7 +161,7 @@ def _stairs(
     constants: Sequence[Fraction],
     quantizer: Quantizer,
     channel: int,
-    reached: Reached,
+    branches: Branches,
 ) -> _Stairs:
     """The thresholds within the bounds of L, rising, and the codes between them."""
     common = lcm(*(factor.denominator for factor in factors))
@@ -147,15 +172,34 @@ def _stairs(
     ends = [sorted((p * lo, p * hi)) for p, (lo, hi) in zip(whole, bounds, strict=True)]
     lo, hi = sum(end[0] for end in ends), sum(end[1] for end in ends)
 
+    thresholds: list[int] = []
+    codes: list[int] = []
+    for branch in branches(lo, hi, unit, constants):
+        found, levels = _climb(branch, quantizer, channel, constants, unit)
+        if codes and codes[-1] == levels[0]:
+            levels = levels[1:]
+        elif codes:
+            found = [branch.lo, *found]
+        thresholds += found
+        codes += levels
+    return _Stairs(tuple(whole), tuple(thresholds), tuple(codes), hi + 1)
+
+
+def _climb(
+    branch: Branch, quantizer: Quantizer, channel: int, constants: Sequence[Fraction], unit: Fraction
+) -> tuple[list[int], list[int]]:
+    """The thresholds of one branch, rising, and the codes before, between and behind them."""
+    lo, hi = (-branch.hi, -branch.lo) if branch.falls else (branch.lo, branch.hi)
+
+    @cache
     def least(code: int) -> int:
-        found = reached(step(quantizer, code, channel), unit, constants)
+        found = branch.reached(step(quantizer, code, channel), unit, constants)
         return lo if found is None else min(max(found, lo), hi + 1)
 
     every = quantizer.lo, quantizer.hi
-    first, last = _code_at(lo, least, every), _code_at(hi, least, every)
+    code, last = _code_at(lo, least, every), _code_at(hi, least, every)
     thresholds: list[int] = []
-    codes = [first]
-    code = first
+    codes = [code]
     while code < last:
         at = least(code + 1)
         # Steps between which no integer lies are taken at once: look ahead twice as far until one is not reached.
@@ -165,7 +209,9 @@ def _stairs(
         code = _code_at(at, least, (code + reach, min(code + 2 * reach - 1, last)))
         thresholds.append(at)
         codes.append(code)
-    return _Stairs(tuple(whole), tuple(thresholds), tuple(codes), hi + 1)
+    if branch.falls:
+        return [1 - at for at in thresholds[::-1]], codes[::-1]
+    return thresholds, codes
 
 
 def _code_at(total: int, least: Callable[[int], int], among: tuple[int, int]) -> int:

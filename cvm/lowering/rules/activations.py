@@ -12,7 +12,9 @@ from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
 from cvm.lowering.forms.emission import Emission
 from cvm.lowering.parts.operands import function
-from cvm.quantization.reals import Real, exp, gelu_sigmoid, gelu_tanh, power, rational
+from cvm.lowering.parts.thresholds import function_of_sum
+from cvm.lowering.proofs.curves import Course
+from cvm.quantization.reals import FUNCTIONS, Real, exp, gelu_sigmoid, gelu_tanh, power, rational
 from cvm.quantization.reals import gelu as gelu_by_erf
 
 __all__: list[str] = []
@@ -27,11 +29,59 @@ _GELU: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
 )
 
 
+def _sigmoid_slope(x: Real) -> Real:
+    """Of x * sigmoid(y), y = 1.702 x: e^y + 1 + y."""
+    y = rational(Fraction("1.702")) * x
+    return exp(y) + rational(1) + y
+
+
+def _erf_slope(x: Real) -> Real:
+    """Of x * P(x), P the normal distribution function and p its density: P(x) / p(x) + x, which is 0 near -0.75.
+
+    It rises since P(x) / p(x) < 1 / |x| where x < 0. Far from its zero its sign is enough.
+    """
+    if (far := _far(x)) is not None:
+        return far
+    half = rational(Fraction(1, 2))
+    density = exp(-half * x * x) / power(rational(8) * FUNCTIONS["atan"](rational(1)), Fraction(1, 2))
+    return half * (rational(1) + FUNCTIONS["erf"](x * power(rational(2), Fraction(-1, 2)))) / density + x
+
+
+def _tanh_slope(x: Real) -> Real:
+    """Of x * (1 + tanh(k * (x + a * x^3))) / 2: e^(2k * (x + a * x^3)) + 1 + 2k * (x + 3a * x^3), 0 near -0.75."""
+    if (far := _far(x)) is not None:
+        return far
+    twice = power(rational(2) / FUNCTIONS["atan"](rational(1)), Fraction(1, 2))  # 2 sqrt(2 / pi)
+    cube = rational(Fraction("0.044715")) * x * x * x
+    return exp(twice * (x + cube)) + rational(1) + twice * (x + rational(3) * cube)
+
+
+def _far(x: Real) -> Real | None:
+    """-1 or 2 where x is less than -1 or greater than 0: beyond what the slopes are there."""
+    if x.compare(Fraction(-1)) < 0:
+        return rational(-1)
+    return rational(2) if x.sign > 0 else None
+
+
+_GELU_SLOPE: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
+    {"sigmoid": _sigmoid_slope, "none": _erf_slope, "tanh": _tanh_slope}
+)
+"""Functions that rise, of the signs of the slopes: each slope over a positive number."""
+
+
 def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
     return lambda x: alpha * (exp(x) - rational(1)) if x.sign < 0 else x
 
 
-@rule("gelu", claim=exact("a table over the codes, correctly rounded"))
+def _unit_course(alpha: Real) -> Course:
+    """How the exponential unit goes: it rises, or, where alpha is negative, falls as far as 0."""
+    return Course() if alpha.sign >= 0 else Course(slope=lambda x: x)
+
+
+_HOW = "a table over the codes, correctly rounded; of wide sums thresholds, found by exact search"
+
+
+@rule("gelu", claim=exact(_HOW))
 def gelu(lowering: Lowering) -> list[Result]:
     """The function that the attribute ``approximate`` names.
 
@@ -41,25 +91,32 @@ def gelu(lowering: Lowering) -> list[Result]:
     kind = lowering.operation.attributes["approximate"]
     if not isinstance(kind, str) or kind not in _GELU:
         raise lowering.unsupported(f"approximate is {kind!r}, not one of {', '.join(_GELU)}")
-    return [function(lowering, ["x"], _GELU[kind])]
+    return [function_of_sum(lowering, _GELU[kind], Course(slope=_GELU_SLOPE[kind]))]
 
 
-@rule("elu", claim=exact("a table over the codes, correctly rounded"))
+@rule("elu", claim=exact(_HOW))
 def elu(lowering: Lowering) -> list[Result]:
     """Alpha * (e^x - 1) where x < 0, else x."""
-    return [function(lowering, ["x"], _exponential_unit(_attribute(lowering, "alpha")))]
+    alpha = _attribute(lowering, "alpha")
+    return [function_of_sum(lowering, _exponential_unit(alpha), _unit_course(alpha))]
 
 
-@rule("selu", claim=exact("a table over the codes, correctly rounded"))
+@rule("selu", claim=exact(_HOW))
 def selu(lowering: Lowering) -> list[Result]:
     """Lambda * elu(x, alpha)."""
-    inner = _exponential_unit(_attribute(lowering, "alpha"))
-    factor = _attribute(lowering, "lambda")
-    return [function(lowering, ["x"], lambda x: factor * inner(x))]
+    alpha, factor = (_attribute(lowering, name) for name in ("alpha", "lambda"))
+    inner = _exponential_unit(alpha)
+
+    def real(x: Real) -> Real:
+        return factor * inner(x)
+
+    if factor.sign < 0:
+        return [function(lowering, ["x"], real)]
+    return [function_of_sum(lowering, real, _unit_course(alpha))]
 
 
-@rule("softabs", claim=exact("a table over the codes, correctly rounded"))
+@rule("softabs", claim=exact(_HOW))
 def softabs(lowering: Lowering) -> list[Result]:
     """sqrt(x^2 + epsilon)."""
     epsilon = _attribute(lowering, "epsilon")
-    return [function(lowering, ["x"], lambda x: power(x * x + epsilon, Fraction(1, 2)))]
+    return [function_of_sum(lowering, lambda x: power(x * x + epsilon, Fraction(1, 2)), Course(slope=lambda x: x))]

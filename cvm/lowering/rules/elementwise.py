@@ -15,8 +15,20 @@ from cvm.lowering.claims import TOO_WIDE, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import Known, LinearForm, SurdForm, Term
 from cvm.lowering.parts.digits import product as products_of
-from cvm.lowering.parts.operands import around_zero, by_form, codes, function, linear_operand, scaled, sum_of
+from cvm.lowering.parts.operands import (
+    around_zero,
+    by_form,
+    codes,
+    function,
+    linear_operand,
+    scaled,
+    sum_of,
+    table_or,
+)
 from cvm.lowering.parts.ratio import quotient_of_forms
+from cvm.lowering.parts.slopes import greater, sign_of, two_slopes
+from cvm.lowering.parts.thresholds import function_of_sum
+from cvm.lowering.proofs.curves import COURSES
 from cvm.lowering.proofs.table import Operand
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import FUNCTIONS, Real, power, rational
@@ -178,7 +190,8 @@ def min_or_max(lowering: Lowering) -> list[Result]:
     quantizer = lowering.quantizer()
     operands = [lowering.operand(name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(operand, LinearForm | SurdForm | Known) for operand in operands):
-        return [function(lowering, ["x", "y"], _max if greatest else _min)]
+        real = _max if greatest else _min
+        return [table_or(lowering, ["x", "y"], real, lambda refusal: greater(lowering, greatest, refusal))]
     sides = [codes(lowering, name, quantizer) for name in ("x", "y")]
     if not greatest:
         sides = [-value for value in sides]
@@ -208,29 +221,53 @@ def _less(x: Real, y: Real) -> bool:
 # Functions by table
 
 
-@rule("prelu", "leaky_relu", claim=exact("a table over the codes"))
+@rule("prelu", "leaky_relu", claim=exact("a table over the codes; of wide sums the codes of both slopes, or a sum"))
 def prelu(lowering: Lowering) -> list[Result]:
     """Alpha * x where x < 0, else x."""
+    rank = len(lowering.output_shape())
     if lowering.operation.name == "prelu":
-        return [function(lowering, ["x", "alpha"], _prelu)]
+        alpha = lowering.operand("alpha")
+        if not isinstance(alpha, Known):
+            return [function(lowering, ["x", "alpha"], _prelu)]
+        below = alpha.expanded(rank)
+        return [table_or(lowering, ["x", "alpha"], _prelu, lambda refusal: two_slopes(lowering, below, refusal))]
     slope = rational(lowering.fraction("alpha"))
-    return [function(lowering, ["x"], lambda x: _prelu(x, slope))]
+    below = Rationals.scalar(lowering.fraction("alpha"), rank)
+    return [table_or(lowering, ["x"], lambda x: _prelu(x, slope), lambda refusal: two_slopes(lowering, below, refusal))]
 
 
 def _prelu(x: Real, alpha: Real) -> Real:
     return alpha * x if x.sign < 0 else x
 
 
+@rule("abs", claim=exact("a table over the codes; of wide sums the greater code of the sum and its negative, or a sum"))
+def absolute(lowering: Lowering) -> list[Result]:
+    """X where x >= 0, else -x."""
+    below = Rationals.scalar(-1, len(lowering.output_shape()))
+    return [table_or(lowering, ["x"], FUNCTIONS["abs"], lambda refusal: two_slopes(lowering, below, refusal))]
+
+
+@rule("sign", claim=exact("a table over the codes; of wide sums two comparisons with 0"))
+def sign(lowering: Lowering) -> list[Result]:
+    """-1, 0 or 1."""
+    return [table_or(lowering, ["x"], FUNCTIONS["sign"], lambda refusal: sign_of(lowering, refusal))]
+
+
 def _enter_functions() -> None:
     """Every function of one number that has no rule of its own is a table."""
 
     def enter(name: str, real: Callable[[Real], Real]) -> None:
-        @rule(name, claim=exact("a table over the codes, correctly rounded"))
+        course = COURSES.get(name)
+        wide = "" if course is None else "; of wide sums thresholds, found by exact search"
+
+        @rule(name, claim=exact(f"a table over the codes, correctly rounded{wide}"))
         def by_table(lowering: Lowering) -> list[Result]:
-            return [function(lowering, ["x"], real)]
+            if course is None:
+                return [function(lowering, ["x"], real)]
+            return [function_of_sum(lowering, real, course)]
 
     for name, real in FUNCTIONS.items():
-        if name not in ("copy", "elu", "gelu", "neg", "relu"):
+        if name not in ("abs", "copy", "elu", "gelu", "neg", "relu", "sign"):
             enter(name, real)
 
 

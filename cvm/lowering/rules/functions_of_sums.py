@@ -34,7 +34,7 @@ from cvm.lowering.rules.pooling import boxed, root_of_sum
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import exp, floor, log, power, rational, rounded
+from cvm.quantization.reals import exp, floor, log, rational, rounded
 from cvm.quantization.steps import Step
 from cvm.quantization.surds import least_integer
 
@@ -104,7 +104,7 @@ def log_sum_reduce(lowering: Lowering) -> list[Result]:
     def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
         """The least L for which L * u + c reaches e^T."""
         (constant,) = constants
-        at = _number(step)
+        at = step.number()
         if at == 0:
             return least_integer((1 - constant) / unit, [], step.strict)
         if at > max(most, Fraction(1)).numerator.bit_length():  # ln M < log2 M: beyond the greatest sum
@@ -113,13 +113,6 @@ def log_sum_reduce(lowering: Lowering) -> list[Result]:
 
     value, note = staircase_codes(lowering, sums, quantizer, reached)
     return [Coded(value, note=f"logarithm of a sum: {note}", any_rounding=True)]
-
-
-def _number(step: Step) -> Fraction:
-    """The rational at which a step of a linear quantiser lies."""
-    root = power(rational(step.square), Fraction(1, 2)).exact
-    assert root is not None
-    return step.sign * root
 
 
 @rule(
@@ -159,7 +152,7 @@ def log_sum_exp_reduce(lowering: Lowering) -> list[Result]:
 
     def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
         """The least L that is not below 2^W * e^(T - top)."""
-        at = _number(step) - top
+        at = step.number() - top
         if at > count.bit_length() + 1:  # the sum is at most n * 2^W
             return math.floor(Fraction(2 * count * one) / unit) + 1
         if at == 0:

@@ -22,8 +22,9 @@ from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import product, squared
 from cvm.lowering.parts.operands import scaled, sum_of
-from cvm.lowering.parts.ratio import at_least, from_least, signed, summands
+from cvm.lowering.parts.ratio import from_least, signed
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.lowering.proofs.pieces import at_least, summands
 from cvm.lowering.rules.normalization import moments
 from cvm.lowering.rules.norms import single_integer
 from cvm.quantization import LinearQuantizer

@@ -29,8 +29,9 @@ from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import squared
 from cvm.lowering.parts.operands import around_zero, integer_value, scaled, sum_of
-from cvm.lowering.parts.ratio import bounded_below, least_value, quotient_codes, root_codes, signed, summands
+from cvm.lowering.parts.ratio import bounded_below, least_value, quotient_codes, root_codes, signed
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, table_digits
+from cvm.lowering.proofs.pieces import summands
 from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.lowering.rules.normalization import centred
 from cvm.lowering.rules.pooling import window_total, window_volume

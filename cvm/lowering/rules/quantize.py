@@ -18,7 +18,8 @@ from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term, code_for
 from cvm.lowering.forms.logarithms import decoded, known_powers
 from cvm.lowering.parts.digits import product
 from cvm.lowering.parts.operands import codes_of, expanded, linear_operand, scaled, sum_of
-from cvm.lowering.parts.ratio import at_least, least_value, ratio_codes
+from cvm.lowering.parts.ratio import least_value, ratio_codes
+from cvm.lowering.proofs.pieces import at_least
 from cvm.lowering.proofs.table import Operand, lattice
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import quantize_rationals

@@ -22,7 +22,8 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Shape, Term
 from cvm.lowering.parts.operands import around_zero, codes_of, integers, scaled, sum_of
-from cvm.lowering.parts.ratio import quotient_codes, summands
+from cvm.lowering.parts.ratio import quotient_codes
+from cvm.lowering.proofs.pieces import summands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
 

@@ -24,9 +24,9 @@ from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm
-from cvm.lowering.parts.ratio import summands
 from cvm.lowering.proofs.decide import fixed_sum
 from cvm.lowering.proofs.fixed_point import requantize
+from cvm.lowering.proofs.pieces import summands
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.quantizer import Rounding

@@ -1,0 +1,102 @@
+"""Piecewise linear functions of a sum that has too many values for a table: exact, however wide the sum is.
+
+A quantiser is monotone. So the code of p * y where y >= 0, else n * y, is the greater of the codes of p * y and n * y
+where n <= p, and the lesser one where n > p. Without a quantiser the result is a form again
+(`cvm.lowering.proofs.pieces`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cvm.errors import Unsupported
+from cvm.lowering.context import Coded, Lowering, Result
+from cvm.lowering.forms.emission import Value
+from cvm.lowering.forms.form import Known, LinearForm, SurdForm, TableForm, Term
+from cvm.lowering.parts.operands import codes_of, expanded, linear_operand, scaled, sum_of
+from cvm.lowering.proofs.decide import TooWide
+from cvm.lowering.proofs.pieces import at_least, positive_part
+from cvm.lowering.proofs.table import Operand
+from cvm.quantization.rationals import Rationals
+
+__all__ = ["greater", "sign_of", "two_slopes"]
+
+
+def two_slopes(lowering: Lowering, below: Rationals, refusal: Unsupported) -> Result:
+    """The operand ``x`` where it is at least 0, else ``below`` times it, ``below`` being constant.
+
+    Raises ``refusal`` where the sum is too wide to compare, or is no sum.
+    """
+    shape = lowering.output_shape()
+    quantizer = lowering.quantizer()
+    operand = expanded(lowering, lowering.operand("x"), shape)
+    if quantizer is not None:
+        other = _multiple(operand, below)
+        if other is not None and not isinstance(operand, Known | TableForm):
+            sides = [codes_of(lowering, operand, quantizer, "above"), codes_of(lowering, other, quantizer, "below")]
+            return Coded(_chosen(lowering, sides, below), note="the code of one of two slopes", any_rounding=True)
+    form = linear_operand(lowering, lowering.linear("x"), shape)
+    rest = Rationals.scalar(1, len(shape)) - below
+    try:
+        with lowering.part("above"):
+            above = positive_part(lowering, form)
+    except TooWide:
+        raise refusal from None
+    return sum_of(scaled(form, lambda factor: factor * below), scaled(above, lambda factor: factor * rest))
+
+
+def _multiple(operand: Operand, by: Rationals) -> LinearForm | SurdForm | None:
+    """A sum times a constant, with its pending clamp; None where the clamp would differ from channel to channel."""
+    if not isinstance(operand, LinearForm | SurdForm):
+        return None
+    lower, upper = operand.lower, operand.upper
+    if operand.clamped:
+        if not by.uniform:
+            return None
+        ends = [None if bound is None else bound * by.item() for bound in (lower, upper)]
+        lower, upper = ends if by.item() >= 0 else ends[::-1]
+    terms = tuple(Term(term.value, term.factor * by) for term in operand.terms)
+    if isinstance(operand, SurdForm):
+        origin, offset = operand.origin * by, operand.offset * by
+        return replace(operand, terms=terms, origin=origin, offset=offset, lower=lower, upper=upper)
+    return replace(operand, terms=terms, constant=operand.constant * by, lower=lower, upper=upper)
+
+
+def _chosen(lowering: Lowering, sides: list[Value], below: Rationals) -> Value:
+    """The greater of two codes where the slope below 0 is at most 1, else the lesser."""
+    signs = np.where(below.numerators > below.denominator, -1, 1).astype(np.int64)
+    if (signs == 1).all():
+        return lowering.emit("broadcast_max", *sides, label="")
+    if (signs == -1).all():
+        return -lowering.emit("broadcast_max", *(-side for side in sides))
+    sign = lowering.tensor_constant(signs, "sign")
+    return lowering.emit("broadcast_max", *(side * sign for side in sides)) * sign
+
+
+def greater(lowering: Lowering, greatest: bool, refusal: Unsupported) -> LinearForm:
+    """The greater of the operands ``x`` and ``y``, or the lesser, as a form: max(x, y) = y + max(x - y, 0)."""
+    shape = lowering.output_shape()
+    x, y = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "y"))
+    difference = sum_of(x, scaled(y, lambda factor: -factor))
+    if not greatest:
+        difference = scaled(difference, lambda factor: -factor)
+    try:
+        with lowering.part("above"):
+            above = positive_part(lowering, difference)
+    except TooWide:
+        raise refusal from None
+    return sum_of(y, above if greatest else scaled(above, lambda factor: -factor))
+
+
+def sign_of(lowering: Lowering, refusal: Unsupported) -> LinearForm:
+    """The sign of the operand ``x``, whatever its scale: [x >= 0] - [-x >= 0]."""
+    shape = lowering.output_shape()
+    form = linear_operand(lowering, lowering.linear("x"), shape)
+    one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))
+    try:
+        ends = [at_least(lowering, shape, side) for side in (form, scaled(form, lambda factor: -factor))]
+    except TooWide:
+        raise refusal from None
+    return LinearForm(shape, (Term(ends[0], one), Term(ends[1], -one)), zero)

@@ -1,0 +1,43 @@
+"""Functions of one operand: by table, or where a sum has too many values, by the thresholds of its quantiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from cvm.errors import Unsupported
+from cvm.lowering.context import Coded, Lowering, Result
+from cvm.lowering.forms.form import LinearForm, SurdForm
+from cvm.lowering.parts.operands import expanded, table_or
+from cvm.lowering.proofs.curves import Course, Curve
+from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.reals import Real, Undecided, Undefined
+
+__all__ = ["function_of_sum"]
+
+_MOST_BITS = 16
+
+
+def function_of_sum(lowering: Lowering, real: Callable[[Real], Real], course: Course) -> Result:
+    """A function of the operand ``x``, which rises and falls as ``course`` says."""
+    return table_or(lowering, ["x"], real, lambda refusal: _by_thresholds(lowering, real, course, refusal))
+
+
+def _by_thresholds(lowering: Lowering, real: Callable[[Real], Real], course: Course, refusal: Unsupported) -> Result:
+    """Raises ``refusal`` where the result has no linear quantiser to the nearest, of at most 16 bits."""
+    quantizer = lowering.quantizer()
+    operand = expanded(lowering, lowering.operand("x"), lowering.output_shape())
+    if not isinstance(quantizer, LinearQuantizer) or not isinstance(operand, LinearForm | SurdForm):
+        raise refusal
+    if quantizer.rounding == "toward_zero" or (quantizer.hi - quantizer.lo).bit_length() > _MOST_BITS:
+        raise refusal
+    try:
+        branches = Curve(operand, real, course).branches
+        value, note = staircase_codes(lowering, replace(operand, lower=None, upper=None), quantizer, branches=branches)
+    except (Undefined, Undecided) as error:
+        what = "undefined" if isinstance(error, Undefined) else "undecided"
+        message = f"{lowering.operation.name} of a sum: {error}"
+        raise Unsupported(f"lowering.{what}", message, lowering.location) from None
+    return Coded(value, Fraction(0), f"function of a sum: {note}", any_rounding=True)
