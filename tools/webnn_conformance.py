@@ -38,7 +38,7 @@ FOUR_BITS = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
 """Data types that the specification has not: what holds them, and their ends."""
 
 REASONS = {
-    "the integer machine does not run it": "states that nothing quantises",
+    "nothing rounds its states": "states that nothing quantises",
     "a float value would": "a graph of floats",
     "of a float to integers is undefined": "a graph of floats",
     "would round": "a graph of floats",

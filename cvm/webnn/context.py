@@ -13,6 +13,7 @@ from cvm.frontends.webnn.declarations import MAX_RANK, OPERATORS, Tensor
 from cvm.frontends.webnn.errors import type_error
 from cvm.frontends.webnn.operand import Descriptor, MLOperand, MLOperandDescriptor, describe
 from cvm.limits import DEFAULT
+from cvm.webnn.calibrated import checked
 from cvm.webnn.graph import MLGraph, compile_graph
 from cvm.webnn.tensor import MLTensor, state_error
 
@@ -119,10 +120,13 @@ class MLContext(_CamelCase):
 
     # Graphs
 
-    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
+    def compile(
+        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        settings: Mapping[str, Any],
+    ) -> MLGraph:  # fmt: skip
         """The graph of these operands, for `MLGraphBuilder.build`."""
         self._require_alive("build")
-        return compile_graph(self, outputs, inputs)
+        return compile_graph(self, outputs, inputs, calibration, settings)
 
     def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
         """Run a graph from tensors into tensors (8.3.1).
@@ -147,16 +151,7 @@ class MLContext(_CamelCase):
     def compute(self, graph: MLGraph, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
         """Run a graph on arrays of its inputs' data types and shapes: a NumPy convenience."""
         self._require_graph(graph)
-        arrays = {name: np.asarray(values) for name, values in inputs.items()}
-        described = graph.inputs
-        if arrays.keys() != described.keys():
-            raise type_error("dispatch", "names", f"inputs are {sorted(described)}, found {sorted(arrays)}")
-        for name, values in arrays.items():
-            wanted = described[name]
-            if values.dtype != np.dtype(wanted.data_type) or values.shape != wanted.shape:
-                message = f"{values.dtype}{list(values.shape)} is not {wanted.data_type}{list(wanted.shape)}"
-                raise type_error("dispatch", "descriptor", message, operand=name)
-        return graph.run(arrays)
+        return graph.run(checked(inputs, graph.inputs, "dispatch"))
 
     def destroy(self) -> None:
         """Nothing can be done with the context any more."""

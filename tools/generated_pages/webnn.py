@@ -18,8 +18,8 @@ _INTRODUCTION = """\
 Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_pages.py`; do not edit.
 
 `cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
-integers and for quantised graphs. It is no WebNN implementation: that must also run graphs of floats, which an integer
-machine does not.
+integers and for quantised graphs. A graph of floats becomes a quantised one by calibration, with representative
+inputs: it is no WebNN implementation, whose results are floats to the last digits.
 
 ```python
 import numpy as np
@@ -67,9 +67,42 @@ instead.
   `explain()` gives.
 * A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
 
+## Graphs of floats
+
+`build` with samples of the inputs finds the quantisers that a graph has not, and says how far its outputs are from
+float64 then:
+
+```python
+import numpy as np
+from cvm import webnn
+
+context = webnn.ML().create_context()
+builder = webnn.MLGraphBuilder(context)
+x = builder.input("x", ("float32", [1, 4]))
+weights = builder.constant(np.eye(4, 3, dtype=np.float32))
+samples = [{"x": np.random.default_rng(seed).standard_normal((1, 4), np.float32)} for seed in range(32)]
+graph = builder.build({"y": builder.sigmoid(builder.matmul(x, weights))}, calibration=samples)
+print(graph.quantization_errors["y"])  # error at most 0.00.., .. dB over 32 samples, in steps of 0.00..
+context.compute(graph, samples[0])["y"]  # float32, quantised and dequantised on the host
+```
+
+* Quantisers that the graph has are kept, integers stay exact, and what lies between two quantisers is exact, too. An
+  input, and every result that lowering cannot carry on as it is, gets a quantiser; sums of products go on unrounded
+  into clipping and into constants that are added or multiplied. Weights of products are rounded per channel.
+* `bits=` (8), `weight_bits=`, `per_channel=` (True), `method=` ("minmax") and `percentile=` are those of
+  [calibration.md](calibration.md). Numbers beyond those of the samples are clipped: the samples must be representative.
+* `lstm`, `gru` and their cells are written out step by step; sums before an activation, its results and states are
+  rounded. The output gate of an LSTM sees the cell state of before through its peephole, as the specification's
+  decomposition has it (ONNX: the new one).
+* A divisor of both signs gets codes of which none stands for zero. A cast of floats to integers truncates what the
+  codes stand for, clipped to the type. A negative number to a power whose exponent is computed has the sign of the
+  integer that is next to the exponent.
+* NaN and infinities are refused, in samples, constants, or on the way.
+
 ## Operators
 
 *integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
+*calibrated*: built where `build` gets samples.
 *refused*: validated, but refused at build; the remark says what to do instead. ANY stands for all of {everything}.
 The largest rank is 8.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,8 +50,11 @@ class Context(Protocol):
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
         """Descriptor and contents of a constant tensor; None for any other object."""
 
-    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> Any:
-        """The graph."""
+    def compile(
+        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        settings: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """The graph; ``calibration`` is None or samples of the inputs."""
 
 
 class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
@@ -163,8 +166,18 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
 
     # build (8.9.4)
 
-    def build(self, outputs: Mapping[str, MLOperand]) -> Any:
+    def build(
+        self,
+        outputs: Mapping[str, MLOperand],
+        *,
+        calibration: Sequence[Mapping[str, npt.ArrayLike]] | Mapping[str, npt.ArrayLike] | None = None,
+        **settings: Any,
+    ) -> Any:
         """Compile the graph of these outputs; returns an MLGraph. A builder builds once.
+
+        ``calibration``, an extension, compiles graphs of floats: from these samples, each an array for every input,
+        quantisers are chosen where the integer program needs one; those that the graph has are kept. ``settings`` are
+        those of `cvm.calibration.Settings`: bits (8), weight_bits, per_channel (True), method ("minmax"), percentile.
 
         Raises `MLTypeError` for outputs that the specification does not allow, `NotSupportedError` for a graph that
         would need arithmetic on floats or integers that are not proven to fit.
@@ -181,11 +194,11 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
                 message = "is an input or a constant; give its identity()"
                 raise type_error("build", "operand", message, operand=name)
         self._has_built = True
-        return self._context.compile(dict(outputs), dict(self._inputs))
+        return self._context.compile(dict(outputs), dict(self._inputs), calibration, settings)
 
-    async def build_async(self, outputs: Mapping[str, MLOperand]) -> Any:
+    async def build_async(self, outputs: Mapping[str, MLOperand], **options: Any) -> Any:
         """`build` for programs that await it."""
-        return self.build(outputs)
+        return self.build(outputs, **options)
 
 
 def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:
