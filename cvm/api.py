@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import model_format
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Program:
-    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``); or a
-    graph of cvm-runtime.
+    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``) or of
+    TFLite (``.tflite``); or a graph of cvm-runtime.
 
     ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
@@ -59,12 +60,15 @@ def compile(
         if quant is not None or variant is not None:
             raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
         return cvm_runtime.load(path, params, compat).program
-    if os.path.splitext(os.fspath(path))[1].lower() == ".onnx":
-        if quant is not None or variant is not None:
-            raise Invalid("onnx.options", "quant and variant are for an NNEF model", at)
+    kind = model_format(path)
+    if kind != "nnef" and (quant is not None or variant is not None):
+        raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    if kind == "onnx":
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
     if input_shapes or input_ranges:
         raise Invalid("onnx.options", "input shapes and ranges are for a model of ONNX; others state them", at)
+    if kind == "tflite":
+        return _of_tflite(path, optimize)
     return _of_nnef(path, quant, optimize, bit_order, variant)
 
 
@@ -95,6 +99,16 @@ def _of_onnx(
     from cvm.frontends import onnx
 
     loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    try:
+        return _lowered(loaded.graph, optimize)
+    except CvmError as error:
+        raise loaded.explained(error).at(file=os.fspath(path)) from None
+
+
+def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
+    from cvm.frontends import tflite
+
+    loaded = tflite.load(path)
     try:
         return _lowered(loaded.graph, optimize)
     except CvmError as error:

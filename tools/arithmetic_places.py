@@ -75,6 +75,11 @@ SIZES: Table = {
     ("cvm/frontends/onnx/rules/movement.py", "_around"): "positions within padded extents, all of which are arrays",
     ("cvm/frontends/onnx/rules/ordering.py", "top_k"): "places in a tensor",
     (
+        "cvm/frontends/tflite/rules/movement.py",
+        "gather_nd",
+    ): "indices within extents, times elements of the others",
+    ("cvm/frontends/tflite/rules/movement.py", "_mirrored"): "positions within padded extents, all of which are arrays",
+    (
         "cvm/frontends/openvx/rules/sample.py",
         "convolution",
     ): "places in an image; paddings and steps are a size_t of its extents",
@@ -156,6 +161,7 @@ SAME: Table = {
         "cvm/frontends/onnx/tensors.py",
         "*",
     ): "bytes as the type says; onnx.tensor: fields hold integers of their type only",
+    ("cvm/frontends/tflite/tensors.py", "contents_of"): "halves of bytes, and the width that items have",
     ("cvm/frontends/webnn/builder.py", "_contents"): "another byte order",
     ("cvm/inputs.py", "_codes"): "input.code: within the declared interval",
     ("cvm/openvx/graph.py", "Graph._process"): "elements of an OpenVX tensor, of at most 16 bits",

@@ -24,6 +24,7 @@ from cvm.cli.options import (
     input_shapes,
 )
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
+from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +39,7 @@ _Model = Annotated[
     Path,
     typer.Argument(
         metavar="MODEL",
-        help="An NNEF model: a folder, an archive (.tgz) or a document; a model of ONNX (.onnx); or the graph of a "
+        help="An NNEF model: a folder, an archive (.tgz) or a document; a model of ONNX or TFLite; or the graph of a "
         "model of cvm-runtime.",
     ),
 ]
@@ -67,17 +68,17 @@ def command(
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Compile an NNEF model, a model of ONNX, or with --params a model of cvm-runtime, to an integer program.
+    """Compile a model of NNEF, ONNX or TFLite, or with --params a model of cvm-runtime, to an integer program.
 
     Every tensor is reported as exact, or with the proven bound on its difference from the document's meaning, in
     codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
     that these leave unused (headroom).
     """
-    is_onnx = model.suffix.lower() == ".onnx"
-    if (input_shape or input_range) and (not is_onnx or params is not None):
+    kind = model_format(model)
+    if (input_shape or input_range) and (kind != "onnx" or params is not None):
         raise Usage("--input-shape and --input-range are for a model of ONNX")
-    if is_onnx and params is None and (quant is not None or no_quant or variant is not None):
-        raise Usage("--quant, --no-quant and --variant are for an NNEF model: one of ONNX has its own quantisation")
+    if kind != "nnef" and params is None and (quant is not None or no_quant or variant is not None):
+        raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
     if params is not None or model.suffix == ".json":
         if quant is not None or no_quant or variant is not None:
             raise Usage("--quant, --no-quant and --variant are for an NNEF model")

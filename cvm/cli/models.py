@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cvm.cli.failures import Usage
 from cvm.errors import Invalid, Location
+from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
@@ -48,20 +49,25 @@ def open_graph(
     shapes: Mapping[str, Sequence[int]] | None = None,
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> QuantizedGraph:
-    """The graph of a model of NNEF or ONNX. ``quant`` is for NNEF alone; ``shapes`` and ``ranges`` are for ONNX alone.
+    """The graph of a model. ``quant`` is for NNEF alone; ``shapes`` and ``ranges`` are for ONNX alone.
 
     Raises `Usage` for an option of the other format, and as the front ends do.
     """
-    if path.suffix.lower() == ".onnx":
+    kind = model_format(path)
+    if kind != "nnef" and quant is not None:
+        raise Usage("--quant is for an NNEF model: others have their own quantisation")
+    if kind != "onnx" and (shapes or ranges):
+        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    if kind == "onnx":
         from cvm.frontends import onnx
 
-        if quant is not None:
-            raise Usage("--quant is for an NNEF model: one of ONNX has its own quantisation")
         return onnx.load(path, {name: tuple(shape) for name, shape in (shapes or {}).items()}, ranges).graph
+    if kind == "tflite":
+        from cvm.frontends import tflite
+
+        return tflite.load(path).graph
     from cvm.frontends import nnef
 
-    if shapes or ranges:
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
     return nnef.load(path, quant, bit_order=bit_order)
 
 

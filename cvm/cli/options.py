@@ -42,7 +42,7 @@ Model: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="PROGRAM",
-        help="A program file, or a model to compile on the way: of NNEF (folder, archive or document) or ONNX (.onnx).",
+        help="A program file, or a model to compile on the way: of NNEF (folder, archive, document), ONNX or TFLite.",
     ),
 ]
 

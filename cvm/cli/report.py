@@ -27,6 +27,7 @@ from cvm.cli.options import (
 )
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
 from cvm.errors import Unsupported
+from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,7 +107,7 @@ def command(
         verified,
         graph,
         itself,
-        clip=(model or program).suffix.lower() == ".onnx",
+        clip=model_format(model or program) != "nnef",
         inputs=inputs,
         labels=labels,
         scores=scores,

@@ -71,6 +71,14 @@ class GraphBuilder:
         self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "external", quantizer=quantizer)
         return name
 
+    def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer) -> str:
+        """Add state, with its first codes, which ``update`` changes; returns the name, as near the wish as is free."""
+        name = self._fresh(name)
+        data = TensorData(np.asarray(values), quantizer)
+        shape = data.values.shape or (1,)
+        self._tensors[name] = GraphTensor(name, shape, "variable", quantizer=quantizer, data=data, label=name)
+        return name
+
     def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: Quantizer | None = None) -> str:
         """Add a constant tensor: numbers as they are, or codes."""
         name = self._fresh(self.name_of_constant())

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.frontends.webnn.operand import MLOperand
 from cvm.frontends.webnn.translation import Boundary, Translated
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
@@ -22,11 +21,10 @@ _Array = npt.NDArray[Any]
 
 
 class Border:
-    """Inputs and outputs of a graph; ``operands`` are the builder's inputs by name."""
+    """Inputs and outputs of a graph."""
 
-    def __init__(self, translated: Translated, operands: Mapping[str, MLOperand]) -> None:
+    def __init__(self, translated: Translated) -> None:
         self._translated = translated
-        self._operands = operands
 
     def feeds(self, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
         """The codes of the program's inputs. Raises `Invalid` for values out of range."""
@@ -68,7 +66,7 @@ class Border:
                 boundary, codes, -INT32_MAX, INT32_MAX, "an integer beyond +-(2^31 - 1), which the machine has not"
             )
         else:
-            interval = self._operands[boundary.name].interval
+            interval = boundary.interval
             assert interval is not None
             _require(boundary, values, *interval)
             # Whoever reads it gives the same for the nearest integer of the machine.

@@ -50,7 +50,7 @@ class MLGraph:
         self._program = program
         self._translated = translated
         self._operands = dict(inputs)
-        self._border = Border(translated, inputs)
+        self._border = Border(translated)
         self._errors: dict[str, QuantizationError] = {}
         self._session: Session | None = Session(program, executor=executor)
         self._outputs = {item.name: MLOperandDescriptor(item.data_type, item.shape) for item in translated.outputs}
@@ -171,7 +171,7 @@ def _calibrated_graph(
         translation = WebnnTranslation(outputs, context.integer_overflow, RULES, True, accumulates)
         real = translation.run(inputs)
         exact = exact or real.graph  # whose constants are what they are
-        border = Border(real, inputs)
+        border = Border(real)
         translated = with_quantizers(real, [border.numbers(arrays) for arrays in samples], settings)
         try:
             program = _lowered(translated)

@@ -146,3 +146,8 @@ def test_other_widths_are_refused(bits: int) -> None:
         with pytest.raises(Invalid) as caught:
             make()
         assert caught.value.code == "calibration.bits"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 5.0), (-5.0, 0.0)])
+def test_a_range_that_ends_at_zero_has_zero_whether_or_not_others_must_keep_their_sign(low: float, high: float) -> None:
+    assert affine(low, high, 8, signed=False, nonzero=True) == affine(low, high, 8, signed=False)

@@ -167,6 +167,11 @@ def test_an_outlier_is_clipped_by_all_methods_but_minmax() -> None:
     assert all(highest[method] < 8.0 for method in METHODS if method != "minmax")
 
 
+def test_the_hundredth_percentile_clips_nothing_but_the_rest_of_a_bin() -> None:
+    histogram = Histogram.of(np.array([-1.0, 0.25, 2.0]))
+    assert choose(histogram, Levels("affine", 8), "percentile", percentile=100.0) == (-1.0, 2.0)
+
+
 def test_a_percentile_of_nothing_is_refused() -> None:
     for percentile in (0.0, -1.0, 100.5, math.nan):
         with pytest.raises(Invalid) as caught:

@@ -269,10 +269,33 @@ def test_all_offsets_that_the_gap_lemma_admits_are_exact(row: LinearRow, nudge: 
 
 
 def test_an_accumulator_of_factor_zero_is_not_enumerated() -> None:
-    row = LinearRow((999_983, 999_979, 0), 0, 10**9, ((0, 300), (0, 300), (-(10**9), 10**9)), 0, 255)
+    row = LinearRow((999_983, 999_979, 0), 0, 3 * 10**6, ((0, 300), (0, 300), (-(10**9), 10**9)), 0, 255)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fixed_point, "_ENUMERABLE", 1)
         (form,) = fit([row])
         assert proves(row, form)
     assert form.multipliers[2] == 0
     assert_exact(replace(row, bounds=(*row.bounds[:2], (-3, 3))), form)
+
+
+def test_the_addend_of_rounding_counts_towards_the_sum() -> None:
+    row, most = LinearRow((1,), 0, 1, ((0, 0),), 0, 255), 2**63 - 1
+    assert fits_int64(row, FixedPoint((1,), 512 - most, 10))
+    assert not fits_int64(row, FixedPoint((1,), 511 - most, 10))
+    assert fits_int64(row, FixedPoint((1,), most, 10))
+    assert not fits_int64(row, FixedPoint((1,), most + 1, 10))
+
+
+@given(RATIONALS.filter(bool), st.fractions(Fraction(1, 500), 500, max_denominator=500))
+def test_the_bits_of_a_surd_factor_are_those_of_its_power_of_two(slope: Fraction, radicand: Fraction) -> None:
+    bits = SurdRow(slope, Fraction(0), Fraction(0), radicand, ((0, 1),), 0, 1).scale_bits()
+    square = slope * slope / radicand
+    assert Fraction(4) ** (bits - 3) <= square < Fraction(4) ** bits
+
+
+def test_a_third_accumulator_of_more_values_than_are_enumerated_is_refused() -> None:
+    row = LinearRow((999_983, 999_979, 999_961), 0, 10**9, ((0, 10**6), (0, 10**6), (0, 600)), 0, 3)
+    with pytest.raises(Unprovable, match="more than two wide accumulators"):
+        fit([row])
+    (form,) = fit([replace(row, bounds=(*row.bounds[:2], (0, 9)))])
+    assert proves(replace(row, bounds=(*row.bounds[:2], (0, 9))), form)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -13,6 +14,8 @@ from cvm.quantization.enclosures import Arithmetic
 from cvm.quantization.quantizer import Rounding
 from cvm.quantization.reals import (
     FUNCTIONS,
+    MOST_DIGITS,
+    Real,
     Undecided,
     Undefined,
     code,
@@ -305,3 +308,20 @@ def test_codes_of_rationals_are_those_of_the_quantiser(x: Fraction, bits: int) -
     # The same number, not known to be rational, at no tie.
     hidden = rational(x) + FUNCTIONS["sqrt"](rational(2)) * rational(Fraction(1, 10**30))
     assert abs(code(hidden, quantizer) - expected) <= 1
+
+
+def test_a_number_is_never_divided_by_zero() -> None:
+    for dividend in (rational(1), FUNCTIONS["exp"](rational(1))):
+        with pytest.raises(Undefined, match="division by zero"):
+            dividend / rational(0)
+
+
+def test_a_difference_in_the_last_digits_that_are_tried_is_seen() -> None:
+    def enclosure(arithmetic: Arithmetic) -> tuple[Decimal, Decimal]:
+        return Decimal(-1) if arithmetic.digits < MOST_DIGITS else Decimal("0.25"), Decimal("0.75")
+
+    number = Real(enclosure=enclosure)
+    assert number.compare(Fraction(0)) == 1
+    assert floor(number) == 0
+    with pytest.raises(Undecided):
+        number.compare(Fraction(1, 2))

@@ -100,6 +100,7 @@ class _Flattener:
             tuple(identifier.name for identifier in self._graph.results),
             tuple(self._operations),
             self._exported,
+            fragments=self._declarations,
         )
 
     def invoke(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> Value:

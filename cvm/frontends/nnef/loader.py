@@ -38,6 +38,7 @@ from cvm.frontends.nnef.faults import exhaustion, invalid, too_large, unsupporte
 from cvm.frontends.nnef.flatten import flatten_document
 from cvm.frontends.nnef.parser import decode, parse_document
 from cvm.frontends.nnef.quantization_file import QuantizationInfo, read_quantization
+from cvm.frontends.nnef.quantizer_fragments import with_expansions
 from cvm.frontends.nnef.tensor_file import BitOrder, ItemType, StoredTensor, read_tensor
 from cvm.frontends.nnef.types import has_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatOperation, FlatTensor, NeededDialect, Value, concrete
@@ -77,11 +78,12 @@ def load_graph(
     with exhaustion(str(path)):
         container = open_container(path, limits, variant=variant)
         flat, text = read_flat(container, limits, dialect, lower)
-        quantizers = read_quantizers(container, quant, flat, limits).quantizers
+        info = read_quantizers(container, quant, flat, limits)
         files = find_tensor_files(container, flat, limits, variant)
         digest = hashlib.sha256(text.encode()).hexdigest()
         with exhaustion(container.origin(DOCUMENT)), explained(text):
-            return _Builder(container, flat, quantizers, files, limits, bit_order).graph(digest)
+            flat = with_expansions(flat, info.expansions)
+            return _Builder(container, flat, info.quantizers, files, limits, bit_order).graph(digest)
 
 
 def read_flat(

@@ -2,6 +2,7 @@
 
 Lexical rules, comments included, are those of the structure description (section 3.1), and arguments may be
 compile-time expressions whether or not the document enables them: section 5.3 allows them without a condition.
+An algorithm may be a fragment of the document (`cvm.frontends.nnef.quantizer_fragments`).
 Arguments of ``zero_point_linear_quantize`` and ``min_max_linear_quantize`` may be lists with an item per channel; a
 list of one item is that item.
 """
@@ -16,11 +17,12 @@ from typing import Any, NoReturn
 from cvm.errors import CvmError, LimitExceeded
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.channels import ChannelAxes
-from cvm.frontends.nnef.declarations import khronos_library, standard_library
+from cvm.frontends.nnef.declarations import is_library, khronos_library, standard_library
 from cvm.frontends.nnef.expressions import Environment, Evaluator
 from cvm.frontends.nnef.faults import MAX_ERRORS, collected, invalid
 from cvm.frontends.nnef.inference import Inference
 from cvm.frontends.nnef.parser import parse_quantization
+from cvm.frontends.nnef.quantizer_fragments import Expansion, expand_algorithm, is_algorithm
 from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, Type
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatTensor, NeededDialect, Value
 from cvm.limits import DEFAULT, Limits
@@ -31,10 +33,12 @@ __all__ = ["QuantizationInfo", "read_quantization"]
 
 @dataclass(frozen=True, slots=True)
 class QuantizationInfo:
-    """What a quantization file says: the quantisers by tensor, and the dialect that it is written in."""
+    """What a quantization file says of the tensors that it names, and the dialect that it is written in."""
 
     quantizers: Mapping[str, Quantizer] = field(default_factory=lambda: MappingProxyType({}))
     dialect: NeededDialect = "1.0.1"
+    expansions: Mapping[str, Expansion] = field(default_factory=lambda: MappingProxyType({}))
+    """The operations that come before the quantisers of some tensors, from fragments of the document."""
 
 
 def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> QuantizationInfo:
@@ -45,6 +49,7 @@ def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> 
     """
     channels = ChannelAxes(graph)
     quantizers: dict[str, Quantizer] = {}
+    expansions: dict[str, Expansion] = {}
     errors: list[CvmError] = []
     dialect: NeededDialect = "1.0.1"
     for entry in parse_quantization(text, limits):
@@ -52,16 +57,24 @@ def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> 
             tensor = _tensor(entry, graph)
             if entry.tensor in quantizers:
                 raise invalid("quantization.duplicate", f"there are two entries for {entry.tensor!r}", entry)
+            fragment = _own_fragment(entry, graph)
+            reader = _Reader(entry, tensor, channels, limits, fragment or khronos_library()[entry.algorithm])
+            if fragment is not None:
+                reader.read_arguments()
+                quantizers[entry.tensor], expansion = expand_algorithm(entry, tensor, graph, limits)
+                if expansion is not None:
+                    expansions[entry.tensor] = expansion
+                continue
             if entry.algorithm not in standard_library():
                 dialect = "khronos"
-            quantizers[entry.tensor] = _Reader(entry, tensor, channels, limits).quantizer()
+            quantizers[entry.tensor] = reader.quantizer()
         except CvmError as error:
             errors.append(error)
             if isinstance(error, LimitExceeded) or len(errors) == MAX_ERRORS:
                 break
     if errors:
         raise collected(errors)
-    return QuantizationInfo(MappingProxyType(quantizers), dialect)
+    return QuantizationInfo(MappingProxyType(quantizers), dialect, MappingProxyType(expansions))
 
 
 def _tensor(entry: syntax.Entry, graph: FlatGraph) -> FlatTensor:
@@ -72,12 +85,26 @@ def _tensor(entry: syntax.Entry, graph: FlatGraph) -> FlatTensor:
     if tensor.dtype != "scalar":
         message = f"{entry.tensor!r} is a tensor of type {tensor.dtype}; only scalars are quantised"
         raise invalid("quantization.data-type", message, entry)
+    if _own_fragment(entry, graph) is not None:
+        return tensor
     if entry.algorithm not in _ALGORITHMS:
-        raise invalid("quantization.algorithm", f"there is no algorithm {entry.algorithm!r}", entry)
+        known = ", ".join(_ALGORITHMS)
+        message = (
+            f"there is no algorithm {entry.algorithm!r}; known are {known}, and fragments of the document that map "
+        )
+        raise invalid("quantization.algorithm", message + "one tensor<scalar> to another", entry)
     if graph.allowed == "1.0.1" and entry.algorithm not in standard_library():
         message = f"algorithm {entry.algorithm!r} is not of NNEF 1.0.1; the dialect khronos has it"
         raise invalid("quantization.algorithm", message, entry)
     return tensor
+
+
+def _own_fragment(entry: syntax.Entry, graph: FlatGraph) -> syntax.Fragment | None:
+    """The fragment of the document that an entry names as its algorithm, if it does."""
+    fragment = graph.fragments.get(entry.algorithm)
+    if fragment is None or is_library(fragment) or not is_algorithm(fragment):
+        return None
+    return fragment
 
 
 class _NoOperations:
@@ -93,8 +120,16 @@ class _NoOperations:
 class _Reader:
     """Reads one entry; errors of the quantiser are located at the argument that causes them."""
 
-    def __init__(self, entry: syntax.Entry, tensor: FlatTensor, channels: ChannelAxes, limits: Limits) -> None:
+    def __init__(
+        self,
+        entry: syntax.Entry,
+        tensor: FlatTensor,
+        channels: ChannelAxes,
+        limits: Limits,
+        declaration: syntax.Fragment,
+    ) -> None:
         self._entry = entry
+        self._declaration = declaration
         self._tensor = tensor
         self._channels = channels
         self._limits = limits
@@ -102,7 +137,7 @@ class _Reader:
         self.values: dict[str, Any] = {}
 
     def quantizer(self) -> Quantizer:
-        self._read_arguments()
+        self.read_arguments()
         try:
             return _ALGORITHMS[self._entry.algorithm](self)
         except CvmError as error:
@@ -112,11 +147,10 @@ class _Reader:
             at = next((self._places[name] for name in _CAUSES.get(rule, ()) if name in self._places), self._entry)
             raise invalid(f"quantization.{rule}", error.message, at) from None
 
-    def _read_arguments(self) -> None:
+    def read_arguments(self) -> None:
         """The values of all parameters of the algorithm but its first, which is the tensor itself."""
         entry = self._entry
-        declaration = khronos_library()[entry.algorithm]
-        parameters = {parameter.name: parameter for parameter in declaration.parameters[1:]}
+        parameters = {parameter.name: parameter for parameter in self._declaration.parameters[1:]}
         inference, evaluator = Inference(khronos_library(), None), Evaluator(_NoOperations(), self._limits)
         for argument in entry.arguments:
             if argument.name is None:
@@ -136,7 +170,8 @@ class _Reader:
 
     def _check_type(self, name: str, formal: Type, found: Type, argument: syntax.Argument) -> None:
         wanted = Primitive(formal.name or "scalar") if isinstance(formal, TensorType) else formal
-        lists = isinstance(formal, TensorType) and self._entry.algorithm not in standard_library()
+        added = is_library(self._declaration) and self._entry.algorithm not in standard_library()
+        lists = added and isinstance(formal, TensorType)
         if found == wanted or (lists and found == ArrayType(wanted)):
             return
         message = f"parameter {name!r} must be {wanted}{f' or {wanted}[]' if lists else ''}, found {found}"

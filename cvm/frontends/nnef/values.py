@@ -7,7 +7,7 @@ that stands where a tensor is declared remains a literal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -92,7 +92,8 @@ class FlatGraph:
     """A flattened graph: external, constant, variable and all other operations in execution order.
 
     ``exported`` are the tensors that have an identifier in the graph body, by name (section 3.3.4). ``dialect`` is the
-    smaller of the two dialects that the document is written in, ``allowed`` what its reader admits.
+    smaller of the two dialects that the document is written in, ``allowed`` what its reader admits. ``fragments`` are
+    all declarations in force, those of the document and of the library.
     """
 
     name: str
@@ -102,6 +103,7 @@ class FlatGraph:
     exported: Mapping[str, FlatTensor]
     dialect: NeededDialect = "1.0.1"
     allowed: Dialect = "auto"
+    fragments: Mapping[str, Fragment] = field(default_factory=dict)
 
 
 def leaves(value: Any) -> int:

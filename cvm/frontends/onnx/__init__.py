@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
+from cvm.frontends.common.files import read_regular
 from cvm.frontends.onnx.inputs import Settings
 from cvm.frontends.onnx.model import OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
 from cvm.frontends.onnx.rules import RULES
-from cvm.frontends.onnx.tensors import read_regular
 from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require

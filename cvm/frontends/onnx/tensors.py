@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Invalid, Location, Malformed, Unsupported
+from cvm.errors import Invalid, Malformed, Unsupported
 from cvm.frontends.common.data_types import bounds
+from cvm.frontends.common.files import read_regular
 from cvm.frontends.onnx.model import Tensor
 from cvm.limits import Limits, elements
 
 if TYPE_CHECKING:
     from onnx import TensorProto
 
-__all__ = ["DATA_TYPES", "data_type_of", "read_regular", "tensor_of"]
+__all__ = ["DATA_TYPES", "data_type_of", "tensor_of"]
 
 DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -124,23 +124,6 @@ def _from_fields(proto: TensorProto, data_type: str, count: int, what: str) -> n
 
 
 # Files
-
-
-def read_regular(path: str, most: int, code: str, offset: int = 0) -> bytes:
-    """Bytes of a regular file from ``offset`` on, at most ``most`` of them. Raises `Invalid` and `Malformed`."""
-    where = Location(file=path)
-    try:
-        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Malformed(f"{code}.file", "this is not a regular file", where)
-            file.seek(offset)
-            return file.read(most)
-    except OSError as error:
-        raise Invalid(f"{code}.unreadable", f"cannot be read: {error.strerror or error}", where) from None
-    except ValueError as error:  # a NUL in the name
-        if isinstance(error, Malformed):
-            raise
-        raise Invalid(f"{code}.unreadable", f"cannot be read: {error}", Location(file=repr(path))) from None
 
 
 def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> bytes:

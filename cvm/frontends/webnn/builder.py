@@ -88,7 +88,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
         prove that results fit. Without one all integers of the data type are allowed that are above -2^31 and below
         2^31, which are those of the machine. A promise beyond these is kept where the calls that read the input give
-        the same for the nearest integer of the machine, as sign does.
+        the same for the nearest integer of the machine, as sign does; indices, which are clamped, need none.
         """
         self.require_open("input")
         if not isinstance(name, str) or not name:
@@ -96,7 +96,8 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         if name in self._inputs:
             raise type_error("input", "name", f"another input is called {name!r}")
         described = describe(descriptor)
-        operand = MLOperand(self, name, described, interval=_interval(name, described, value_range))
+        interval = _interval(name, described, value_range)
+        operand = MLOperand(self, name, described, interval=interval, promised=value_range is not None)
         self._inputs[name] = operand
         return operand
 

@@ -140,6 +140,7 @@ class MLOperand(Described):
         node: WebnnNode | None = None,
         values: npt.NDArray[Any] | None = None,
         interval: tuple[int, int] | None = None,
+        promised: bool = False,
     ) -> None:
         super().__init__(descriptor)
         self._builder = builder
@@ -147,6 +148,7 @@ class MLOperand(Described):
         self._node = node
         self._values = values
         self._interval = interval
+        self._promised = promised
 
     @property
     def name(self) -> str:
@@ -170,8 +172,13 @@ class MLOperand(Described):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """The integers that an input has promised to stay within."""
+        """The integers that an input stays within: those promised, or those of its data type that the machine has."""
         return self._interval
+
+    @property
+    def promised(self) -> bool:
+        """Whether the caller gave the interval of an input."""
+        return self._promised
 
     @property
     def builder(self) -> object:

@@ -45,6 +45,8 @@ class Boundary:
     data_type: str
     shape: Shape
     grid: Grid | None = None
+    interval: tuple[int, int] | None = None
+    """The integers that an integer input takes."""
 
     @property
     def calibrated(self) -> bool:
@@ -169,9 +171,11 @@ class WebnnTranslation(Emission):
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type):
             assert operand.interval is not None
-            lo, hi = self._within_machine(operand, *operand.interval)
+            indexes = not operand.promised and all(self._indexes(node, operand) for node in readers) and readers
+            interval = bounds(operand.data_type) if indexes else operand.interval
+            lo, hi = self._within_machine(operand, *interval)
             name = self._external(operand.name, operand, unit(lo, hi if hi > lo else lo + 1))
-            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape))
+            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, interval=interval))
             self._names[operand] = name
             return
         if operand in self._rounded:
@@ -215,12 +219,21 @@ class WebnnTranslation(Emission):
         """The interval of an input clipped to the machine's. Raises `NotSupportedError` where a reader would notice."""
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
-        below = lo >= -INT32_MAX or all(_clips(node, -1) for node in readers)
-        above = hi <= INT32_MAX or all(_clips(node, 1) for node in readers)
+        below = lo >= -INT32_MAX or all(_clips(node, -1) or self._indexes(node, operand) for node in readers)
+        above = hi <= INT32_MAX or all(_clips(node, 1) or self._indexes(node, operand) for node in readers)
         if given or not (below and above):
             message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
             raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
+
+    def _indexes(self, node: WebnnNode, operand: MLOperand) -> bool:
+        """Whether a call reads an operand as indices alone, perhaps moved: those out of range are clamped."""
+        others = [other for name, other in node.operands.items() if name != "indices"]
+        if node.operands.get("indices") is operand:
+            return operand not in others
+        given = any(output is item for output in node.outputs for item in self._outputs.values())
+        readers = [(reader, output) for output in node.outputs for reader in self._readers.get(output, [])]
+        return node.op in MOVING and not given and all(self._indexes(*pair) for pair in readers)
 
     def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer | None) -> str:
         name = self.external(self._fresh(wish), operand.shape, quantizer)
@@ -380,6 +393,8 @@ def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return
+    if node.operands.get("indices") is operand and node.operands["input"] is not operand:
+        return  # clamped, or refused, as indices
     if int(values.min()) < -INT32_MAX or int(values.max()) > INT32_MAX:
         message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
         raise refusal(node.outputs[0], message, "use smaller integers")

@@ -1,0 +1,63 @@
+"""Models of TFLite: quantised ones, of 8 and 16 bits with filters of 4 and 8, read as quantised graphs.
+
+`load` reads a file, `loads` the bytes of one. docs/tflite.md says which operators are read and what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cvm.errors import CvmError, Unsupported
+from cvm.frontends.common.files import read_regular
+from cvm.frontends.tflite.model import TfliteOperator, refusal
+from cvm.frontends.tflite.reading import IDENTIFIER, read_model
+from cvm.frontends.tflite.rules import RULES
+from cvm.frontends.tflite.translation import TfliteTranslation
+from cvm.graph import QuantizedGraph
+from cvm.limits import DEFAULT, Limits, require
+
+__all__ = ["IDENTIFIER", "Loaded", "load", "loads"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loaded:
+    """The graph of a model, and the operator that each of its tensors serves."""
+
+    graph: QuantizedGraph
+    operators: Mapping[str, TfliteOperator]
+
+    def explained(self, error: CvmError) -> CvmError:
+        """An error of lowering in the words of the model: the operator, and what to do."""
+        if not isinstance(error, Unsupported):
+            return error
+        message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
+        operator = self.operators.get(error.location.tensor or "")
+        if operator is None:
+            return Unsupported(error.code, message, error.location)
+        return refusal(operator, message, _ADVICE.get(error.code, ""), error.code)
+
+
+_ADVICE = {"lowering.unquantized": "convert the model so that its result has a scale"}
+
+
+def loads(data: bytes, limits: Limits = DEFAULT) -> Loaded:
+    """The graph of a model, from the bytes of its file.
+
+    Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
+    the integer machine does not run, and `LimitExceeded`.
+    """
+    translated = TfliteTranslation(read_model(data, limits), limits, RULES).run()
+    return Loaded(translated.graph, translated.operators)
+
+
+def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Loaded:
+    """The graph of a model, from its file. Raises as `loads`, with the file."""
+    file = os.fspath(path)
+    try:
+        data = read_regular(file, limits.archive_bytes + 1, "tflite")
+        require("tflite_bytes", len(data), limits.archive_bytes, "bytes of a model of TFLite")
+        return loads(data, limits)
+    except CvmError as error:
+        raise error.at(file=file) from None

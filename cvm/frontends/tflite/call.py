@@ -1,0 +1,162 @@
+"""One operator while it is translated: its operands and options, each read by the rule of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy.typing as npt
+
+from cvm.errors import Invalid, Unsupported
+from cvm.frontends.common.shapes import broadcast
+from cvm.frontends.tflite.model import Shape, TfliteOperator, TfliteTensor, invalid, refusal
+from cvm.frontends.tflite.tensors import FLOATS
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Made", "Operand", "TfliteCall"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Operand:
+    """A tensor that an operator reads: ``values`` are the items of a constant, codes where it is quantised."""
+
+    tensor: TfliteTensor
+    shape: Shape
+    quantizer: LinearQuantizer | None = None
+    values: npt.NDArray[Any] | None = None
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def data_type(self) -> str:
+        """Of its items."""
+        return self.tensor.data_type
+
+    @property
+    def real(self) -> bool:
+        """Whether its items stand for real numbers: floats, and codes."""
+        return self.quantizer is not None or self.data_type in FLOATS
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return self.tensor.label
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A result: a tensor of the graph. ``planar``: its channels stand second, where the model has them last."""
+
+    name: str
+    planar: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class TfliteCall:
+    """An operator, its operands (None for those left out), and the tensors that it computes."""
+
+    operator: TfliteOperator
+    operands: Sequence[Operand | None]
+    results: Sequence[TfliteTensor]
+    intermediates: Sequence[TfliteTensor] = ()
+
+    # Operands
+
+    def optional(self, index: int) -> Operand | None:
+        """An operand that may be left out."""
+        return self.operands[index] if index < len(self.operands) else None
+
+    def operand(self, index: int = 0) -> Operand:
+        """An operand that must be there."""
+        found = self.optional(index)
+        if found is None:
+            raise self.invalid("inputs", f"input {index} is missing")
+        return found
+
+    def every(self) -> list[Operand]:
+        """All operands, at least one, none left out."""
+        return [self.operand(index) for index in range(max(len(self.operands), 1))]
+
+    def constant(self, index: int, what: str) -> npt.NDArray[Any]:
+        """The items of an operand that must be known when compiling."""
+        operand = self.operand(index)
+        if operand.values is None:
+            raise self.refuse(f"{what}, {operand.label}, must be constant, but is computed or given")
+        return operand.values
+
+    def integers(self, index: int, what: str) -> tuple[int, ...]:
+        """The items of a constant operand of integers."""
+        operand = self.operand(index)
+        if operand.data_type not in ("int32", "int64", "int16", "uint32"):
+            raise self.invalid("type", f"{what}, {operand.label}, must hold integers, found {operand.data_type}")
+        return tuple(int(item) for item in self.constant(index, what).ravel())
+
+    def require_rank(self, operand: Operand, *ranks: int) -> None:
+        """Raise `Invalid` unless an operand has one of these numbers of axes."""
+        if operand.rank not in ranks:
+            allowed = " or ".join(map(str, ranks))
+            raise self.invalid("shape", f"{operand.label} must have {allowed} axes, found {list(operand.shape)}")
+
+    def axis(self, value: int, rank: int) -> int:
+        """An axis, counted from the end where it is negative."""
+        if not -rank <= value < rank:
+            raise self.invalid("axis", f"axis {value} is not in {-rank}..{rank - 1}")
+        return value % rank
+
+    def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
+        """Axes in order, each once."""
+        return tuple(sorted({self.axis(value, rank) for value in values}))
+
+    def broadcast(self, *operands: Operand) -> Shape:
+        """The shape that the operands broadcast to, as NumPy does."""
+        found = broadcast(*(operand.shape for operand in operands))
+        if found is None:
+            shapes = ", ".join(f"{operand.label} {list(operand.shape)}" for operand in operands)
+            raise self.invalid("shape", f"the shapes do not broadcast: {shapes}")
+        return found
+
+    # Options
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An option that is an integer."""
+        return int(self._option(name, default))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An option that is a truth value."""
+        return bool(self._option(name, default))
+
+    def number(self, name: str, default: float = 0.0) -> Fraction:
+        """An option that is a float, as the rational that its 32 bits are."""
+        found = float(self._option(name, default))
+        if not abs(found) < float("inf"):
+            raise self.invalid("option", f"the option {name} must be finite, found {found}")
+        return Fraction(found)
+
+    def list_of_integers(self, name: str) -> tuple[int, ...]:
+        """An option that is a list of integers."""
+        found = self.operator.options.get(name, ())
+        return tuple(int(item) for item in found) if isinstance(found, tuple) else ()
+
+    def _option(self, name: str, default: float) -> float:
+        found = self.operator.options.get(name, default)
+        return default if isinstance(found, tuple | str) else found
+
+    def text(self, name: str) -> str:
+        """An option that is a text."""
+        found = self.operator.options.get(name, "")
+        return found if isinstance(found, str) else ""
+
+    # What goes wrong
+
+    def invalid(self, rule: str, message: str) -> Invalid:
+        """The breach of a rule of TFLite."""
+        return invalid(self.operator, rule, message)
+
+    def refuse(self, message: str, advice: str = "") -> Unsupported:
+        """The refusal of a valid operator."""
+        return refusal(self.operator, message, advice)

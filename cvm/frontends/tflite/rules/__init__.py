@@ -1,0 +1,17 @@
+"""What each operator becomes: the rules, entered into one table by the modules of this folder."""
+
+from cvm.frontends.tflite.rules import (
+    elementwise,
+    movement,
+    quantization,
+    recurrent,
+    reductions,
+    resampling,
+    state,
+    windows,
+)
+from cvm.frontends.tflite.rules.registry import RULES
+
+__all__ = ["RULES"]
+
+_MODULES = (elementwise, movement, quantization, recurrent, reductions, resampling, state, windows)

@@ -1,0 +1,54 @@
+"""RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR, with exact coordinates."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from cvm.frontends.common.decompositions.sums import Taps, resampled
+from cvm.frontends.tflite.call import Made, TfliteCall
+from cvm.frontends.tflite.rules.registry import rule
+from cvm.frontends.tflite.translation import TfliteTranslation
+
+__all__: list[str] = []
+
+_HALF = Fraction(1, 2)
+
+
+@rule("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+def resize(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """A plane in another size: of each element the nearest one, or the four around it by distance."""
+    source, sizes = call.operand(), call.integers(1, "the size")
+    call.require_rank(source, 4)
+    if len(sizes) != 2 or any(size < 1 for size in sizes):
+        raise call.invalid("shape", f"the size must be a height and a width above 0, found {list(sizes)}")
+    corners, centres = call.flag("AlignCorners"), call.flag("HalfPixelCenters")
+    if corners and centres:
+        raise call.invalid("option", "AlignCorners and HalfPixelCenters exclude each other")
+    linear = call.operator.op == "RESIZE_BILINEAR"
+    name = translation.planar(source)
+    for axis, (extent, size) in enumerate(zip(source.shape[1:3], sizes, strict=True), 2):
+        if extent != size:
+            scale = Fraction(extent - 1, size - 1) if corners and size > 1 else Fraction(extent, size)
+            taps = _linear(extent, size, scale, centres) if linear else _nearest(extent, size, scale, corners, centres)
+            name = resampled(translation, name, taps, axis, skip_ones=True)
+    return Made(name, planar=True)
+
+
+def _linear(extent: int, size: int, scale: Fraction, centres: bool) -> Taps:
+    """The two neighbours of each point; beyond the border both are the last one."""
+    found = []
+    for index in range(size):
+        at = (index + _HALF) * scale - _HALF if centres else index * scale
+        low = math.floor(at)
+        first, second = (min(max(i, 0), extent - 1) for i in (low, low + 1))
+        found.append([(first, 1 - (at - low)), (second, at - low)])
+    return found
+
+
+def _nearest(extent: int, size: int, scale: Fraction, corners: bool, centres: bool) -> Taps:
+    """The element that each point lies in; with AlignCorners the nearest one, of two the one away from the origin."""
+    offset = _HALF if centres else Fraction(0)
+    at = [(index + offset) * scale for index in range(size)]
+    indices = [math.floor(point + _HALF) if corners else math.floor(point) for point in at]
+    return [[(min(max(index, 0), extent - 1), Fraction(1))] for index in indices]

@@ -1,0 +1,285 @@
+"""From a model to a `QuantizedGraph`, operator by operator.
+
+Every tensor with a scale is one of real numbers, rounded once to its own quantiser; tensors of integers without a scale
+hold integers. Convolutions and pooling of graphs have channels second, and TFLite has them last: a tensor may be there
+in both orders, and operators that do not care take the one that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from cvm.errors import CvmError, Location, Unsupported
+from cvm.frontends.common.data_types import unit
+from cvm.frontends.common.emission import Emission
+from cvm.frontends.tflite.call import Made, Operand, TfliteCall
+from cvm.frontends.tflite.folding import fold
+from cvm.frontends.tflite.model import Shape, Subgraph, TfliteModel, TfliteOperator, TfliteTensor, refusal
+from cvm.frontends.tflite.tensors import FLOATS, INTEGERS, contents_of, integer_range, quantizer_of, stored_quantizer
+from cvm.frontends.tflite.variables import Variables
+from cvm.graph import GraphOperation, QuantizedGraph
+from cvm.limits import INT32_MAX, Limits, elements
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Rule", "TfliteTranslation", "Translated"]
+
+Rule: TypeAlias = "Callable[[TfliteTranslation, TfliteCall], Made | list[Made]]"
+"""Checks an operator and emits its operations; returns its result, or each of them."""
+
+
+@dataclass(slots=True)
+class Translated:
+    """The graph, and the operator that each of its tensors serves."""
+
+    graph: QuantizedGraph
+    operators: dict[str, TfliteOperator] = field(default_factory=dict)
+
+
+class TfliteTranslation(Emission):
+    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+
+    def __init__(self, model: TfliteModel, limits: Limits, rules: Mapping[str, Rule]) -> None:
+        """``rules`` are `cvm.frontends.tflite.rules.RULES`."""
+        super().__init__("the reader of TFLite", "wrap")
+        self._model, self._limits, self._rules = model, limits, rules
+        self._graph: Subgraph = model.subgraphs[0]
+        self._operands: dict[int, Operand] = {}
+        self._last: dict[int, str] = {}
+        self._second: dict[int, str] = {}
+        """What tensors of the model became: tensors with channels last, as the model has them, and second."""
+        self._grids: dict[int, LinearQuantizer] = {}
+        """The quantisers that tensors of floats came from, whose numbers are exactly on their grids."""
+        self._served: dict[str, TfliteOperator] = {}
+        self._operator: TfliteOperator | None = None
+        self._wish = ""
+        self._reserved = {self._name_of(self._graph.tensors[index]) for index in self._graph.outputs}
+        self.variables = Variables(model, limits)
+
+    # Running
+
+    def run(self) -> Translated:
+        """The whole graph. Raises `CvmError` with the operator."""
+        inputs = [self._introduce(self._graph.tensors[index]) for index in self._graph.inputs]
+        for operator in self._graph.operators:
+            self._operator = operator
+            self._translate(operator)
+        self._operator = None
+        self.variables.update(self)
+        outputs = [self._given(self._graph.tensors[index]) for index in self._graph.outputs]
+        return Translated(self.finish("tflite", inputs, outputs, self._model.digest), self._served)
+
+    def _introduce(self, tensor: TfliteTensor) -> str:
+        """An input. One of floats has the quantiser of the operator that quantises it."""
+        elements(tensor.shape, self._limits, tensor.label)
+        quantizer = quantizer_of(tensor) or self._quantizer_of_readers(tensor)
+        if quantizer is None and tensor.data_type in INTEGERS:
+            quantizer = unit(*integer_range(tensor.data_type))
+        if quantizer is None:
+            message = f"the input {tensor.label} is of type {tensor.data_type} and no operator quantises it"
+            advice = "quantise the model when it is converted, inputs and outputs included"
+            raise Unsupported("tflite.float", f"{message}; {advice}", Location(tensor=tensor.name))
+        name = self.external(self._fresh(self._name_of(tensor)), tensor.shape, quantizer)
+        self._operands[tensor.index] = Operand(tensor, tensor.shape, quantizer if self._is_real(tensor) else None)
+        self._last[tensor.index] = name
+        return name
+
+    @staticmethod
+    def _is_real(tensor: TfliteTensor) -> bool:
+        return tensor.quantization is not None or tensor.data_type in FLOATS
+
+    def _quantizer_of_readers(self, tensor: TfliteTensor) -> LinearQuantizer | None:
+        """What all operators that read a tensor of floats quantise it to."""
+        if tensor.data_type not in FLOATS:
+            return None
+        readers = [operator for operator in self._graph.operators if tensor.index in operator.inputs]
+        if not readers or any(operator.op != "QUANTIZE" or not operator.outputs for operator in readers):
+            return None
+        found = {quantizer_of(self._graph.tensors[operator.outputs[0]]) for operator in readers}
+        return found.pop() if len(found) == 1 else None
+
+    def _translate(self, operator: TfliteOperator) -> None:
+        rule = self._rules.get(operator.op)
+        if rule is None:
+            advice = "docs/tflite.md lists those that are"
+            raise refusal(operator, "this operator is not read", advice, "tflite.operator")
+        tensors = self._graph.tensors
+        results = [tensors[index] for index in operator.outputs if index >= 0]
+        intermediates = [tensors[index] for index in operator.intermediates if index >= 0]
+        call = TfliteCall(operator, [self._read(index) for index in operator.inputs], results, intermediates)
+        values = fold(call)
+        if values is not None:
+            for tensor, items in zip(results, values, strict=True):
+                self._operands[tensor.index] = Operand(tensor, items.shape, stored_quantizer(tensor), items)
+            return
+        self._wish = self._name_of(results[0]) if results else ""
+        before = len(self._operations)
+        try:
+            made = rule(self, call)
+        except CvmError as error:
+            raise error.at(op=operator.op) from None
+        found = [made] if isinstance(made, Made) else made
+        for tensor, result in zip(results, found, strict=False):
+            self._wish = self._name_of(tensor)
+            self._enter(call, tensor, result, self._operations[before:])
+
+    def _enter(self, call: TfliteCall, tensor: TfliteTensor, made: Made, operations: Sequence[GraphOperation]) -> None:
+        """Give a result its quantiser, and note where it is."""
+        quantizer = quantizer_of(tensor)
+        name = made.name
+        if quantizer is not None and self.quantize_where_computed(name, quantizer, operations) is None:
+            name = self.emit("copy", name, quantizer=quantizer)
+        shape = self._shape_of(name, made.planar)
+        if tensor.shape != shape and not tensor.open_shape and tensor.shape:
+            message = f"its result {tensor.label} has the shape {list(shape)}, and the file says {list(tensor.shape)}"
+            raise call.invalid("shape", message)
+        self._operands[tensor.index] = Operand(tensor, self._declared(tensor, shape), quantizer)
+        (self._second if made.planar else self._last)[tensor.index] = name
+        source = call.optional(0)
+        if call.operator.op in MOVES and source is not None and source.tensor.index in self._grids:
+            self._grids[tensor.index] = self._grids[source.tensor.index]
+
+    @staticmethod
+    def _declared(tensor: TfliteTensor, shape: Shape) -> Shape:
+        """The shape of a result: no axes where the file says so, which graphs have as one of extent 1."""
+        return () if not tensor.shape and shape == (1,) and not tensor.open_shape else shape
+
+    def _shape_of(self, name: str, planar: bool) -> Shape:
+        shape = self.shape(name)
+        return (shape[0], *shape[2:], shape[1]) if planar else shape
+
+    def _given(self, tensor: TfliteTensor) -> str:
+        """An output, under the name that the model has for it."""
+        operand = self._read(tensor.index)
+        assert operand is not None
+        quantizer = operand.quantizer or self._grids.get(tensor.index)
+        if quantizer is not None and quantizer.axis is not None:
+            message = f"the output {tensor.label} is a constant with scales per axis"
+            raise Unsupported("tflite.quantization", message, Location(tensor=tensor.name))
+        if quantizer is None and operand.real:
+            message = f"the output {tensor.label} is of floats that no operator has quantised"
+            raise Unsupported("tflite.float", message, Location(tensor=tensor.name))
+        if quantizer is None and operand.data_type != "bool":
+            quantizer = unit(*integer_range(tensor.data_type))
+        name, wish = self.name(operand), self._name_of(tensor)
+        self._reserved.discard(wish)
+        dtype: Literal["logical"] | None = "logical" if operand.data_type == "bool" else None
+        return self.emit("copy", name, quantizer=quantizer, wish=wish, dtype=dtype)
+
+    def is_taken(self, name: str) -> bool:
+        """The names of outputs are kept for the outputs."""
+        return name in self._reserved or super().is_taken(name)
+
+    # What rules read
+
+    def _read(self, index: int) -> Operand | None:
+        """An operand of an operator; constants are read here."""
+        if index < 0:
+            return None
+        if index not in self._operands:
+            tensor = self._graph.tensors[index]
+            if tensor.contents is None:
+                if tensor.is_variable or tensor.data_type == "resource":
+                    return Operand(tensor, tensor.shape, quantizer_of(tensor))
+                raise Unsupported("tflite.order", f"{tensor.label} is read before it is computed")
+            values = contents_of(tensor, self._limits)
+            self._operands[index] = Operand(tensor, tensor.shape, stored_quantizer(tensor), values)
+        return self._operands[index]
+
+    def name(self, operand: Operand) -> str:
+        """The tensor of the graph that an operand became, with channels where the model has them."""
+        index = operand.tensor.index
+        if index not in self._last:
+            if index in self._second:
+                rank = operand.rank
+                self._last[index] = self.transposed(self._second[index], (0, *range(2, rank), 1))
+            else:
+                self._last[index] = self.stored(operand, operand.shape)
+        return self._last[index]
+
+    def planar(self, operand: Operand) -> str:
+        """The tensor of the graph with channels second."""
+        index = operand.tensor.index
+        if index not in self._second:
+            order = (0, operand.rank - 1, *range(1, operand.rank - 1))
+            if operand.values is not None:
+                self._second[index] = self.stored(operand, order=order)
+            else:
+                self._second[index] = self.transposed(self.name(operand), order)
+        return self._second[index]
+
+    def is_planar(self, operand: Operand) -> bool:
+        """Whether a computed operand is there with channels second, and not with channels last."""
+        return operand.tensor.index in self._second and operand.tensor.index not in self._last
+
+    def stored(self, operand: Operand, shape: Shape | None = None, order: Sequence[int] | None = None) -> str:
+        """A constant with its axes in another order, then in another shape, which keeps the axis of its scales."""
+        values, quantizer = operand.values, operand.quantizer
+        if values is None:
+            raise Unsupported("tflite.constant", f"{operand.label} must be constant, but is computed or given")
+        if values.size == 0:
+            raise Unsupported("tflite.empty", f"{operand.label} has no items", Location(tensor=operand.tensor.name))
+        integers = quantizer is None and values.dtype.kind in "iu"
+        if integers and max(-int(values.min()), int(values.max())) > INT32_MAX:
+            raise Unsupported("tflite.range", f"{operand.label} holds an integer beyond +-(2^31 - 1)")
+        axis = None if quantizer is None else quantizer.axis
+        if order is not None:
+            values = values.transpose(order)
+            axis = None if axis is None else list(order).index(axis)
+        if shape is not None and tuple(shape) != values.shape:
+            if axis is not None:
+                extent = values.shape[axis]
+                (axis,) = [i for i, n in enumerate(shape) if n == extent][-1:]
+            values = values.reshape(shape)
+        if quantizer is not None and quantizer.axis != axis:
+            quantizer = LinearQuantizer(quantizer.scale, quantizer.offset, quantizer.lo, quantizer.hi, axis)
+        return self.constant(np.ascontiguousarray(values), values.shape, quantizer)
+
+    # What rules write
+
+    def on_grid(self, tensor: TfliteTensor, quantizer: LinearQuantizer) -> None:
+        """Note that a tensor of floats holds numbers of a quantiser's codes, and no others."""
+        self._grids[tensor.index] = quantizer
+
+    def grid(self, operand: Operand) -> LinearQuantizer | None:
+        """The quantiser whose numbers an operand holds, if that is known."""
+        return operand.quantizer or self._grids.get(operand.tensor.index)
+
+    def activated(self, call: TfliteCall, name: str) -> str:
+        """The function that is fused behind a sum."""
+        kind = call.integer("FusedActivationFunction")
+        if kind in _CLIPS:
+            lo, hi = _CLIPS[kind]
+            if hi is None:
+                return self.emit("relu", name)
+            return self.emit("clamp", name, Fraction(lo), Fraction(hi))
+        if kind == _TANH:
+            return self.emit("tanh", name)
+        if kind != _NONE:
+            raise call.refuse(f"the fused activation number {kind} is not known")
+        return name
+
+    def origin(self) -> tuple[str, str]:
+        """The result and the operator that is translated."""
+        return (self._wish, self._operator.op) if self._operator else ("", "")
+
+    def made(self, name: str) -> None:
+        """Note the operator that a result serves."""
+        if self._operator:
+            self._served[name] = self._operator
+
+    def _name_of(self, tensor: TfliteTensor) -> str:
+        return self._model.names.get(tensor.index) or tensor.name or f"tensor {tensor.index}"
+
+
+MOVES = frozenset(
+    ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V", "UNPACK", "TILE")
+)
+"""Operators that only move: their results are of the grid of what they read."""
+_NONE, _TANH = 0, 4
+_CLIPS: dict[int, tuple[int, int | None]] = {1: (0, None), 2: (-1, 1), 3: (0, 6)}
+"""Fused functions that clip: RELU, RELU_N1_TO_1 and RELU6, by their numbers in the schema."""
