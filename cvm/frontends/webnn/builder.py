@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.webnn.arguments import callable_as_specified, snake_case
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
 from cvm.frontends.webnn.errors import type_error
@@ -30,15 +30,9 @@ from cvm.limits import INT32_MAX
 
 __all__ = ["Context", "MLGraphBuilder", "snake_case"]
 
-_NAMES = {"gatherND": "gather_nd", "scatterND": "scatter_nd", "isNaN": "is_nan"}
 _METHODS = frozenset({*OPERATORS, "input", "constant", "build"})
 _UNSIGNED_BITS = np.dtype(np.uint16)
 """In which JavaScript hands over float16."""
-
-
-def snake_case(name: str) -> str:
-    """The Python name of a member of the specification: ``averagePool2d`` is ``average_pool2d``."""
-    return _NAMES.get(name) or re.sub("([A-Z])", r"_\1", name).lower()
 
 
 class Context(Protocol):
@@ -59,6 +53,8 @@ class Context(Protocol):
 
 class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
+
+    Options are keywords, or members of one dictionary after the operands; an array is a constant operand.
 
     Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.
     """
@@ -200,6 +196,11 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     async def build_async(self, outputs: Mapping[str, MLOperand], **options: Any) -> Any:
         """`build` for programs that await it."""
         return self.build(outputs, **options)
+
+
+for _op in OPERATORS:
+    setattr(MLGraphBuilder, snake_case(_op), callable_as_specified(_op, getattr(MLGraphBuilder, snake_case(_op))))
+MLGraphBuilder.where_ = MLGraphBuilder.where  # type: ignore[method-assign]
 
 
 def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:

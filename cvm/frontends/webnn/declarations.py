@@ -209,6 +209,7 @@ _enter("triangular", "8.9.55", Tensor(least=2), input=Tensor(least=2))
 _enter("where", "8.9.56", _ANY, condition=Tensor(_TRUTH), trueValue=_ANY, falseValue=_ANY)
 
 _ELSEWHERE = {
+    "MLContextOptions": "8.2.1",
     "createContext": "8.2.2",
     "dispatch": "8.3.1",
     "createTensor": "8.3.2",
@@ -216,6 +217,8 @@ _ELSEWHERE = {
     "readTensor": "8.3.4",
     "writeTensor": "8.3.6",
     "MLOperandDescriptor": "8.5",
+    "MLOperand": "8.6",
+    "MLTensorDescriptor": "8.7",
     "MLGraphBuilder": "8.9.1",
     "input": "8.9.2",
     "constant": "8.9.3",
