@@ -31,6 +31,7 @@ from cvm.webnn.calibrated import (
     measured,
     with_quantizers,
 )
+from cvm.webnn.explanation import explained
 from cvm.webnn.tensor import state_error
 
 if TYPE_CHECKING:
@@ -189,30 +190,9 @@ def _lowered(translated: Translated) -> Program:
     try:
         program = lower(translated.graph)
     except CvmError as error:
-        raise _explained(error, translated) from error
+        raise explained(error, translated) from error
     _require_no_cut(program, translated)
     return program
-
-
-_ADVICE = {
-    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear after it",
-    "lowering.overflow": "promise a value_range for the inputs, or cast to a wider data type first",
-    "lowering.range": "quantise its operands to fewer bits, or promise a value_range for the inputs",
-    "lowering.unprovable": "quantise its operands",
-    "lowering.rounding": "quantise its operands",
-}
-
-
-def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
-    """The error of lowering in the words of the builder."""
-    operand = translated.operands.get(error.location.tensor or "")
-    message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
-    advice = _ADVICE.get(error.code, "")
-    if operand is None:
-        found = NotSupportedError(error.code, f"{message}; {advice}" if advice else message, error.location)
-    else:
-        found = refusal(operand, message, advice)
-    return found
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:

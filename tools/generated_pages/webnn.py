@@ -39,10 +39,15 @@ print(graph.explain())  # what each call became
 `graph.quantized_graph` is the graph of real numbers that the program computes: `cvm.reference.Reference` evaluates it
 in float64, and `cvm.report.compare` says, tensor by tensor, what the rounding costs (`clip=True` keeps the clipping).
 
-Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
-specification throws as TypeError is `MLTypeError`, a TypeError and a ValueError, whose message names label, operand,
-rule and section. A valid graph that the machine does not run is a `NotSupportedError` at `build`, which says what to do
-instead.
+Methods have the specification's names in snake_case; camelCase works too. Options are keywords, or one dictionary with
+the specification's names: `builder.conv2d(x, w, {"padding": [1, 1, 1, 1], "inputLayout": "nhwc"})`. A NumPy array is a
+constant wherever an operand is taken. Operands have Python's operators (`2 * x + w`, `-x`, `x @ w`, `x ** 2`, `x < y`;
+not `==`, and `/` of real ones alone), in which a number becomes a constant of the operand's type. `create_tensor` takes
+an MLTensorDescriptor, `create_context` an MLContextOptions, `read_tensor` and `write_tensor` buffers of bytes.
+`context.lost` is a future that `destroy` resolves: `await context.lost`, or `context.lost.add_done_callback(..)`;
+graphs and tensors of the context are destroyed with it, programs are not. What the specification throws as TypeError is
+`MLTypeError`, a TypeError and a ValueError, whose message names label, operand, rule and section. A valid graph that
+the machine does not run is a `NotSupportedError` at `build`, which says what to do instead.
 
 ## Meaning
 
@@ -54,10 +59,12 @@ instead.
 * 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may. Integers of 32 and
   64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
   promises a range, which every run checks. It may go beyond where the calls that read the input give the same for the
-  nearest integer of the machine (`sign`, `relu`, `clamp`). Unsigned results that are outputs wrap below zero.
+  nearest integer of the machine (`sign`, `relu`, `clamp`); inputs that are indices alone need no promise. Unsigned
+  results that are outputs wrap below zero.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. An index that is out of range is clamped, a constant one of a scatter refused; of equal indices a scatter
-  keeps the last in row-major order. Linear resampling of integers is rounded once, half to even.
+  first index. A negative index counts from the end, one that is out of range is clamped (be it beyond 32 bits), a
+  constant one of a scatter refused; of equal indices a scatter keeps the last in row-major order. Linear resampling of
+  integers is rounded once, half to even.
 * `softmax` without an axis takes the last one. NaN as a bound of `clamp` is none, and so is Infinity; -Infinity as its
   `minValue` is a TypeError.
 * Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
@@ -117,7 +124,8 @@ _CONFORMANCE = """
 What became of {cases} cases, which `tools/webnn_conformance.py` replays where they are: *equal* is equal in every bit,
 run as they are (integers, quantised graphs and single quantisers). *in order*: cases of floats whose operator only
 moves or compares its items, equal when they are run on integers of the same order. *refused*: with the error of the
-builder, and why. A graph of floats is refused whatever its operator is; that of a quantised one is what the tests of
+builder, and why. A graph of floats is refused whatever its operator is, where `build` gets no samples; with its own
+inputs as samples (`--floats`) it is within the error that it states. What quantised graphs give is what the tests of
 the project check, against models in rationals and intervals. The types int4 and uint4, which the specification has not,
 are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`.
 

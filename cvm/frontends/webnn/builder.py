@@ -200,7 +200,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
 
 for _op in OPERATORS:
     setattr(MLGraphBuilder, snake_case(_op), callable_as_specified(_op, getattr(MLGraphBuilder, snake_case(_op))))
-MLGraphBuilder.where_ = MLGraphBuilder.where  # type: ignore[method-assign]
+MLGraphBuilder.where_ = MLGraphBuilder.where
 
 
 def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:

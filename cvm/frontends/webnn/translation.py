@@ -79,6 +79,8 @@ class Translated:
     """The tensors that quantizeLinear rounds to 32 bits."""
     open: frozenset[str] = frozenset()
     """The tensors without a quantiser that calibration finds one for."""
+    named: dict[str, MLOperand] = field(default_factory=dict)
+    """The operand that a tensor of the graph is, if it is one."""
 
 
 def refusal(operand: MLOperand, message: str, advice: str = "", code: str = "") -> NotSupportedError:
@@ -154,7 +156,8 @@ class WebnnTranslation(Emission):
         found = [self._output(name, operand) for name, operand in self._outputs.items()]
         graph = self.finish("webnn", self._graph_inputs, [boundary.value for boundary in found])
         left = frozenset(self._left(graph))
-        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated, left)
+        named = {name: operand for operand, name in reversed(self._names.items())}
+        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated, left, named)
 
     def _left(self, graph: QuantizedGraph) -> Iterator[str]:
         """The tensors that calibration finds quantisers for: of what is stored, the floats."""
@@ -253,7 +256,8 @@ class WebnnTranslation(Emission):
                 return Boundary(name, value, operand.data_type, operand.shape)
             if grid is None:
                 message = f"a float value would leave the graph as the output {name!r}"
-                raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
+                advice = "give its quantizeLinear, or the dequantizeLinear of that"
+                raise refusal(operand, message, f"{advice}; or give build(.., calibration=[..]) representative inputs")
             source = self.codes(source, operand.shape, grid)
         lo, hi = (
             (-INT32_MAX, INT32_MAX)
