@@ -342,6 +342,15 @@ def softsign(x: Real) -> Real:
     return x / (rational(1) + _absolute(x))
 
 
+def hard_swish(x: Real) -> Real:
+    """X * min(max(x + 3, 0), 6) / 6; a number that may be at -3 or 3 is decided there."""
+    if x.compare(Fraction(-3)) <= 0:
+        return rational(0)
+    if x.compare(Fraction(3)) >= 0:
+        return x
+    return x * (x + rational(3)) / rational(6)
+
+
 def _one_minus_square(x: Real) -> Real:
     """1 - x^2, for the functions that are defined from -1 to 1."""
     rest = rational(1) - x * x
@@ -440,6 +449,7 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "gelu": gelu_sigmoid,
         "erf": erf,
         "softsign": softsign,
+        "hard_swish": hard_swish,
         "silu": lambda x: x * sigmoid(x),
         "sin": sin,
         "cos": cos,

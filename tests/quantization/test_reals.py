@@ -83,6 +83,7 @@ LIBRARY: dict[str, tuple[Callable[[float], float], str, str]] = {
     "relu": (lambda v: max(v, 0.0), "-9", "9"),
     "gelu": (lambda v: v / (1 + math.exp(-1.702 * v)), "-9", "9"),
     "erf": (math.erf, "-9", "9"),
+    "hard_swish": (lambda v: v * min(max(v + 3, 0), 6) / 6, "-9", "9"),
     "softsign": (lambda v: v / (1 + abs(v)), "-9", "9"),
     "silu": (lambda v: v / (1 + math.exp(-v)), "-9", "9"),
     "sin": (math.sin, "-9", "9"),

@@ -27,6 +27,7 @@ from tools.fuzz import (
     receipts,
     steps,
     tensors,
+    tflite_models,
     vector_consumer,
 )
 from tools.fuzz.grammar import document
@@ -35,6 +36,7 @@ from tools.fuzz.harness import ADDRESS_SPACE, Fuzzer, examine, minimise, run
 FUZZERS = [
     documents.FUZZER, arguments.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER,
     receipts.FUZZER, receipt_tool.FUZZER, steps.FUZZER, models.FUZZER, onnx_models.FUZZER,
+    tflite_models.FUZZER,
     vector_consumer.FUZZER,
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]

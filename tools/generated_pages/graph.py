@@ -15,7 +15,7 @@ from tools.generated_pages.page import DOCS, Page
 
 __all__ = ["PAGE", "markdown"]
 
-_FORMATS = {"ONNX": "onnx", "WebNN": "webnn", "OpenVX": "openvx"}
+_FORMATS = {"ONNX": "onnx", "TFLite": "tflite", "WebNN": "webnn", "OpenVX": "openvx"}
 _CVM = DOCS.parent / "cvm"
 _BUILDERS = {"self", "graph", "translation", "windows"}
 """What the graph that is made, and the modules of shared functions, are called in readers."""

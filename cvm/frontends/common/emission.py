@@ -68,26 +68,22 @@ class Emission(GraphBuilder):
             "gather", name, self.constant(np.ascontiguousarray(indices, np.int64), indices.shape), axis=axis
         )
 
-    def part(self, name: str, axis: int, begin: int, end: int, drop: bool = False) -> str:
-        """The elements of a tensor from ``begin`` up to, not including, ``end`` along an axis; of constants a constant.
+    def part_of_constant(self, name: str, axis: int, begin: int, end: int, drop: bool) -> str | None:
+        """A constant with a part of another one along an axis, which ``drop`` leaves out; None for no constant.
 
-        With ``drop`` the axis, along which one element is taken, is left out. The same part is made once.
+        The same part is made once.
         """
+        tensor = self._tensors[name]
+        data = tensor.data
+        if tensor.kind != "constant" or data is None or isinstance(data.quantizer, LogarithmicQuantizer):
+            return None
         key = (name, axis, begin, end, drop)
         if key not in self._parts:
-            self._parts[key] = self._part(*key)
-        return self._parts[key]
-
-    def _part(self, name: str, axis: int, begin: int, end: int, drop: bool) -> str:
-        tensor = self._tensors[name]
-        shape = tensor.shape[:axis] + (() if drop else (end - begin,)) + tensor.shape[axis + 1 :]
-        data = tensor.data
-        if tensor.kind == "constant" and data is not None and not isinstance(data.quantizer, LogarithmicQuantizer):
+            shape = tensor.shape[:axis] + (() if drop else (end - begin,)) + tensor.shape[axis + 1 :]
             values = np.take(data.values, range(begin, end), axis).reshape(shape)
-            return self.constant(values, shape, _part_of_quantizer(data.quantizer, axis, begin, end, drop))
-        if (begin, end) != (0, tensor.shape[axis]):
-            name = self.emit("slice", name, axes=(axis,), begin=(begin,), end=(end,), stride=(1,))
-        return self.reshape(name, shape) if drop else name
+            quantizer = _part_of_quantizer(data.quantizer, axis, begin, end, drop)
+            self._parts[key] = self.constant(values, shape, quantizer)
+        return self._parts[key]
 
     # Integers and real numbers
 

@@ -78,6 +78,13 @@ class TfliteCall:
             raise self.invalid("inputs", f"input {index} is missing")
         return found
 
+    @property
+    def result(self) -> TfliteTensor:
+        """The first tensor that is computed, which must be there."""
+        if not self.results:
+            raise self.invalid("outputs", "it has no result")
+        return self.results[0]
+
     def every(self) -> list[Operand]:
         """All operands, at least one, none left out."""
         return [self.operand(index) for index in range(max(len(self.operands), 1))]

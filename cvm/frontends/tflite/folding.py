@@ -79,7 +79,7 @@ def _reshape(call: TfliteCall, operands: list[Operand], values: list[Items]) -> 
 
 
 def _cast(call: TfliteCall, operands: list[Operand], values: list[Items]) -> list[Items]:
-    target = call.results[0].data_type
+    target = call.result.data_type
     if values[0].dtype.kind == "f" and not target.startswith("float"):
         return [np.trunc(values[0]).astype(np.int64)]
     return [values[0].astype(np.dtype(target) if target.startswith(("float", "bool")) else np.int64)]

@@ -55,7 +55,12 @@ def _wrong_size(tensor: TfliteTensor, found: int, expected: int) -> Malformed:
 
 
 def integer_range(data_type: str) -> tuple[int, int]:
-    """The least and the greatest integer of a data type, of those that the machine has."""
+    """The least and the greatest integer of a data type, of those that the machine has.
+
+    Raises `Unsupported` for a type that has no integers.
+    """
+    if data_type not in INTEGERS | {"bool"}:
+        raise Unsupported("tflite.data-type", f"tensors of type {data_type} are not computed with")
     lo, hi = bounds(data_type)
     return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 

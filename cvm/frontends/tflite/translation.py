@@ -20,7 +20,7 @@ from cvm.frontends.common.emission import Emission
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.folding import fold
 from cvm.frontends.tflite.model import Shape, Subgraph, TfliteModel, TfliteOperator, TfliteTensor, refusal
-from cvm.frontends.tflite.tensors import FLOATS, INTEGERS, contents_of, integer_range, quantizer_of, stored_quantizer
+from cvm.frontends.tflite.tensors import FLOATS, contents_of, integer_range, quantizer_of, stored_quantizer
 from cvm.frontends.tflite.variables import Variables
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX, Limits, elements
@@ -77,7 +77,7 @@ class TfliteTranslation(Emission):
         """An input. One of floats has the quantiser of the operator that quantises it."""
         elements(tensor.shape, self._limits, tensor.label)
         quantizer = quantizer_of(tensor) or self._quantizer_of_readers(tensor)
-        if quantizer is None and tensor.data_type in INTEGERS:
+        if quantizer is None and tensor.data_type not in FLOATS:
             quantizer = unit(*integer_range(tensor.data_type))
         if quantizer is None:
             message = f"the input {tensor.label} is of type {tensor.data_type} and no operator quantises it"
@@ -85,7 +85,7 @@ class TfliteTranslation(Emission):
             raise Unsupported("tflite.float", f"{message}; {advice}", Location(tensor=tensor.name))
         name = self.external(self._fresh(self._name_of(tensor)), tensor.shape, quantizer)
         self._operands[tensor.index] = Operand(tensor, tensor.shape, quantizer if self._is_real(tensor) else None)
-        self._last[tensor.index] = name
+        self._last[tensor.index] = self.nonzero(name) if tensor.data_type == "bool" else name
         return name
 
     @staticmethod

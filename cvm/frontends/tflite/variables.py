@@ -53,19 +53,19 @@ class Variables:
 
     def handle(self, call: TfliteCall) -> None:
         """VAR_HANDLE: the result stands for a variable."""
-        self._handles[call.results[0].index] = call.text("Container"), call.text("SharedName")
+        self._handles[call.result.index] = call.text("Container"), call.text("SharedName")
 
     def read(self, graph: Emission, call: TfliteCall) -> str:
         """READ_VARIABLE: what was assigned last in this run, else the state. Returns the tensor of the graph."""
         key = self._key(call)
         if key not in self._state:
             initial = self._initial.get(key)
-            if initial is None or call.results[0].shape != initial.shape:
+            if initial is None or call.result.shape != initial.shape:
                 raise call.refuse(
                     f"the variable {key[1]!r} is not assigned a constant of its shape before the first run"
                 )
             values = contents_of(initial, self._limits)
-            self._enter(graph, call, key, f"state {key[1]}", call.results[0], values)
+            self._enter(graph, call, key, f"state {key[1]}", call.result, values)
         return self._current[key]
 
     def assign(self, graph: Emission, call: TfliteCall, name: str) -> None:

@@ -15,7 +15,7 @@ _OPENVX = "OpenVX 1.3"
 rule(_INTEGERS, "truncated_div", "integer_pow")(binary)
 rule("ONNX, WebNN", "l2_reduce", "log_sum_reduce", "log_sum_exp_reduce")(reduce)
 rule("WebNN", "l2_pool")(box)
-rule("ONNX, WebNN", "erf", "softsign")(unary)
+rule("ONNX, WebNN", "erf", "hard_swish", "softsign")(unary)
 rule(_OPENVX, "lookup")(unary)
 
 

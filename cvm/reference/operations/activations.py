@@ -60,6 +60,12 @@ def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array
 
 
 @operation("4.9.1")
+def hard_swish(x: Array) -> Array:
+    """``y = x * min(max(x + 3, 0), 6) / 6``."""
+    return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
+
+
+@operation("4.9.1")
 def softsign(x: Array) -> Array:
     """``y = x / (1 + |x|)``."""
     return x / (1.0 + np.abs(x))

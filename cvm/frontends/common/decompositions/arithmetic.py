@@ -14,7 +14,6 @@ from cvm.limits import INT32_MAX
 __all__ = [
     "absolute",
     "hard_sigmoid",
-    "hard_swish",
     "magnitude",
     "power",
     "prelu",
@@ -110,9 +109,3 @@ def prelu(graph: Emission, x: str, slope: str, data_type: str) -> str:
 def hard_sigmoid(graph: Emission, x: str, alpha: Fraction, beta: Fraction) -> str:
     """Alpha * x + beta, clipped to [0, 1]."""
     return graph.clamped(graph.emit("add", graph.emit("mul", x, alpha), beta), 0, 1, integer=False)
-
-
-def hard_swish(graph: Emission, x: str) -> str:
-    """X * clip(x + 3, 0, 6) / 6."""
-    clipped = graph.clamped(graph.emit("add", x, Fraction(3)), 0, 6, integer=False)
-    return graph.emit("mul", x, graph.emit("mul", clipped, Fraction(1, 6)))

@@ -1,10 +1,10 @@
-"""Recurrent networks, step by step: LSTM, GRU and simple ones, for one direction at a time.
+"""Recurrent networks, step by step: LSTM and GRU, for one direction at a time.
 
 Sums before an activation, its results, products that are summed up with others, and states are left to calibration: in
 between everything is exact.
 
 A weight has the rows of all gates one below the other, ``order`` names them by one letter each. Inputs are x of
-[batch, inputs], states of [batch, hidden]. Sources: WebNN 8.9.25 to 8.9.34; ONNX LSTM, GRU and RNN.
+[batch, inputs], states of [batch, hidden]. Sources: WebNN 8.9.25 to 8.9.34; ONNX LSTM and GRU.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from cvm.frontends.common.decompositions.movement import part
 from cvm.frontends.common.emission import Emission
 
-__all__ = ["Activation", "Cell", "States", "gru_step", "lstm_step", "rnn_step", "unrolled"]
+__all__ = ["Activation", "Cell", "States", "gru_step", "lstm_step", "unrolled"]
 
 Activation: TypeAlias = Callable[[Emission, str], str]
 """Emits a function of one number; returns the tensor of its result."""
@@ -47,7 +48,7 @@ class Cell:
     def rows(self, graph: Emission, name: str, gate: str) -> str:
         """The rows of one gate."""
         begin = self.order.index(gate) * self.hidden
-        return graph.part(name, 0, begin, begin + self.hidden)
+        return part(graph, name, 0, begin, begin + self.hidden)
 
     def of_input(self, graph: Emission, gate: str, x: str) -> str:
         """The product of the input with the weight of a gate, and its bias."""
@@ -72,7 +73,7 @@ class Cell:
         if self.peephole is None:
             return total
         begin = self.peephole_order.index(gate) * self.hidden
-        weight = graph.reshape(graph.part(self.peephole, 0, begin, begin + self.hidden), (1, self.hidden))
+        weight = graph.reshape(part(graph, self.peephole, 0, begin, begin + self.hidden), (1, self.hidden))
         return graph.emit("add", total, graph.emit("mul", state, weight))
 
 
@@ -125,12 +126,6 @@ def gru_step(
     kept = graph.emit("mul", update, hidden)
     added = graph.emit("mul", graph.emit("sub", Fraction(1), update), new)
     return (graph.left_open(graph.emit("add", kept, added)),)
-
-
-def rnn_step(graph: Emission, cell: Cell, x: str, states: States, activation: Activation) -> States:
-    """One step of a simple recurrent network, whose only gate is called h: ``h' = activation(W x + R h + b)``."""
-    (hidden,) = states
-    return (cell.gate(graph, "h", x, hidden, activation),)
 
 
 def unrolled(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from cvm.frontends.common.data_types import EVERYTHING
-from cvm.frontends.common.decompositions.arithmetic import hard_sigmoid, hard_swish
+from cvm.frontends.common.decompositions.arithmetic import hard_sigmoid
 from cvm.frontends.onnx.call import Made, OnnxCall
 from cvm.frontends.onnx.declarations import functions
 from cvm.frontends.onnx.rules.registry import rule
@@ -104,7 +104,7 @@ def hard(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Alpha * x + beta clipped to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
     x = _operand(translation, call)
     if call.node.op == "HardSwish":
-        return _like(call, hard_swish(translation, x))
+        return _like(call, translation.emit("hard_swish", x))
     alpha, beta = (call.number(name, default) for name, default in _HARD.items())
     return _like(call, hard_sigmoid(translation, x, alpha, beta))
 

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Literal
 
 from cvm.frontends.common.data_types import EVERYTHING
-from cvm.frontends.common.decompositions.arithmetic import hard_swish
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.translation import TfliteTranslation
@@ -132,11 +131,12 @@ def logical_not(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def select(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """One of two tensors, by a truth value. SELECT may have one truth value for each item of the first axis."""
     condition, x, y = (call.operand(i) for i in range(3))
-    names, planar = aligned(translation, call, condition, x, y)
     if call.operator.op == "SELECT" and condition.rank == 1 < x.rank:
         column = (condition.shape[0],) + (1,) * (x.rank - 1)
         spread = translation.reshape(translation.name(condition), column, dtype="logical")
         names, planar = [spread, *map(translation.name, (x, y))], False
+    else:
+        names, planar = aligned(translation, call, condition, x, y)
     kind: Literal["logical"] | None = "logical" if x.data_type == "bool" else None
     quantizer = EVERYTHING if not x.real and kind is None else None
     return Made(translation.emit("select", *names, quantizer=quantizer, dtype=kind), planar)
@@ -201,7 +201,7 @@ def clipped(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def hard_swish_(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """X * clip(x + 3, 0, 6) / 6."""
     name, planar = _unary(translation, call)
-    return Made(hard_swish(translation, name), planar)
+    return Made(translation.emit("hard_swish", name), planar)
 
 
 @rule("LEAKY_RELU")

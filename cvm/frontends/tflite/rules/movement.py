@@ -38,7 +38,7 @@ def reshape(translation: TfliteTranslation, call: TfliteCall) -> Made:
     elif given is None:
         wish = call.list_of_integers("NewShape")
     else:
-        wish = call.results[0].shape
+        wish = call.result.shape
     count, known = math.prod(source.shape), math.prod(extent for extent in wish if extent != -1)
     shape = tuple(count // max(known, 1) if extent == -1 else extent for extent in wish)
     if list(wish).count(-1) > 1 or any(extent < 1 for extent in shape) or math.prod(shape) != count:

@@ -28,7 +28,7 @@ def dequantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
     source = call.operand()
     grid = translation.grid(source)
     if grid is not None and grid.axis is None:
-        translation.on_grid(call.results[0], grid)
+        translation.on_grid(call.result, grid)
     planar = translation.is_planar(source)
     return Made(translation.planar(source) if planar else translation.name(source), planar)
 
@@ -36,9 +36,9 @@ def dequantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
 @rule("CAST")
 def cast(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """Integers and truth values as another type; numbers toward zero. Codes are cast as the integers that they are."""
-    source, target = call.operand(), call.results[0].data_type
+    source, target = call.operand(), call.result.data_type
     name = translation.name(source)
-    if source.quantizer is not None and call.results[0].quantization is None and target not in FLOATS:
+    if source.quantizer is not None and call.result.quantization is None and target not in FLOATS:
         raise call.refuse("it casts codes to integers", "put DEQUANTIZE before it")
     if source.data_type == "bool":
         return Made(translation.emit("select", name, Fraction(1), Fraction(0), quantizer=unit(0, 1)))
@@ -46,7 +46,7 @@ def cast(translation: TfliteTranslation, call: TfliteCall) -> Made:
         return Made(translation.nonzero(name))
     if target in FLOATS:
         if not source.real:
-            translation.on_grid(call.results[0], unit(*integer_range(source.data_type)))
+            translation.on_grid(call.result, unit(*integer_range(source.data_type)))
         return Made(name)
     if source.real:
         raise call.refuse("it casts numbers to integers, which rounds toward zero", "put QUANTIZE after it")

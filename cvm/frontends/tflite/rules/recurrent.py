@@ -1,4 +1,4 @@
-"""SVDF: a filter over features and one over time, with the products of earlier runs as state."""
+"""Layers with memory: SVDF and LSTM, whose state is that of the program."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cvm.frontends.tflite.call import Made, TfliteCall
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.tensors import quantizer_of
 from cvm.frontends.tflite.translation import TfliteTranslation
+from cvm.quantization import LinearQuantizer
 
 __all__: list[str] = []
 
@@ -51,3 +52,72 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
     name = convolution(translation, window, weights, offset, windows, filters // rank)
     name = translation.reshape(name, (batch, filters // rank))
     return Made(translation.activated(call, name))
+
+
+_PREACTIVATION = LinearQuantizer((Fraction(1, 2**12),), (Fraction(0),), -(2**15), 2**15 - 1)
+_GATE = LinearQuantizer((Fraction(1, 2**15),), (Fraction(0),), -(2**15), 2**15 - 1)
+"""What is rounded inside of a step, to 16 bits: products and sums before sigmoid and tanh, and what these give."""
+
+_WEIGHTS, _RECURRENT, _PEEPHOLES, _BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (9, 10, 11), (12, 13, 14, 15)
+_PROJECTION, _OUTPUT_STATE, _CELL_STATE, _NORMS = (16, 17), 18, 19, (20, 21, 22, 23)
+_TANH = 4
+
+
+@rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
+def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """A long short-term memory over the steps of a sequence; cell and output are state.
+
+    The products with the input and with the output before are rounded to multiples of 2^-12 of 16 bits, and so is their
+    sum; gates are rounded to multiples of 2^-15. The kernels for 8-bit weights round there, too.
+    Without weights of the input gate, that gate is 1 less the forget gate.
+    """
+    for index in (*_PEEPHOLES, *_PROJECTION, *_NORMS):
+        if call.optional(index) is not None:
+            raise call.refuse(f"its input {index} (of peepholes, a projection or layer normalisation) is not read")
+    if call.integer("FusedActivationFunction") != _TANH:
+        raise call.refuse("its function is not tanh")
+    source, output, cell = call.operand(0), call.operand(_OUTPUT_STATE), call.operand(_CELL_STATE)
+    call.require_rank(source, 3)
+    axis = 0 if call.flag("TimeMajor") else 1
+    batch, units = source.shape[1 - axis], output.shape[-1]
+    hidden = translation.variables.tensor(translation, call, output)
+    memory = translation.variables.tensor(translation, call, cell)
+    results = []
+    for step in range(source.shape[axis]):
+        x = translation.taken(translation.name(source), np.array([step], np.int64), axis)
+        x = translation.reshape(x, [extent for i, extent in enumerate(source.shape) if i != axis])
+        hidden, memory = _step(translation, call, x, hidden, memory)
+        results.append(translation.reshape(hidden, (1, batch, units) if axis == 0 else (batch, 1, units)))
+    translation.variables.become(output, hidden)
+    translation.variables.become(cell, memory)
+    return Made(results[0] if len(results) == 1 else translation.emit("concat", tuple(results), axis=axis))
+
+
+def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str, memory: str) -> tuple[str, str]:
+    """The output and the cell after one step."""
+    states = [quantizer_of(call.operand(index).tensor) for index in (_OUTPUT_STATE, _CELL_STATE)]
+    forget, candidate, exit_ = (_gate(translation, call, number, x, hidden) for number in (1, 2, 3))
+    if call.optional(_WEIGHTS[0]) is None:
+        enter = translation.emit("sub", Fraction(1), forget)
+    else:
+        enter = _gate(translation, call, 0, x, hidden)
+    kept, added = translation.emit("mul", forget, memory), translation.emit("mul", enter, candidate)
+    clip = call.number("CellClip")
+    total = translation.emit("add", kept, added)
+    if clip > 0:
+        total = translation.emit("clamp", total, -clip, clip)
+    cell = translation.emit("copy", total, quantizer=states[1])
+    bounded = translation.emit("tanh", cell, quantizer=_GATE)
+    return translation.emit("mul", exit_, bounded, quantizer=states[0]), cell
+
+
+def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str, hidden: str) -> str:
+    """One gate (of input, forget, cell and output): sigmoid, or tanh for the cell, of a sum of two products."""
+    bias = call.optional(_BIASES[number])
+    units = call.operand(_OUTPUT_STATE).shape[-1]
+    offset = Fraction(0) if bias is None else translation.stored(bias, (1, units))
+    weights = [translation.stored(call.operand(index[number])) for index in (_WEIGHTS, _RECURRENT)]
+    given = translation.emit("linear", x, weights[0], offset, quantizer=_PREACTIVATION)
+    kept = translation.emit("linear", hidden, weights[1], Fraction(0), quantizer=_PREACTIVATION)
+    total = translation.emit("add", given, kept, quantizer=_PREACTIVATION)
+    return translation.emit("tanh" if number == 2 else "sigmoid", total, quantizer=_GATE)

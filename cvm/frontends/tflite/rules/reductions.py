@@ -78,7 +78,7 @@ def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
         raise call.invalid("shape", f"both sides must be matrices, found {list(x.shape)} and {list(y.shape)}")
     names = [translation.aligned(translation.name(side), rank) for side in (x, y)]
     name = translation.emit("matmul", *names, transposeA=call.flag("AdjX"), transposeB=call.flag("AdjY"))
-    return Made(name if x.real else translation.result(name, call.results[0].data_type))
+    return Made(name if x.real else translation.result(name, call.result.data_type))
 
 
 @rule("SOFTMAX")

@@ -8,7 +8,6 @@ from cvm.frontends.common.data_types import EVERYTHING, UNBOUNDED, is_float
 from cvm.frontends.common.decompositions.arithmetic import (
     absolute,
     hard_sigmoid,
-    hard_swish,
     power,
     prelu,
     quotient,
@@ -205,4 +204,4 @@ def hard_sigmoid_(translation: WebnnTranslation, node: WebnnNode) -> str:
 @rule("hardSwish")
 def hard_swish_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """X * clip(x + 3, 0, 6) / 6."""
-    return hard_swish(translation, _source(translation, node))
+    return translation.emit("hard_swish", _source(translation, node))

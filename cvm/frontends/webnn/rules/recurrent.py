@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from cvm.frontends.common.decompositions.movement import part
 from cvm.frontends.common.decompositions.recurrent import Activation, Cell, States, gru_step, lstm_step, unrolled
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.operand import WebnnNode
@@ -34,7 +35,9 @@ def _cell(translation: WebnnTranslation, node: WebnnNode, direction: int | None)
     for operand, field in _WEIGHTS:
         if operand in node.operands:
             name = translation.name(node.operands[operand])
-            found[field] = name if direction is None else translation.part(name, 0, direction, direction + 1, drop=True)
+            found[field] = (
+                name if direction is None else part(translation, name, 0, direction, direction + 1, drop=True)
+            )
     return Cell(node.attributes["hidden"], node.attributes["layout"], **found)
 
 
@@ -58,7 +61,7 @@ def step(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
 def network(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
     """All steps of one direction or of both; states that are not given begin at zero."""
     source, attributes = node.operands["input"], node.attributes
-    inputs = [translation.part(translation.name(source), 0, t, t + 1, drop=True) for t in range(source.shape[0])]
+    inputs = [part(translation, translation.name(source), 0, t, t + 1, drop=True) for t in range(source.shape[0])]
     names = ("initialHiddenState", "initialCellState") if node.op == "lstm" else ("initialHiddenState",)
     shape = (source.shape[1], attributes["hidden"])
     sequences, ends = [], []
@@ -67,7 +70,7 @@ def network(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
         for name in names:
             if name in node.operands:
                 given = translation.name(node.operands[name])
-                states.append(translation.part(given, 0, direction, direction + 1, drop=True))
+                states.append(part(translation, given, 0, direction, direction + 1, drop=True))
             else:
                 states.append(translation.constant(np.zeros(shape, np.int64), shape))
         backward = attributes["direction"] == "backward" or direction == 1

@@ -1,0 +1,54 @@
+"""Networks of others: that they compile, and the exact codes where these are known."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvm
+
+SHARED = Path(__file__).resolve().parents[4] / "shared"
+GALLERY = SHARED / "gallery"
+REAL = SHARED / "models" / "real"
+
+NETWORKS = [
+    "mlperf_tiny/resnet8_quant", "mlperf_tiny/vww_96_int8", "mlperf_tiny/kws_ref_model", "mlperf_tiny/ad01_int8",
+    "tflite_micro/conv10", "tflite_micro/keyword_scrambled_8bit", "coral/mobilenet_v1_0.25_128_quant",
+    "coral/movenet_single_pose_lightning_ptq", "wakeword/models_v2_hey_jarvis", "wakeword/models_v2_vad",
+    "wakeword/models_okay_nabu",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_the_gallery_compile_and_run(name: str) -> None:
+    file = GALLERY / f"{name}.tflite"
+    if not file.is_file():
+        pytest.skip(f"../shared/gallery/{name}.tflite is not there")
+    start = time.process_time()
+    program = cvm.compile(file)
+    assert time.process_time() - start < 60
+    random = np.random.default_rng(7)
+    codes = {
+        item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
+        for item in program.inputs
+    }
+    results = [cvm.Session(program, executor=executor).run(codes) for executor in ("numpy", "native")]
+    for output in program.outputs:
+        np.testing.assert_array_equal(results[0][output.name], results[1][output.name])
+
+
+@pytest.mark.parametrize("name", ["hello_world", "micro_speech", "person_detect", "mobilenet_v2"])
+def test_codes_are_those_of_the_same_network_in_nnef(name: str) -> None:
+    folder = REAL / name
+    if not (folder / "original.tflite").is_file():
+        pytest.skip(f"../shared/models/real/{name}/original.tflite is not there")
+    expected = np.load(folder / "expected.npz")
+    program = cvm.compile(folder / "original.tflite")
+    session = cvm.Session(program)
+    (given,) = program.inputs
+    for codes, exact in zip(expected["input"][:4], expected["nnef_exact"][:4], strict=True):
+        found = session.run({given.value.name: codes.reshape(given.value.shape).astype(np.int32)})
+        np.testing.assert_array_equal(found[program.outputs[0].name].ravel(), exact.ravel())

@@ -1,0 +1,126 @@
+"""Fuzzer of the reader of TFLite: files of small models with changed bytes and words, read and lowered.
+
+    python -m tools.fuzz.tflite_models --count 10000 --seed 1
+
+A case is the file of a model. Whatever is in it, it is read and lowered, or refused with an error of cvm.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from functools import lru_cache
+
+import numpy as np
+
+from cvm.errors import CvmError
+from cvm.frontends import tflite
+from cvm.lowering import lower
+from tools.fuzz.harness import Fuzzer, main
+from tools.tflite_writer import Graph, Operator, Tensor, written
+
+__all__ = ["FUZZER", "examine", "make"]
+
+_EDGES = (0, 1, 2, 127, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1)
+
+
+@lru_cache(maxsize=1)
+def _sources() -> list[bytes]:
+    """Files that are in order: a convolution, a layer with state, and operators with lists of options."""
+    image, plane = Tensor((1, 6, 6, 2), "int8", (0.05,), (-3,)), Tensor((1, 3, 3, 4), "int8", (0.4,), (7,))
+    weights = Tensor((4, 3, 3, 2), "int8", (0.01, 0.02, 0.03, 0.04), (), 0, np.arange(72).reshape(4, 3, 3, 2) - 36)
+    bias = Tensor((4,), "int32", (0.0005, 0.001, 0.0015, 0.002), (), 0, np.array([5, -7, 1000, 0]))
+    pooled, flat = Tensor((1, 1, 1, 4), "int8", (0.4,), (7,)), Tensor((1, 4), "int8", (0.3,), (0,))
+    shape = Tensor((2,), "int32", values=np.array([1, -1]))
+    options = {"Padding": 0, "StrideH": 2, "StrideW": 2, "FusedActivationFunction": 1}
+    pool = {"Padding": 1, "StrideH": 3, "StrideW": 3, "FilterHeight": 3, "FilterWidth": 3}
+    convolution = Graph(
+        [image, weights, bias, plane, pooled, shape, flat],
+        [
+            Operator("CONV_2D", [0, 1, 2], [3], "Conv2DOptions", options),
+            Operator("AVERAGE_POOL_2D", [3], [4], "Pool2DOptions", pool),
+            Operator("RESHAPE", [4, 5], [6]),
+        ],
+        [0],
+        [6],
+    )
+    return [written(convolution), written(*_stateful()), written(_moved())]
+
+
+def _stateful() -> tuple[Graph, Graph]:
+    handle, state = Tensor((), "resource"), Tensor((1, 4), "int8", (0.5,), (1,), values=np.array([[1, 2, 3, 4]]))
+    given, names = Tensor((1, 4), "int8", (0.5,), (1,)), {"Container": "", "SharedName": "memory"}
+    main_ = Graph(
+        [given, handle, given, given],
+        [
+            Operator("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}),
+            Operator("VAR_HANDLE", [], [1], "VarHandleOptions", names),
+            Operator("READ_VARIABLE", [1], [2]),
+            Operator("ADD", [0, 2], [3], "AddOptions", {}),
+            Operator("ASSIGN_VARIABLE", [1, 3], []),
+        ],
+        [0],
+        [3],
+    )
+    first = Graph(
+        [handle, state],
+        [Operator("VAR_HANDLE", [], [0], "VarHandleOptions", names), Operator("ASSIGN_VARIABLE", [0, 1], [])],
+        [],
+        [],
+    )
+    return main_, first
+
+
+def _moved() -> Graph:
+    def codes(*shape: int) -> Tensor:
+        return Tensor(shape, "int8", (0.1,), (4,))
+
+    tensors = [
+        codes(2, 3, 4),
+        Tensor((3,), "int32", values=np.array([2, 0, 1])),
+        codes(4, 2, 3),
+        Tensor((3,), "int32", values=np.array([0, 1, 0])),
+        Tensor((3,), "int32", values=np.array([4, 2, 3])),
+        Tensor((3,), "int32", values=np.array([2, 1, 1])),
+        codes(2, 3),
+        Tensor((2,), "int32", values=np.array([0, 2])),
+        codes(2, 2),
+    ]
+    operators = [
+        Operator("TRANSPOSE", [0, 1], [2]),
+        Operator("STRIDED_SLICE", [2, 3, 4, 5], [6], "StridedSliceOptions", {"ShrinkAxisMask": 2}),
+        Operator("GATHER", [6, 7], [8], "GatherOptions", {"Axis": 1}),
+    ]
+    return Graph(tensors, operators, [0], [8])
+
+
+def make(random_: random.Random) -> bytes:
+    """One damaged file."""
+    data = random_.choice(_sources())
+    kind = random_.random()
+    if kind < 0.05:
+        return data[: random_.randrange(len(data))]
+    changed = bytearray(data)
+    for _ in range(random_.choice((1, 1, 1, 2, 4, 16))):
+        if kind < 0.5:
+            changed[random_.randrange(len(data))] = random_.choice((*range(8), 127, 128, 255, random_.randrange(256)))
+        else:
+            at = random_.randrange(0, len(data) - 4, 4)
+            word = random_.choice((*_EDGES, random_.randrange(2**32), random_.randrange(len(data))))
+            changed[at : at + 4] = struct.pack("<I", word)
+    return bytes(changed)
+
+
+def examine(case: bytes) -> str:
+    """Read and lower the file."""
+    try:
+        lower(tflite.loads(case).graph)
+    except CvmError as error:
+        return error.code
+    return "valid, lowered"
+
+
+FUZZER = Fuzzer("tools.fuzz.tflite_models", make, examine)
+
+if __name__ == "__main__":
+    raise SystemExit(main(FUZZER))
