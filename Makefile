@@ -4,6 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Tests start Python some hundred times: what is compiled once is kept.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/python -m pytest -n auto
+# Neighbours share fixtures: each worker begins with a stretch of tests of its own, and takes others when it is done.
+NEIGHBOURS := --dist worksteal
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -18,19 +24,19 @@ demo: $(VENV)/.installed ## compile, run and check the model that comes with cvm
 
 .PHONY: test
 test: $(VENV)/.installed-test ## the tests (arguments for pytest: ARGS=...)
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(PYTEST) $(NEIGHBOURS) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(VENV)/.installed-test ## a minute of tests that touch every package
-	@$(BIN)/python -m pytest -n auto --fast $(ARGS)
+	@$(PYTEST) $(NEIGHBOURS) --fast $(ARGS)
 
 .PHONY: test-long-part
 test-long-part: $(VENV)/.installed-test ## the tenth of the long suites that is due today, five minutes at most
-	@$(BIN)/python -m pytest -n auto -m long --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
+	@$(PYTEST) -m long --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
 
 .PHONY: test-long
 test-long: $(VENV)/.installed-test ## the suites that take minutes
-	@$(BIN)/python -m pytest -n auto -m long $(ARGS)
+	@$(PYTEST) -m long $(ARGS)
 
 .PHONY: test-numpy-versions
 test-numpy-versions: $(VENV)/.installed ## the oldest and the newest NumPy give the same bytes (installs both)

@@ -33,9 +33,11 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from arithmetic_places import PLACES as LISTED
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.arithmetic_places import PLACES as LISTED  # noqa: E402
+
 GUARDS = ("holding", "require_fits", "roomy")
 """Functions that take a bound in Python integers, and raise or choose integers that hold it."""
 CLASSES = {

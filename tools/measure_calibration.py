@@ -21,9 +21,10 @@ from sklearn.model_selection import train_test_split
 import cvm
 from cvm.frontends import nnef
 from cvm.lowering import lower
+from cvm.quantization.calibration import Method
 from cvm.reference import Reference
 
-METHODS = ("minmax", "percentile", "mse", "entropy")
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
 NETWORKS = ("lenet_digits", "mobilenet_digits")
 WIDTHS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("8-bit activations, 8-bit weights", {}),

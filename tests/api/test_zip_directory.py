@@ -45,6 +45,7 @@ HEAD = b"PK\x03\x04" + bytes(26)
 """The head of a member, at the beginning of the archives of these tests."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1_000_000, 65_000])
 def test_a_directory_of_many_entries_is_refused_at_once(tmp_path: Path, count: int) -> None:
     listed = directory([b"%x" % number for number in range(count)])

@@ -16,6 +16,7 @@ def program(tmp_path):
     return tmp_path / "pair.cvm"
 
 
+@pytest.mark.slow
 def test_executors_take_turns_in_their_processes_and_agree(program):
     done = []
     contestants = [Contestant(*case) for case in (("native", program, 2, 1), ("numpy", program, 1, 2))]
@@ -33,6 +34,7 @@ def test_executors_take_turns_in_their_processes_and_agree(program):
     assert [score.bound is None for score in scores] == [False, True, True]
 
 
+@pytest.mark.slow
 def test_a_program_with_state_is_timed(tmp_path):
     small.counter().save(tmp_path / "counter.cvm")
     (score,) = compete([Contestant("native", tmp_path / "counter.cvm", 1, 1)], 1, 0.0)

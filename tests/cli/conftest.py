@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,8 @@ class Outcome:
 
 
 @pytest.fixture
-def cvm(capfd):
-    def run(*arguments):
+def cvm(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    def run(*arguments: object) -> Outcome:
         capfd.readouterr()
         code = main([str(argument) for argument in arguments])
         outcome = Outcome(code, *capfd.readouterr())
@@ -43,7 +45,7 @@ def cvm(capfd):
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder, made the working one, with programs and inputs."""
     monkeypatch.chdir(tmp_path)
     for name in ("negated", "channels", "pair", "counter"):

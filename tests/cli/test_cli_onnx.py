@@ -33,6 +33,7 @@ def test_a_model_is_compiled_run_and_inspected(tmp_path: Path, capsys: pytest.Ca
     assert "image" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_is_compared_with_itself_unrounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, labels = images()
     np.savez(tmp_path / "data.npz", image=data, label=labels)

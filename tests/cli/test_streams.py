@@ -16,6 +16,7 @@ import pytest
 
 from cvm.demo import MODEL
 from tests.api import small
+from tests.selection import mostly_long
 
 VERBS = {
     "help": (["--help"], 0),
@@ -82,23 +83,24 @@ def abandoned() -> Iterator[int]:
         os.close(writer)
 
 
-def with_json() -> list[list[str]]:
-    return [[name] for name in VERBS] + [[name, "--json"] for name in JSON]
+WITH_JSON = [[name] for name in VERBS] + [[name, "--json"] for name in JSON]
+FULL, CLOSED, UNREAD = WITH_JSON[::2], WITH_JSON[1::4], WITH_JSON[3::4]
+"""What is tried always of each: together every verb; the long suites try each with each."""
 
 
-@pytest.mark.parametrize("which", with_json(), ids=" ".join)
+@pytest.mark.parametrize("which", mostly_long(WITH_JSON, FULL), ids=" ".join)
 def test_a_full_stdout_is_74_and_one_sentence(folder: Path, full: Path, which: list[str]) -> None:
     arguments = [*VERBS[which[0]][0], *which[1:]]
     assert ended(folder, arguments, f">{full}") == (74, SENTENCE.format("No space left on device"))
 
 
-@pytest.mark.parametrize("which", with_json(), ids=" ".join)
+@pytest.mark.parametrize("which", mostly_long(WITH_JSON, CLOSED), ids=" ".join)
 def test_a_closed_stdout_is_74_and_one_sentence(folder: Path, which: list[str]) -> None:
     arguments = [*VERBS[which[0]][0], *which[1:]]
     assert ended(folder, arguments, ">&-") == (74, SENTENCE.format("it is closed"))
 
 
-@pytest.mark.parametrize("which", with_json(), ids=" ".join)
+@pytest.mark.parametrize("which", mostly_long(WITH_JSON, UNREAD), ids=" ".join)
 def test_a_pipe_that_nobody_reads_is_no_error_and_keeps_the_exit_code(folder: Path, which: list[str]) -> None:
     arguments, code = VERBS[which[0]]
     with abandoned() as writer:

@@ -12,6 +12,7 @@ def mixed() -> dict[str, Fingerprint]:
     return fingerprints(MIXED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", range(len(MODELS)), ids=[f"{path.parent.name}/{path.name}" for path in MODELS])
 @pytest.mark.parametrize("environment", MIXED[1:], ids=lambda environment: environment.name)
 def test_bytes_digest_and_values_do_not_depend_on_the_environment(
@@ -20,6 +21,7 @@ def test_bytes_digest_and_values_do_not_depend_on_the_environment(
     assert mixed[environment.name].models[model] == mixed["plain"].models[model]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(MODELS) < 3, reason="../shared/models/digits is not there")
 def test_the_models_of_the_shared_folder_take_part(mixed: dict[str, Fingerprint]) -> None:
     assert [path.parent for path in MODELS[1:]] == [DIGITS, DIGITS]
@@ -28,6 +30,7 @@ def test_the_models_of_the_shared_folder_take_part(mixed: dict[str, Fingerprint]
     assert not set(lenet.values()) & set(mobilenet.values())
 
 
+@pytest.mark.slow
 def test_the_environments_differ_in_what_they_vary(mixed: dict[str, Fingerprint]) -> None:
     found = [item.circumstances for item in mixed.values()]
     varied = {name: len({item[name] for item in found}) for name in found[0]}

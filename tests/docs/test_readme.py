@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_code_block_runs_and_prints_what_the_page_says():
     assert run_readme.difference(PAGE, run_readme.expected(PAGE)) == ""
 

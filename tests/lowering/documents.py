@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +16,7 @@ from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
-from cvm.program import Program, verify
+from cvm.program import Output, Program, verify
 from cvm.program.model import Exactness
 from tests.lowering.styles import Drawn, Style, current
 from tests.oracle.exact import Model, model
@@ -197,15 +197,19 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
     return program
 
 
+def _values(items: Sequence[Exactness] | Sequence[Output]) -> list[str]:
+    return [item.value for item in items]
+
+
 class _Optimised:
     """The optimised program, which gives the same codes for every output and for every tensor that it still has."""
 
     def __init__(self, program: Program) -> None:
         after = optimize(program)
         self.executor = create("numpy", verify(after))
-        reports = zip(program.provenance.exactness, after.provenance.exactness, strict=True)
-        outputs = zip(program.outputs, after.outputs, strict=True)
-        self.pairs = {(old.value, new.value) for old, new in (*reports, *outputs) if new.value}
+        reports = zip(_values(program.provenance.exactness), _values(after.provenance.exactness), strict=True)
+        outputs = zip(_values(program.outputs), _values(after.outputs), strict=True)
+        self.pairs = {(old, new) for old, new in (*reports, *outputs) if new}
 
     def assert_same(self, feed: dict[str, npt.NDArray[np.int32]], values: Mapping[str, npt.NDArray[np.int32]]) -> None:
         """Compare with the values of the program as it was. (Constants are captured as outputs only.)"""

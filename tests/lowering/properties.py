@@ -24,21 +24,26 @@ def check(document: Document, output: str, count: int = 3) -> None:
         assert_exact(document, output, Path(folder), count)
 
 
-def _property(cases: Cases, examples: int) -> Callable[..., None]:
+Property = Callable[[str, Random], None]
+
+
+def _property(cases: Cases, examples: int) -> Property:
     @pytest.mark.parametrize("operation", cases)
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(random=st.randoms(use_true_random=False))
     def test(operation: str, random: Random) -> None:
         cases[operation](random)
 
-    return test
+    made: Property = test
+    return made
 
 
-def drawn(cases: Cases, examples: int = 30) -> Callable[..., None]:
+def drawn(cases: Cases, examples: int = 10) -> Property:
     """A test of every operation on a few documents."""
     return _property(cases, examples)
 
 
-def exhaustively(cases: Cases, examples: int = 300) -> Callable[..., None]:
+def exhaustively(cases: Cases, examples: int = 300) -> Property:
     """A test of every operation on many documents, marked ``long``."""
-    return pytest.mark.long(_property(cases, examples))
+    marked: Property = pytest.mark.long(_property(cases, examples))
+    return marked

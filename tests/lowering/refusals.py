@@ -14,6 +14,7 @@ import numpy as np
 from cvm.frontends import nnef
 from cvm.graph import QuantizedGraph
 from cvm.lowering import claims
+from cvm.quantization.quantizer import LinearQuantizer, Rounding
 
 __all__ = ["CASES", "Case"]
 
@@ -35,7 +36,7 @@ class Case:
     stored: Mapping[str, Any] = field(default_factory=dict)
     output: str = "y"
     code: str = "lowering.operation"
-    rounding: str = "half_up"
+    rounding: Rounding = "half_up"
     data: bool = True
     becomes: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """Operations that NNEF has not, and further attributes, by the operation that stands for them in ``body``."""
@@ -67,7 +68,9 @@ class Case:
         if self.rounding == "half_up":
             return graph
         tensors = {
-            name: replace(tensor, quantizer=tensor.quantizer and replace(tensor.quantizer, rounding=self.rounding))
+            name: replace(tensor, quantizer=replace(tensor.quantizer, rounding=self.rounding))
+            if isinstance(tensor.quantizer, LinearQuantizer)
+            else tensor
             for name, tensor in graph.tensors.items()
         }
         return replace(graph, tensors=MappingProxyType(tensors))
@@ -326,8 +329,8 @@ def others() -> Iterator[Case]:
         yield Case(operation, "lowering.unquantized", f"{IMAGE} {call}", {**quantised("r y"), "x": PER_CHANNEL},
                    code="lowering.unquantized")  # fmt: skip
     body = f"{IMAGE} {ROIS} z = avg_roi_pool(x, r, i, output_size = [2, 2]); y = copy(z);"
-    rois = {"r": "linear_quantize(min = 0.0, max = 63.75, bits = 8)"}
-    yield Case("avg_roi_pool", "lowering.unquantized", body, {**quantised("x y"), **rois}, code="lowering.unquantized")
+    yield Case("avg_roi_pool", "lowering.unquantized", body, {**quantised("x y"), "r": fine.format("63.75")},
+               code="lowering.unquantized")  # fmt: skip
     for operation, call in {"matmul": "y = matmul(a, b);", "linear": "y = linear(a, b, 0.0);"}.items():
         extents = "18, 3" if operation == "matmul" else "3, 18"
         body = f"a = external(shape = [2, 18]); b = external(shape = [{extents}]); {call}"

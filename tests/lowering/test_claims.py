@@ -18,7 +18,7 @@ from tests.lowering.draws import DRAWS
 from tests.lowering.measured import Measured, measure
 from tools.generated_pages.nnef_operations import markdown
 
-FEW, MANY = 4, 300
+FEW, MANY = 2, 300
 
 Record = Callable[[str, object], None]
 

@@ -31,6 +31,7 @@ def window(random: Random, padded: bool = True) -> tuple[list[int], str]:
     return size, f"padding = {pads}, stride = {stride}, dilation = {dilation}"
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(RANDOMS)
 def test_conv(random: Random) -> None:

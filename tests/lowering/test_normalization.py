@@ -102,5 +102,5 @@ CASES: Cases = {
     "moments of many items": moments_of_many,
 }
 
-test_a_few_documents = drawn(CASES, 15)
+test_a_few_documents = drawn(CASES, 6)
 test_many_documents = exhaustively(CASES)

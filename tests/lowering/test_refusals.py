@@ -97,6 +97,7 @@ def names() -> Iterator[str]:
         yield f"{number} {case.operation}: {case.why}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CASES)), ids=names())
 def test_a_document_is_refused_with_its_code_and_place(number: int) -> None:
     case, error = CASES[number], outcomes()[0][number]

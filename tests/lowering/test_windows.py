@@ -24,8 +24,9 @@ def check(operation: str, random: Random) -> None:
         assert_exact(document, output, Path(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(random=RANDOMS)
 def test_operation_is_exact(operation: str, random: Random) -> None:
     check(operation, random)

@@ -6,7 +6,7 @@ Two lie in ``../shared/models/digits`` with 250 test inputs each; a copy of one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,20 +37,22 @@ class Network:
     folder: Path
     right: int
     """Inputs whose label is the first of the largest output codes."""
+    count: int | None = None
+    """How many of the inputs are taken, the first ones; None are all."""
 
     @cached_property
     def images(self) -> npt.NDArray[Any]:
         """The inputs, as real numbers."""
         if self.folder == cvm.demo.MODEL:
-            return read_npz(cvm.demo.IMAGES, "image")
-        return read_npy(self.folder / "test_inputs.npy")
+            return read_npz(cvm.demo.IMAGES, "image")[: self.count]
+        return read_npy(self.folder / "test_inputs.npy")[: self.count]
 
     @cached_property
     def labels(self) -> npt.NDArray[Any]:
         """The digits that the inputs show."""
         if self.folder == cvm.demo.MODEL:
-            return read_npz(cvm.demo.IMAGES, "label")
-        return read_npy(self.folder / "test_labels.npy")
+            return read_npz(cvm.demo.IMAGES, "label")[: self.count]
+        return read_npy(self.folder / "test_labels.npy")[: self.count]
 
     @cached_property
     def graph(self) -> QuantizedGraph:
@@ -107,6 +109,10 @@ _ALL = (
 
 NETWORKS = tuple(network for network in _ALL if network.folder.is_dir())
 """Those that are there: the one of the package always."""
+
+FEW = 40
+SMALL = tuple(replace(network, name=f"{network.name}, {FEW} inputs", right=FEW, count=FEW) for network in NETWORKS)
+"""The same with few inputs, all of which are classified right."""
 
 
 def predictions(codes: list[Mapping[str, Codes]]) -> npt.NDArray[np.intp]:

@@ -11,9 +11,13 @@ import pytest
 import cvm.demo
 from cvm.arrays import read_npy, read_npz
 from cvm.quantization.exact import quantize
-from tests.models.digits import NETWORKS, SHARED, Codes, Network, predictions
+from tests.models.digits import NETWORKS, SHARED, SMALL, Codes, Network, predictions
+from tests.selection import mostly_long
 
-each_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+each_network = pytest.mark.parametrize(
+    "network", mostly_long([*SMALL, *NETWORKS], SMALL), ids=lambda network: network.name
+)
+few_inputs = pytest.mark.parametrize("network", SMALL, ids=lambda network: network.name)
 needs_shared = pytest.mark.skipif(len(NETWORKS) < 3, reason="../shared/models/digits is not there")
 
 
@@ -44,6 +48,7 @@ def test_the_networks_of_the_shared_folder_have_all_their_inputs() -> None:
     }
 
 
+@pytest.mark.slow
 @each_network
 def test_every_tensor_of_every_input_has_the_exact_codes(network: Network) -> None:
     computed = network.quantised - {name for name, tensor in network.graph.tensors.items() if tensor.kind == "variable"}
@@ -52,7 +57,7 @@ def test_every_tensor_of_every_input_has_the_exact_codes(network: Network) -> No
     assert next(differences(network.found, network.expected), None) is None
 
 
-@each_network
+@few_inputs
 def test_variables_have_the_exact_codes(network: Network) -> None:
     stored = {}
     for name, tensor in network.graph.tensors.items():
@@ -64,7 +69,7 @@ def test_variables_have_the_exact_codes(network: Network) -> None:
     assert next(differences([stored], network.expected[:1]), None) is None
 
 
-@each_network
+@few_inputs
 def test_every_tensor_is_proven_exact_but_what_softmax_gives(network: Network) -> None:
     assert {item.tensor for item in network.reported} == network.quantised
     bounded = {item.tensor: item.bound for item in network.reported if item.bound}
@@ -80,13 +85,13 @@ def test_so_many_inputs_are_classified_right(network: Network) -> None:
     assert np.array_equal(predictions(network.found), predictions(network.expected))
 
 
-@each_network
+@few_inputs
 def test_formal_gives_the_same_tensors(network: Network) -> None:
     assert not not_formal(network, 4)
 
 
 @pytest.mark.long
-@each_network
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
 def test_formal_gives_the_same_tensors_for_many_inputs(network: Network) -> None:
     assert not not_formal(network, 40)
 

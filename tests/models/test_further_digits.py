@@ -41,6 +41,7 @@ def assert_that_of_the_oracle(name: str, first: int, last: int) -> None:
         assert_within_bounds(program, session.run({source: shaped}, "all"), oracle.run(shaped).codes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_tensor_is_that_of_the_oracle(name: str) -> None:
     assert_that_of_the_oracle(name, 0, COUNTS[name][0])
@@ -67,6 +68,7 @@ def assert_state_kept(first: int, last: int) -> None:
             assert_within_bounds(program, session.run(feed, "all"), evaluation.codes)
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_keeps_its_state_over_the_cycles_of_an_image() -> None:
     assert_state_kept(0, 25)
 

@@ -13,6 +13,7 @@ from tools.compare_models import DIGITS, MODELS, PAGE, REAL, Accuracy, Differenc
 needs_shared = pytest.mark.skipif(not MODELS.is_dir(), reason="../shared/models is not there")
 
 
+@pytest.mark.slow
 @needs_shared
 def test_the_page_has_the_tables_of_today() -> None:
     assert PAGE.read_text(encoding="utf-8") == compare_models.page(MODELS)

@@ -14,15 +14,29 @@ from cvm.ops.ranges import BOUNDS, Exact, Stored, contracted, pointwise
 
 from .strategies import proven_call
 
+FEW, MANY = (settings(deadline=None, max_examples=n, suppress_health_check=list(HealthCheck)) for n in (15, 500))
+
 
 def ends(found: Range) -> tuple[tuple[int, ...], list[Any], list[Any]]:
     return found.shape, found.lo.tolist(), found.hi.tolist()
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@FEW
 @given(data=st.data())
 def test_ranges_do_not_depend_on_the_size_of_blocks(name: str, data: st.DataObject) -> None:
+    check_blocks(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REGISTRY)
+@MANY
+@given(data=st.data())
+def test_many_ranges_do_not_depend_on_the_size_of_blocks(name: str, data: st.DataObject) -> None:
+    check_blocks(name, data)
+
+
+def check_blocks(name: str, data: st.DataObject) -> None:
     op = get(name)
     call = data.draw(proven_call(op))
     expected = list(map(ends, op.prove(call)))
@@ -35,9 +49,21 @@ def test_ranges_do_not_depend_on_the_size_of_blocks(name: str, data: st.DataObje
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@FEW
 @given(data=st.data())
 def test_ranges_that_are_kept_prove_what_the_same_bounds_prove(name: str, data: st.DataObject) -> None:
+    check_kept(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REGISTRY)
+@MANY
+@given(data=st.data())
+def test_many_ranges_that_are_kept_prove_what_the_same_bounds_prove(name: str, data: st.DataObject) -> None:
+    check_kept(name, data)
+
+
+def check_kept(name: str, data: st.DataObject) -> None:
     op = get(name)
     call = data.draw(proven_call(op))
     kinds = op.input_kinds(len(call.shapes))

@@ -50,9 +50,21 @@ def within(bounds: Range, values: Array) -> bool:
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_outputs_lie_in_the_proven_ranges(name: str, data: st.DataObject) -> None:
+    check_outputs(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REGISTRY)
+@settings(deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_many_outputs_lie_in_the_proven_ranges(name: str, data: st.DataObject) -> None:
+    check_outputs(name, data)
+
+
+def check_outputs(name: str, data: st.DataObject) -> None:
     op = get(name)
     call = data.draw(proven_call(op))
     shapes, proven = op.infer(call), op.prove(call)

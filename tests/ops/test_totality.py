@@ -12,13 +12,27 @@ from cvm.ops import REGISTRY, Call, get
 
 from .strategies import RECIPES, any_call, proven_call
 
-RELAXED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+FEW, MANY = (
+    settings(deadline=None, max_examples=count, suppress_health_check=[HealthCheck.too_slow]) for count in (20, 600)
+)
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-@RELAXED
+@FEW
 @given(data=st.data())
 def test_infer_returns_tensor_shapes_or_raises_invalid(name: str, data: st.DataObject) -> None:
+    check_infer(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REGISTRY)
+@MANY
+@given(data=st.data())
+def test_infer_returns_tensor_shapes_or_raises_invalid_for_many_calls(name: str, data: st.DataObject) -> None:
+    check_infer(name, data)
+
+
+def check_infer(name: str, data: st.DataObject) -> None:
     op = get(name)
     call = data.draw(any_call(op))
     labels = [rule.label for rule in op.constraints if rule.on == "shapes"]
@@ -39,9 +53,21 @@ def test_infer_returns_tensor_shapes_or_raises_invalid(name: str, data: st.DataO
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-@RELAXED
+@FEW
 @given(data=st.data())
 def test_a_valid_call_gets_ranges_that_fit_its_output_shapes(name: str, data: st.DataObject) -> None:
+    check_ranges(name, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REGISTRY)
+@MANY
+@given(data=st.data())
+def test_many_valid_calls_get_ranges_that_fit_their_output_shapes(name: str, data: st.DataObject) -> None:
+    check_ranges(name, data)
+
+
+def check_ranges(name: str, data: st.DataObject) -> None:
     op = get(name)
     call = data.draw(proven_call(op))
     found = op.infer(call)

@@ -127,37 +127,42 @@ def with_input(
     return ended(builder, *builder.add(op, [x, *map(builder.constant, constants)], attributes))
 
 
+def of_varied(
+    op: str, shape: tuple[int, ...], most: Sequence[int] = (100,), attributes: Mapping[str, Any] | None = None
+) -> Callable[[], Program]:
+    """What makes one op on constants of a shape; the elements of each are below a number of ``most``."""
+    return lambda: of_op(op, [varied(*shape, most=below) for below in most], attributes)
+
+
+def beside_one(op: str, shape: tuple[int, ...]) -> Callable[[], Program]:
+    """What makes one op on an input of one element and a constant of that shape."""
+    return lambda: with_input(op, (1,) * len(shape), [varied(*shape)])
+
+
 def on_large_constants(n: int) -> dict[str, Callable[[], Program]]:
     """Every op that keeps or expands elements, on constants of ``n`` of them; a multiple of 2^12."""
     side = n // 2**10
     row, column, image, vector = (1, n), (n, 1), (1, 4, side, 2**8), (n,)
     made: dict[str, Callable[[], Program]] = {}
     for shape in (row, image, vector):
+        backwards = {"begin": (-1,) * len(shape), "end": (-(2**31),) * len(shape), "strides": (-1,) * len(shape)}
         for op in ("abs", "negative", "relu", "cvm_precision"):
-            made[f"{op} {shape}"] = lambda op=op, shape=shape: of_op(op, [varied(*shape)])
+            made[f"{op} {shape}"] = of_varied(op, shape)
         for op in ("broadcast_add", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater"):
-            made[f"{op} {shape}"] = lambda op=op, shape=shape: with_input(op, (1,) * len(shape), [varied(*shape)])
+            made[f"{op} {shape}"] = beside_one(op, shape)
         for op in ("elemwise_add", "elemwise_sub"):
-            made[f"{op} {shape}"] = lambda op=op, shape=shape: of_op(op, [varied(*shape), varied(*shape, most=90)])
-        made[f"where {shape}"] = lambda shape=shape: of_op("where", [varied(*shape, most=k) for k in (3, 90, 100)])
+            made[f"{op} {shape}"] = of_varied(op, shape, (100, 90))
+        made[f"where {shape}"] = of_varied("where", shape, (3, 90, 100))
         for axes in ((0,), (len(shape) - 1,), ()):
             for op in ("sum", "max"):
-                made[f"{op} {shape} {axes}"] = lambda op=op, shape=shape, axes=axes: of_op(
-                    op, [varied(*shape)], {"axes": axes, "keepdims": True}
-                )
-        made[f"transpose {shape}"] = lambda shape=shape: of_op("transpose", [varied(*shape)])
-        made[f"flatten {shape}"] = lambda shape=shape: of_op("flatten", [varied(*shape)])
-        made[f"reshape {shape}"] = lambda shape=shape: of_op(
-            "reshape", [varied(*shape)], {"target_shape": (2**11, n >> 11)}
-        )
-        made[f"slice {shape}"] = lambda shape=shape: of_op(
-            "slice",
-            [varied(*shape)],
-            {"begin": (-1,) * len(shape), "end": (-(2**31),) * len(shape), "strides": (-1,) * len(shape)},
-        )
-        made[f"tile {shape}"] = lambda shape=shape: of_op("tile", [varied(*shape)], {"reps": (2, 1)})
-        made[f"repeat {shape}"] = lambda shape=shape: of_op("repeat", [varied(*shape)], {"axis": 0, "repeats": 3})
-        made[f"concatenate {shape}"] = lambda shape=shape: of_op("concatenate", [varied(*shape)] * 3, {"axis": 0})
+                made[f"{op} {shape} {axes}"] = of_varied(op, shape, attributes={"axes": axes, "keepdims": True})
+        made[f"transpose {shape}"] = of_varied("transpose", shape)
+        made[f"flatten {shape}"] = of_varied("flatten", shape)
+        made[f"reshape {shape}"] = of_varied("reshape", shape, attributes={"target_shape": (2**11, n >> 11)})
+        made[f"slice {shape}"] = of_varied("slice", shape, attributes=backwards)
+        made[f"tile {shape}"] = of_varied("tile", shape, attributes={"reps": (2, 1)})
+        made[f"repeat {shape}"] = of_varied("repeat", shape, attributes={"axis": 0, "repeats": 3})
+        made[f"concatenate {shape}"] = of_varied("concatenate", shape, (100,) * 3, {"axis": 0})
     made |= {
         "take of rows": lambda: of_op("take", [varied(2**6, n >> 6), varied(1, 40)], {"axis": 0}),
         "take of columns": lambda: of_op("take", [varied(*row), varied(*column)], {"axis": 1}),

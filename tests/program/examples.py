@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -63,7 +64,7 @@ _extents = st.integers(1, 4)
 _shapes = st.lists(_extents, min_size=1, max_size=4).map(tuple)
 _int32 = st.one_of(st.integers(-(2**31) + 1, 2**31 - 1), st.integers(-200, 200))
 
-_ATTRIBUTES = {
+_ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "clip": st.tuples(_int32, _int32).map(lambda ends: {"a_min": min(ends), "a_max": max(ends)}),
     "cvm_clip": st.fixed_dictionaries({"precision": st.integers(1, 32)}),
     "cvm_right_shift": st.fixed_dictionaries({"precision": st.integers(1, 32), "shift_bit": st.integers(1, 32)}),

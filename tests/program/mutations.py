@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from cvm.errors import CvmError
 from cvm.quantization.quantizer import LinearQuantizer
 
-ABSENT = {"quantizer": LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 15), "axis": 0}
+ABSENT: dict[str, Any] = {"quantizer": LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 15), "axis": 0}
 """What may be None, with another value for it."""
 
 
-def mutations(thing):
+def mutations(thing: Any) -> Iterator[tuple[str, Any]]:
     """``thing`` with one field changed, for every field: (path of the field, mutated thing)."""
-    if is_dataclass(thing):
+    if is_dataclass(thing) and not isinstance(thing, type):
         for item in fields(thing):
             present = getattr(thing, item.name)
             changes = list(mutations(present))

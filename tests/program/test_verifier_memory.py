@@ -16,6 +16,8 @@ from tests.program.adversaries import ADVERSARIES, WIDE, many_nodes, on_large_co
 
 ROOT = Path(__file__).parents[2]
 LARGE = on_large_constants(2**21)
+FEW = ("a chain that changes bounds", "values that are all read at the end", "many operands", "wide parameters")
+"""Of the programs of many bounds, those that are tried always."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are Linux's")
 
@@ -32,14 +34,17 @@ def peaks(folder: Path, programs: dict[str, Program]) -> dict[str, tuple[int, in
     return {name: (size, used, ms / 1000) for name, (size, used, ms) in zip(programs, found, strict=True)}
 
 
-def test_programs_of_many_bounds_are_loaded_in_little_memory_and_time(tmp_path: Path) -> None:
-    found = peaks(tmp_path, {name: make() for name, make in ADVERSARIES.items()})
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [FEW, pytest.param(tuple(ADVERSARIES), marks=pytest.mark.long)], ids=len)
+def test_programs_of_many_bounds_are_loaded_in_little_memory_and_time(tmp_path: Path, names: tuple[str, ...]) -> None:
+    found = peaks(tmp_path, {name: ADVERSARIES[name]() for name in names})
     for name, (size, used, seconds) in found.items():
         assert used <= 2**26 + 4 * size, (name, size, used)
         assert seconds < 30, name
     assert max(used for _, used, _ in found.values()) > 2**24  # memory is what is measured
 
 
+@pytest.mark.slow
 def test_large_constants_are_not_expanded(tmp_path: Path) -> None:
     found = peaks(tmp_path, {name: make() for name, make in LARGE.items()})
     for name, (size, used, seconds) in found.items():
@@ -54,6 +59,7 @@ def test_larger_constants_are_not_expanded(tmp_path: Path) -> None:
         assert used <= 2**26 + 4 * size, (name, size, used)
 
 
+@pytest.mark.slow
 def test_what_a_node_takes_does_not_grow_with_their_number(tmp_path: Path) -> None:
     """The objects of a node take more than its some 65 bytes in the file, and this is how much more."""
     counts = 3_000, 15_000

@@ -23,6 +23,7 @@ def approximate(start, surds):
         return total
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(RATIONALS, st.lists(st.tuples(SIGNS, SQUARES), max_size=2), st.booleans())
 def test_it_is_the_least_integer_beside_the_sum(start, surds, strict):

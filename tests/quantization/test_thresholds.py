@@ -30,6 +30,7 @@ def alone(row: LinearRow, m: int, shift: int) -> tuple[int | None, int | None]:
     return _Single(row).offsets([m], shift)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.lists(rising_rows(), min_size=1, max_size=5), st.integers(0, 46), st.integers(1, 2**31))
 def test_the_offsets_are_those_of_every_row_alone(rows: list[LinearRow], shift: int, m: int) -> None:

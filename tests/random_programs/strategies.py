@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class _Drawn:
     """What hypothesis decides, as a `Draw`."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+    def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
 
     def integer(self, lo: int, hi: int) -> int:
@@ -34,7 +34,7 @@ class _Drawn:
 
 
 @st.composite
-def samples(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Sample:
+def samples(draw: st.DrawFn) -> Sample:
     """A valid program with a chain of at least three nodes, and inputs for one run, or for three if it has state."""
     ops = st.lists(st.sampled_from(list(GROWERS)), min_size=5, max_size=9)
     return sample(_Drawn(draw), lambda: draw(ops))

@@ -18,6 +18,7 @@ from tools.onnx_networks.node_cases import cases, examine
 MODELS = Path(__file__).parents[1] / "frontends" / "onnx" / "models"
 
 
+@pytest.mark.slow
 def test_node_tests_of_onnx_have_the_same_numbers() -> None:
     compared = 0
     for case in [*cases()[0], *cases()[1]]:

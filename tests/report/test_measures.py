@@ -3,7 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
@@ -27,8 +27,21 @@ INTERVAL = (-300, 400)
 
 
 @pytest.mark.parametrize("name", QUANTIZERS)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), runs=st.integers(1, 4))
 def test_measures_are_those_of_their_definitions(name, seed, runs):
+    check_measures(name, seed, runs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", QUANTIZERS)
+@settings(max_examples=1000)
+@given(seed=st.integers(0, 2**32 - 1), runs=st.integers(1, 4))
+def test_many_measures_are_those_of_their_definitions(name, seed, runs):
+    check_measures(name, seed, runs)
+
+
+def check_measures(name, seed, runs):
     quantizer, random = QUANTIZERS[name], np.random.default_rng(seed)
     lo, hi = INTERVAL if quantizer is None else (quantizer.lo, quantizer.hi)
     meter, expected = Meter(ruler(quantizer, SHAPE, INTERVAL)), Expected()

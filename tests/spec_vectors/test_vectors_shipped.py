@@ -28,6 +28,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
+@pytest.mark.slow
 def test_making_the_vectors_again_gives_the_same_bytes() -> None:
     found = encoded(made())
     paths = [path for path in FOLDER.rglob("*") if path.is_file() and path.name != "README.md"]
@@ -35,11 +36,13 @@ def test_making_the_vectors_again_gives_the_same_bytes() -> None:
     assert found == shipped
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_hash_seeds() -> None:
     result = run("--check", PYTHONHASHSEED="12345")
     assert (result.returncode, result.stdout) == (0, f"{len(files()) + len(DERIVED)} files are as they would be written\n")
 
 
+@pytest.mark.slow
 def test_check_names_every_file_that_is_not_as_it_would_be_written(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
     clip = tmp_path / "ops" / "elemwise" / "clip.msgpack"

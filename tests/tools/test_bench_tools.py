@@ -26,6 +26,7 @@ def test_the_peak_of_every_machine_is_a_rate():
     assert 1e8 < peak.multiply_add_peak(available()[0], 0.01, 2) < 1e14
 
 
+@pytest.mark.slow
 @x86
 def test_a_profile_has_all_multiply_adds_of_the_network():
     for program in (program_of(small()), program_of(NETWORKS["lenet"]())):
@@ -75,6 +76,7 @@ def test_ratios_are_those_of_the_best_other_engine():
     assert two["bound"] is None
 
 
+@pytest.mark.long
 def test_compare_writes_tables_and_json_and_a_plot(tmp_path, capsys):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed (extra bench)")

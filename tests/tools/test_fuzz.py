@@ -40,13 +40,16 @@ FUZZERS = [
     vector_consumer.FUZZER,
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]
+COUNT = 100
+"""Cases of a short run; a long one has 20,000."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.module.rpartition(".")[2])
 def test_a_short_run_finds_nothing_and_reaches_valid_cases(fuzzer: Fuzzer, tmp_path: Path) -> None:
-    outcome = run(fuzzer, seed=1, count=300, failures=tmp_path)
+    outcome = run(fuzzer, seed=1, count=COUNT, failures=tmp_path)
     assert outcome.failures == []
-    assert outcome.cases == 300
+    assert outcome.cases == COUNT
     assert sum(count for word, count in outcome.counters.items() if word.startswith("valid")) > 0
     assert list(tmp_path.iterdir()) == []
 

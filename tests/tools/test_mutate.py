@@ -343,6 +343,7 @@ def test_mutants_are_killed_by_the_tests_that_run_them_and_the_tree_is_left_alon
     assert f"{MODULE}:15 (emptied)" in printed
 
 
+@pytest.mark.long
 @recorded
 def test_a_run_is_taken_up_again_and_a_changed_module_is_tried_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -374,6 +375,7 @@ def test_accepted_mutants_are_always_tried_and_must_survive(root: Path, capsys: 
     assert "accepted as equivalent, but killed by tests/test_sums.py::test_clipped[" in printed
 
 
+@pytest.mark.long
 @recorded
 def test_a_mutant_that_does_not_end_counts_as_killed_by_its_time(root: Path) -> None:
     (root / MODULE).write_text(SOURCE.replace("if n > 0:\n        n = 0", "while n > 0:\n        n = n - 1"))
@@ -382,6 +384,7 @@ def test_a_mutant_that_does_not_end_counts_as_killed_by_its_time(root: Path) -> 
     assert verdicts(root) == {(endless.old, endless.new): "timeout"}
 
 
+@pytest.mark.long
 @recorded
 def test_a_test_that_fails_or_is_gone_without_a_change_kills_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
@@ -402,6 +405,7 @@ def test_a_test_that_fails_or_is_gone_without_a_change_kills_nothing(
     assert verdicts(root) == {(lives.old, lives.new): "survived"}
 
 
+@pytest.mark.long
 @recorded
 def test_recordings_are_kept_until_the_tests_or_the_module_change(root: Path, tmp_path: Path) -> None:
     said: list[str] = []

@@ -189,6 +189,7 @@ def test_wrong_code_is_found_and_an_exception_is_a_failure(monkeypatch: pytest.M
     assert networks.WORTH > 0
 
 
+@pytest.mark.long
 def test_a_run_is_logged_and_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tools.fuzz.native_programs", "--count", "100", "--seed", "2", "--machines",
                GENERIC.name, "--failures", str(tmp_path / "failures"), "--log", str(tmp_path / "log")]  # fmt: skip

@@ -115,6 +115,7 @@ def test_each_verdict(tiny: Path, module: str, old: str, new: str, expected: str
     assert verdict(found)[0] == expected
 
 
+@pytest.mark.long
 def test_the_trial_refuses_and_without_the_guards_a_byte_changes(tiny: Path) -> None:
     defect = Defect.scripted("clip", "formula", 'code.intrinsic("smax", values[0], lo), hi)', "values[0], hi)")
     machine = available()[-1].name

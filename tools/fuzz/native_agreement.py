@@ -64,7 +64,7 @@ def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
         return usual(self, *arguments, **{**options, "opt": level})
 
     usual, folder = Target.create_target_machine, os.environ.get("CVM_CACHE")
-    checker, rehearse = proven.unproven, rehearsal.rehearse
+    unproven, rehearse = proven.__dict__["unproven"], rehearsal.rehearse
     worth, grain = networks.WORTH, calls.GRAIN
     os.environ["CVM_CACHE"] = ""
     networks.WORTH, calls.GRAIN, Target.create_target_machine = 0, 1, target
@@ -74,7 +74,7 @@ def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
         yield
     finally:
         networks.WORTH, calls.GRAIN, Target.create_target_machine = worth, grain, usual
-        proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = checker, rehearse
+        proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = unproven, rehearse
         os.environ.pop("CVM_CACHE")
         os.environ.update({} if folder is None else {"CVM_CACHE": folder})
 

@@ -34,13 +34,19 @@ class Case:
         arrays = [constant.array() for constant in self.program.constants]
         fed = [one.value.shape for one in self.program.inputs]
         elements = sum(array.size for array in arrays) + sum(int(np.prod(shape)) for shape in fed)
-        attributes = sum(abs(n - _PLAIN[key]) for node in self.program.nodes for key in _PLAIN.keys() & node.attributes
-                         for n in node.attributes[key])  # type: ignore[union-attr]  # fmt: skip
+        windows = (window for node in self.program.nodes for window in _windows(node))
+        attributes = sum(abs(n - plain) for extents, plain in windows for n in extents)
         return len(self.program.nodes), elements, sum(map(_weight, arrays)) + attributes, len(self.runs)
 
 
 _PLAIN = {"padding": 0, "stride": 1, "dilation": 1}
 """Attributes of windows, and what they are where nothing is asked for."""
+
+
+def _windows(node: Node) -> list[tuple[tuple[int, ...], int]]:
+    """What a node gives for attributes that `_PLAIN` names, each with the plain number."""
+    given = ((node.attributes[key], _PLAIN[key]) for key in _PLAIN.keys() & node.attributes)
+    return [(value, plain) for value, plain in given if isinstance(value, tuple)]
 
 
 def _weight(array: npt.NDArray[Any]) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
 
 import cvm
 from cvm.audit.dispute import chunks, folds, vision
@@ -21,7 +22,7 @@ from cvm.demo import MODEL
 from cvm.executors import create, initial_state
 from cvm.program import Program, decode, verify
 from cvm.vectors import decode as decode_vectors
-from cvm.vectors.format import OpCase
+from cvm.vectors.format import OpCase, ProgramCase
 from tests.audit.dispute.folding import cases
 from tests.audit.dispute.liars import LIARS
 from tools.vector_cases.steps import op_evidence
@@ -61,6 +62,7 @@ def vector_programs() -> dict[str, Evidence]:
     found = {}
     for path in sorted((ROOT / "spec_vectors" / "programs").glob("*.msgpack")):
         case = decode_vectors(path.read_bytes()).cases[0]
+        assert isinstance(case, ProgramCase)
         if case.verdict == "value":
             inputs = {name: tensor.array() for name, tensor in case.runs[0].inputs.items()}
             found[path.stem] = evidence_of(decode(case.program), 0, inputs)
@@ -133,7 +135,7 @@ def play_all(true: Evidence, random: Random, tally: Tally, kinds: Iterator[str],
             tally.note(kind, true, outcome)
 
 
-def small_steps(monkeypatch, terms: int) -> None:
+def small_steps(monkeypatch: pytest.MonkeyPatch, terms: int) -> None:
     """Let a step have so few terms that elements of small tensors take several."""
     for module in (chunks, vision):
         monkeypatch.setattr(module, "TERMS", terms)

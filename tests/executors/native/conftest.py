@@ -7,6 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from cvm.executors.native.runtime import calls, networks
+from tests.executors.native import comparison
+
+
+@pytest.fixture(params=["some", pytest.param("every", marks=pytest.mark.long)])
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`comparison.compare` takes some machines, threads and captures together; in the long suites all of them."""
+    monkeypatch.setattr(comparison, "EVERY_WAY", request.param == "every")
 
 
 @pytest.fixture(scope="package", autouse=True)

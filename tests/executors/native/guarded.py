@@ -87,13 +87,14 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
     constants = {constant.name: constant.array() for constant in program.constants}
     executor = NativeExecutor(verified, 1, named(machine))
     made = executor._network(returned(program, capture))
+    assert made is not None, "the program has no ops for native code"
     given = {**state, **feed}
     with ExitStack() as stack:
         arena = stack.enter_context(region(made.plan.arena, SLACK, at_end))
         packed = stack.enter_context(region(made.packed.size, SLACK, at_end))
         packed.content[:] = made.packed
         packed.protect(READ)
-        arrays = []
+        arrays: list[Region] = []
         for name, shape in (*made.given, *made.left):
             array = stack.enter_context(region(4 * int(np.prod(shape)), 0, at_end))
             if len(arrays) < len(made.given):

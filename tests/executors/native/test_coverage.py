@@ -13,6 +13,7 @@ import pytest
 from cvm.errors import CvmError
 from cvm.program import Program, verify
 from tests.executors.native.comparison import MACHINES
+from tests.selection import mostly_long
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.merging import merged
 from tools.fuzz.native_agreement import Way, differences, known_results, prepared
@@ -29,11 +30,13 @@ def coverage() -> Coverage:
     return covering(MACHINES, SEED, ROUNDS)
 
 
+@pytest.mark.slow
 def test_every_possible_cell_is_filled(coverage: Coverage) -> None:
     wanted = {cell for machine in MACHINES for cell in possible(machine)}
     assert sorted(wanted - coverage.filled) == []
 
 
+@pytest.mark.slow
 def test_no_impossible_cell_is_filled(coverage: Coverage) -> None:
     found = {cell: why_impossible(cell, BY_NAME[cell.machine]) for cell in coverage.filled}
     assert {cell: reason for cell, reason in found.items() if reason is not None} == {}
@@ -63,7 +66,8 @@ def every_cell(machine: str) -> list[Cell]:
     return [Cell(machine, *words) for words in product(KERNELS, FORMATS, ARITHMETICS, STARTS, STORES)]
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mostly_long(BY_NAME, {MACHINES[0].name, MACHINES[-1].name}))
 def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
     programs = coverage.programs[name]
     assert len(programs) > 50
@@ -71,6 +75,7 @@ def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:
         require_agreement(merged(programs[first : first + 25]), name, f"covering, seed {SEED}, programs from {first}")
 
 
+@pytest.mark.slow
 def test_wide_documents_agree() -> None:
     """One document of each operation on all machines; some go through sums of wide unsigned operands."""
     programs = []

@@ -11,6 +11,8 @@ from cvm.errors import Invalid
 from cvm.program import Output, Program, ProgramBuilder
 from tests.executors.native.comparison import compare
 
+pytestmark = pytest.mark.usefixtures("ways")
+
 
 def requantized(builder: ProgramBuilder, x: str, m: Any, c: Any, s: Any, lo: int, hi: int) -> Program:
     parameters = [builder.parameter(np.array(value)) for value in (m, c, s)]

@@ -40,9 +40,20 @@ def parameters(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
     return m, c, s, largest, lo, hi
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(parameters(), st.data())
 def test_every_sum_has_its_result(case: tuple[int, int, int, int, int, int], data: st.DataObject) -> None:
+    check_sums(case, data)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000)
+@given(parameters(), st.data())
+def test_every_sum_has_its_result_for_many(case: tuple[int, int, int, int, int, int], data: st.DataObject) -> None:
+    check_sums(case, data)
+
+
+def check_sums(case: tuple[int, int, int, int, int, int], data: st.DataObject) -> None:
     m, c, s, largest, lo, hi = case
     found = fused_parameters(*(np.array([value]) for value in (m, c, s, largest)), lo, hi)
     if found is None:
@@ -89,6 +100,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, int]) -> None:
     assert fused_parameters(*arrays, usual["lo"], usual["hi"]) is None
 
 
+@pytest.mark.usefixtures("ways")
 @pytest.mark.skipif(not FUSING, reason="this processor has no multiply-adds of 52 bits")
 @pytest.mark.parametrize("groups", [1, 40])
 @pytest.mark.parametrize(("lo", "hi"), [(0, 255), (-128, 127), (5, 90), (-700, 700)])

@@ -13,6 +13,7 @@ import cvm
 import cvm.demo
 from cvm.arrays import read_npz
 from tests.executors.native.comparison import NAMES
+from tests.selection import mostly_long
 
 SHARED = Path(__file__).parents[4] / "shared" / "models"
 DIGITS = ("lenet_digits", "lenet_digits_logw", "lenet_digits_qdat", "mlp_cancer", "mobilenet_digits", "rnn_digits")
@@ -62,7 +63,8 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param)
 
 
-@pytest.mark.parametrize("name", dict.fromkeys((NAMES[0], NAMES[-1])))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mostly_long(dict.fromkeys((NAMES[0], NAMES[-1])), [NAMES[0]]))
 def test_the_network_of_the_demo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CVM_MACHINE", name)
     program = cvm.compile(cvm.demo.MODEL)

@@ -11,6 +11,9 @@ from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tests.executors.native.comparison import MACHINES, compare
 from tools.feeds import feeds
+from tools.fuzz.native_agreement import prepared
+
+pytestmark = pytest.mark.usefixtures("ways")
 
 
 def program(builder: ProgramBuilder, *values: str) -> Program:
@@ -265,11 +268,13 @@ def test_bounds_of_codes_may_lie_far_outside_their_interval(channels: int) -> No
         compare(program(b, codes), threads=[1], captures=[frozenset()])
 
 
-def test_more_values_than_a_foreign_function_has_arguments() -> None:
+@pytest.mark.parametrize("level", [0, pytest.param(2, marks=pytest.mark.long)])
+def test_more_values_than_a_foreign_function_has_arguments(level: int) -> None:
     b = ProgramBuilder()
     x = b.input("x", (3,), -9, 9)
     made = program(b, *(add(b, "broadcast_add", x, b.constant([k])) for k in range(1100)))
-    compare(made, feeds(made, 2), machines=MACHINES[-1:], threads=[2], captures=["all"])
+    with prepared(level):
+        compare(made, feeds(made, 2), machines=MACHINES[-1:], threads=[2], captures=["all"])
 
 
 def test_every_node_is_explained_in_one_line() -> None:

@@ -12,7 +12,7 @@ from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, compare_some, expected, require_equal
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, FULL = 25, 5000
+QUICK, FULL = 12, 5000
 
 
 def agreement(programs: int, everything: bool) -> None:
@@ -37,6 +37,7 @@ def agreement(programs: int, everything: bool) -> None:
     assert next(numbers) >= programs
 
 
+@pytest.mark.slow
 def test_random_programs_agree() -> None:
     agreement(QUICK, everything=False)
 

@@ -22,6 +22,7 @@ from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
+from tests.selection import mostly_long
 from tools.feeds import feeds
 
 MACHINES = (available()[0], available()[-1])
@@ -133,6 +134,7 @@ def require_numpys_bytes(verified: VerifiedProgram, native: NativeExecutor) -> N
                 np.testing.assert_array_equal(found[name], tensor, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_right_code_is_refused_nothing(machine: Machine) -> None:
     native = NativeExecutor(sampler(), 2, machine)
@@ -140,7 +142,8 @@ def test_right_code_is_refused_nothing(machine: Machine) -> None:
     assert native.refusals == []
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::4]))
 def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = sampler()
     DEFECTS[name](monkeypatch)
@@ -149,7 +152,7 @@ def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch
     require_numpys_bytes(verified, native)
 
 
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", mostly_long(DEFECTS, [name for k, name in enumerate(DEFECTS) if k % 4]))
 def test_one_feed_is_enough_for_long_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "QUICK", -1)
     DEFECTS[name](monkeypatch)

@@ -81,9 +81,14 @@ DOTS: list[tuple[str, Dot, str]] = [
     ("dot2", _unsigned_halves, "16-bit convolution"),
     ("dot4", _refused, "8-bit convolution"),
 ]
+ALWAYS = (_last_byte_dropped, _unsigned_halves, _refused)
 
 
-@pytest.mark.parametrize(("field", "dot", "what"), DOTS, ids=[dot.__name__ for _, dot, _ in DOTS])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("field", "dot", "what"),
+    [pytest.param(*case, id=case[1].__name__, marks=() if case[1] in ALWAYS else pytest.mark.long) for case in DOTS],
+)
 def test_a_wrong_product_fails_by_its_class_and_the_next_machine_is_taken(
     field: str, dot: Dot, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

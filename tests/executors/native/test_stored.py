@@ -156,7 +156,7 @@ print(int(result["z"].sum()), session.explain()[0], [name for name in ("llvmlite
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="what `objects` places")
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_a_second_process_needs_neither_llvm_nor_the_planner(folder: Path, tmp_path: Path, threads: str) -> None:
     path = tmp_path / "program.cvm"
     large().program.save(path)

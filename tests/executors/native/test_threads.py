@@ -59,6 +59,7 @@ def ready(program: Program, count: int) -> tuple[VerifiedProgram, list[Feed], Na
     return verified, runs, native, run
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     for aim, seed in (("convolutions", 11), ("depthwise convolutions", 12), ("reductions", 13), ("movement", 14)):
         compare(network(aim, seed), machines=MACHINES[:1], threads=(1, 2, 3, 7), captures=[frozenset()])
@@ -73,6 +74,7 @@ def test_calls_are_really_split() -> None:
     assert max(counts) == 2 * calls.CHUNKS
 
 
+@pytest.mark.slow
 def test_small_work_is_not_shared_and_one_thread_starts_none() -> None:
     script = """
 import threading
@@ -118,7 +120,8 @@ def test_one_session_serves_many_threads() -> None:
     assert found == [known[index % 4] for index in range(200)]
 
 
-def test_many_executors_run_in_many_threads_at_once() -> None:
+@pytest.mark.parametrize("count", [24, pytest.param(240, marks=pytest.mark.long)])
+def test_many_executors_run_in_many_threads_at_once(count: int) -> None:
     """Each made, used and dropped in a thread of its own, while others have the workers."""
     program = small()
     verified, runs = verify(program), feeds(program, 4)
@@ -128,7 +131,7 @@ def test_many_executors_run_in_many_threads_at_once() -> None:
         require_equal(verified, runs, known, GENERIC, 1 + number % 5, frozenset())
 
     with ThreadPoolExecutor(8) as pool:
-        assert len(list(pool.map(live, range(80)))) == 80
+        assert len(list(pool.map(live, range(count)))) == count
 
 
 def test_jobs_are_freed_only_when_workers_have_left_them() -> None:

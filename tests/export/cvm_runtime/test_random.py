@@ -73,6 +73,7 @@ def agreement(programs: int) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.slow
 def test_random_programs_that_leave_are_computed_alike() -> None:
     assert agreement(QUICK)["exported"] > QUICK // 5
 

@@ -40,7 +40,8 @@ def _single(backend: str, op: str, a: Attributes, x: list[Array]) -> Array:
         case "relu":
             return np.maximum(x[0], 0)
         case "cvm_precision":
-            return np.vectorize(lambda v: max(1, int(abs(v)).bit_length()), otypes=[np.int64])(x[0])
+            lengths = [max(1, abs(int(v)).bit_length()) for v in x[0].ravel()]
+            return np.array(lengths, np.int64).reshape(x[0].shape)
         case "elemwise_add" | "broadcast_add":
             return x[0] + x[1]
         case "elemwise_sub" | "broadcast_sub":
@@ -159,7 +160,7 @@ def _convolved(backend: str, a: Attributes, x: list[Array]) -> Array:
                 rows = slice(i * dh, i * dh + sh * (height - 1) + 1, sh)
                 columns = slice(j * dw, j * dw + sw * (width - 1) + 1, sw)
                 found[:, some] += np.einsum("nchw,oc->nohw", part[:, :, rows, columns], weight[some, :, i, j])
-    return found + (x[2].reshape(-1, 1, 1) if len(x) > 2 else 0)
+    return found if len(x) < 3 else found + x[2].reshape(-1, 1, 1)
 
 
 def _pooled(a: Attributes, x: Array) -> Array:

@@ -237,8 +237,8 @@ def shapes_of(op: str, a: Attributes, s: Sequence[Shape]) -> list[Shape]:
         case "tile":
             need(len(a["reps"]) > 0, "reps")
             each(a["reps"], 1, 4096)
-            columns = zip_longest(reversed(x), reversed(a["reps"]), fillvalue=1)
-            return [tuple(m * n for m, n in columns)[::-1]]
+            repeated = zip_longest(reversed(x), reversed(a["reps"]), fillvalue=1)
+            return [tuple(m * n for m, n in repeated)[::-1]]
         case "expand_dims":
             inside(a["axis"], -rank - 1, rank)
             inside(a["num_newaxis"], 1, 4096)

@@ -76,7 +76,7 @@ def _added(**changes: Any) -> Any:
 
 
 INT8 = np.int8
-CLOBBERED = [
+CLOBBERED: list[Variable | Op] = [
     Variable("data", (2,)),
     Op("negative", [0], [(2,)]),
     Op("abs", [0], [(2,)]),

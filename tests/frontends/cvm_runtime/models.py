@@ -90,7 +90,8 @@ def parameters(*arrays: tuple[str, Any], trailing: bytes = b"") -> bytes:
 
 def _array(array: Any) -> bytes:
     head = struct.pack("<QQiiiBBH", ARRAY_MAGIC, 0, 1, 0, array.ndim, 0, 8 * array.itemsize, 1)
-    return head + struct.pack(f"<{array.ndim}qq", *array.shape, array.nbytes) + array.tobytes()
+    shape = struct.pack(f"<{array.ndim}qq", *array.shape, array.nbytes)
+    return head + shape + bytes(array.tobytes())
 
 
 NO_PARAMETERS = parameters()
@@ -114,4 +115,4 @@ def codes(imported: cvm_runtime.Imported, values: Sequence[int], executor: str =
     """What a model gives for elements, both in its own encoding."""
     interface = imported.model.interface
     found = given(imported, np.asarray(values).astype(f"<i{interface.input_size}").tobytes(), executor)
-    return np.frombuffer(found, f"<i{interface.output_size}").tolist()
+    return [int(code) for code in np.frombuffer(found, f"<i{interface.output_size}")]

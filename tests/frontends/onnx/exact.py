@@ -160,19 +160,19 @@ class Evaluator:
     def qlinear(self, node: onnx.NodeProto, x: list[Any], attributes: dict[str, Any]) -> Any:
         op = node.op_type
         if op == "QLinearConv":
-            parts = [dequantised(*x[:3], 1), dequantised(*x[3:6], 0)]
+            first, second = dequantised(x[0], x[1], x[2], 1), dequantised(x[3], x[4], x[5], 0)
             bias = None if len(x) < 9 else Real(x[8].astype(object)) * Real.of(x[1]) * Real.of(np.atleast_1d(x[4]))
-            return quantised(convolution(*parts, bias, attributes), *x[6:8])
+            return quantised(convolution(first, second, bias, attributes), x[6], x[7])
         if op == "QGemm":
             columns = 0 if attributes.get("transB", 0) else 1
-            parts = [dequantised(*x[:3], 1), dequantised(*x[3:6], columns)]
+            first, second = dequantised(x[0], x[1], x[2], 1), dequantised(x[3], x[4], x[5], columns)
             bias = Real(x[6].astype(object)) * Real.of(x[1]) * Real.of(np.atleast_1d(x[4]))
-            return quantised(of_reals("Gemm", parts[0], [None, parts[1], bias], attributes), *x[7:9])
+            return quantised(of_reals("Gemm", first, [None, second, bias], attributes), x[7], x[8])
         if op in ("QLinearMatMul", "QLinearAdd", "QLinearMul"):
-            parts = [dequantised(*x[:3], 1), dequantised(*x[3:6], x[3].ndim - 1)]
-            return quantised(of_reals(op[7:], parts[0], [None, parts[1]], {}), *x[6:8])
+            first, second = dequantised(x[0], x[1], x[2], 1), dequantised(x[3], x[4], x[5], x[3].ndim - 1)
+            return quantised(of_reals(op[7:], first, [None, second], {}), x[6], x[7])
         attributes.pop("opset", None)
-        return quantised(of_reals(op[7:], dequantised(*x[:3], 1), [], attributes), *x[3:5])
+        return quantised(of_reals(op[7:], dequantised(x[0], x[1], x[2], 1), [], attributes), x[3], x[4])
 
 
 def real(x: Any) -> Real:

@@ -103,6 +103,7 @@ def test_every_output_is_that_of_exact_arithmetic(name: str, form: Literal["qdq"
         np.testing.assert_array_equal(session.run({"x": image})["y"].ravel(), expected.ravel())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_executors_agree_on_every_tensor(name: str, form: Literal["qdq", "qlinear"]) -> None:
     """FORMAL only on the small network: it takes minutes for a large one."""

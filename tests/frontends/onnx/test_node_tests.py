@@ -35,6 +35,7 @@ QUANTISED_REFUSALS = {
 THIS_VERSION = onnx.__version__ == "1.23.2"
 
 
+@pytest.mark.slow
 def test_every_test_of_integers_is_equal_or_refused_for_its_reason() -> None:
     outcomes = [examine(case) for case in cases()[0]]
     assert [outcome for outcome in outcomes if outcome.verdict == "different"] == []
@@ -51,6 +52,7 @@ def test_every_test_of_integers_is_equal_or_refused_for_its_reason() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_test_of_quantised_operators_is_equal_or_refused_for_its_reason() -> None:
     outcomes = [examine(case) for case in cases()[1]]
     assert [outcome for outcome in outcomes if outcome.verdict == "different"] == []

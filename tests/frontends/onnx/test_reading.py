@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import cvm
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
 from cvm.frontends import onnx as front
+from cvm.frontends.onnx import wire
 from cvm.frontends.onnx.wire import require_few_messages
 from tests.frontends.onnx.making import compiled, made, results, sandwich
 
@@ -59,8 +60,14 @@ def test_bytes_of_another_format_are_malformed() -> None:
             front.loads(data)
 
 
-def test_messages_are_counted_before_they_become_objects() -> None:
-    many = b"\x0a\x00" * 4_000_001  # of a graph: nodes of no bytes
+def test_there_may_be_four_million_messages() -> None:
+    assert wire._MOST == 4_000_000
+
+
+@pytest.mark.parametrize("most", [40_000, pytest.param(4_000_000, marks=pytest.mark.long)])
+def test_messages_are_counted_before_they_become_objects(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_MOST", most)
+    many = b"\x0a\x00" * (most + 1)  # of a graph: nodes of no bytes
     size = len(many)
     head = b"\x3a" + bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21])
     with pytest.raises(LimitExceeded, match="messages"):

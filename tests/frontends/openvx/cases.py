@@ -71,8 +71,9 @@ class Case:
             policies = p["overflow_policy"], p["rounding_policy"]
             return vx.fully_connected_layer(graph, x, t["weights"], t.get("biases"), *policies, y)
         if kernel == "pooling":
-            sizes = [p[f"pooling_{what}_{axis}"] for what in ("size", "padding") for axis in "xy"]
-            return vx.pooling_layer(graph, x, p["pooling_type"], *sizes, p["rounding"], y)
+            keys = ("pooling_size_x", "pooling_size_y", "pooling_padding_x", "pooling_padding_y")
+            sizes = {key: p[key] for key in keys}
+            return vx.pooling_layer(graph, x, p["pooling_type"], rounding=p["rounding"], outputs=y, **sizes)
         if kernel == "softmax":
             return vx.softmax_layer(graph, x, y)
         if kernel == "activation":

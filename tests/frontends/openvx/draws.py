@@ -127,7 +127,7 @@ def fully_connected(random: Random, fmt: str) -> Draw:
 
 def pooling(random: Random, fmt: str) -> Draw:
     rounding = random.choice(("FLOOR", "CEILING"))
-    params = {"pooling_type": random.choice(("MAX", "AVG")), "rounding": rounding}
+    params: dict[str, Any] = {"pooling_type": random.choice(("MAX", "AVG")), "rounding": rounding}
     extents, outputs = [], []
     for axis in "yx":
         kernel, padding = random.randint(1, 4), random.randint(0, 3)

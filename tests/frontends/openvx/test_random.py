@@ -12,8 +12,8 @@ from tests.frontends.openvx.draws import DRAWS
 from tests.frontends.openvx.model import expected
 
 FORMATS = ("U8", "S8", "S16")
-FEW, MANY = 20, 200
-FEW_NORMALISATIONS = 6
+FEW, MANY = 10, 200
+FEW_NORMALISATIONS = 2
 """Of some hundred nodes each, which take a second to compile."""
 
 

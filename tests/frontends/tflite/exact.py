@@ -24,7 +24,8 @@ RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "int
 
 def fractions(values: Any) -> Array:
     """An array of rationals."""
-    return np.vectorize(Fraction, otypes=[object])(np.asarray(values, object))
+    found: Array = np.vectorize(Fraction, otypes=[object])(np.asarray(values, object))
+    return found
 
 
 def reals(tensor: Tensor, codes: Array) -> Array:
@@ -48,7 +49,8 @@ def rounded(tensor: Tensor, values: Array) -> Array:
     scale, zero = Fraction(float(np.float32(tensor.scales[0]))), (tensor.zeros or [0])[0]
     lo, hi = RANGES[tensor.data_type]
     code = lambda x: min(max(floor(Fraction(x) / scale + Fraction(1, 2)) + zero, lo), hi)  # noqa: E731
-    return np.vectorize(code, otypes=[np.int64])(values)
+    found: Array = np.vectorize(code, otypes=[np.int64])(values)
+    return found
 
 
 def given(tensor: Tensor, seed: int) -> Array:

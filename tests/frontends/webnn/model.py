@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -135,6 +136,12 @@ def code(enclosure: Callable[[int], Interval], scale: Fraction, zero: int, lo: i
     return min(max(round(tie) + zero, lo), hi)
 
 
+@lru_cache(maxsize=2**14)
+def _at(function: Function, x: Fraction, bits: int) -> Interval:
+    """What a function is at a number, to so many bits."""
+    return function(enclosures.around(x, bits), bits)
+
+
 def codes(function: Function, numbers: np.ndarray, scale: float, zero: int, data_type: str) -> np.ndarray:
     """The codes of a function of every number."""
     info = np.iinfo(data_type)
@@ -142,7 +149,5 @@ def codes(function: Function, numbers: np.ndarray, scale: float, zero: int, data
     known: dict[Fraction, int] = {}
     for x in numbers.ravel():
         if x not in known:
-            known[x] = code(
-                lambda bits, x=x: function(enclosures.around(x, bits), bits), size, zero, info.min, info.max
-            )
+            known[x] = code(partial(_at, function, x), size, zero, info.min, info.max)
     return np.array([known[x] for x in numbers.ravel()], data_type).reshape(numbers.shape)

@@ -29,6 +29,7 @@ def counted(*classes: str) -> Counter[tuple[str, str]]:
     return Counter(found for _, case, found in verdicts() if case["klass"] in classes)
 
 
+@pytest.mark.slow
 def test_integer_cases_are_equal_where_all_integers_fit_the_machine() -> None:
     assert counted("integer_exact") == {("equal", "as it is"): 100, ("refused", "integers beyond +-(2^31 - 1)"): 9}
     for _, case, (what, _) in verdicts():
@@ -37,6 +38,7 @@ def test_integer_cases_are_equal_where_all_integers_fit_the_machine() -> None:
             assert any(int(abs(array.astype(object)).max()) > 2**31 - 1 for array in results)
 
 
+@pytest.mark.slow
 def test_quantised_graphs_are_equal_to_the_last_bit() -> None:
     assert counted("qdq") == {("equal", "as it is"): 43}
     assert counted("quantization") == {("equal", "as it is"): 30}

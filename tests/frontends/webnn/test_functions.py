@@ -36,12 +36,27 @@ def applied(op: str, codes: np.ndarray, grid: tuple[Any, Any], result: tuple[Any
     return context.compute(b.build({"q": q}), {"x": codes})["q"]
 
 
-@settings(max_examples=60, deadline=None)
-@given(
+GRIDS = st.tuples(
     st.sampled_from(sorted(model.FUNCTIONS)), SCALES, st.integers(-128, 127), SCALES, st.integers(0, 255),
     st.sampled_from(["int8", "uint8"]), st.integers(0, 4),
 )  # fmt: skip
-def test_every_code_of_any_function(
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(GRIDS)
+def test_every_code_of_any_function(case: tuple[str, float, int, float, int, str, int]) -> None:
+    check_every_code(*case)
+
+
+@pytest.mark.long
+@settings(max_examples=600, deadline=None)
+@given(GRIDS)
+def test_every_code_of_any_function_on_many_grids(case: tuple[str, float, int, float, int, str, int]) -> None:
+    check_every_code(*case)
+
+
+def check_every_code(
     op: str, scale: float, zero: int, step: float, result_zero: int, data_type: str, offset: int
 ) -> None:
     codes = np.arange(-128 + offset, 128, 5).astype(np.int8)
@@ -55,11 +70,12 @@ def test_every_code_of_any_function(
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("most", [16, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("op", sorted(model.FUNCTIONS))
 @pytest.mark.parametrize("zero", [0, 1])
-def test_exact_values_and_ties(op: str, zero: int) -> None:
+def test_exact_values_and_ties(op: str, zero: int, most: int) -> None:
     """Steps of 2 and of 1/2: cos 0 = 1, sigmoid 0 = 1/2, sqrt 9 = 3, 1/2, .. lie half-way between two codes."""
-    codes = np.arange(1 if op in POSITIVE else -9, 40, dtype=np.int8)
+    codes = np.arange(1 if op in POSITIVE else -9, most, dtype=np.int8)
     for step in (2.0, 1.0, 0.5, 0.25):
         numbers = exact(codes)
         expected = model.codes(model.FUNCTIONS[op], numbers, step, zero, "int8")

@@ -59,9 +59,21 @@ def spread(items: np.ndarray | None, axes: tuple[int, ...], shape: tuple[int, ..
     return items.transpose(np.argsort(axes)).reshape(extents)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
 @given(layers())
 def test_layers(case: Any) -> None:
+    check_layers(case)
+
+
+@pytest.mark.long
+@settings(max_examples=400, deadline=None)
+@given(layers())
+def test_many_layers(case: Any) -> None:
+    check_layers(case)
+
+
+def check_layers(case: Any) -> None:
     codes, axes, source, result, parameters, epsilon = case
     wanted = expected(
         codes.astype(int) - source[1], tuple(sorted(axes)), grid(source[0], 0), grid(*result), Fraction(epsilon),

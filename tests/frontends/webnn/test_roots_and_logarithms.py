@@ -50,6 +50,7 @@ def reductions(draw: st.DrawFn) -> Any:
     return op, codes, sorted(axes), draw(st.booleans()), source, (draw(SCALES), draw(st.integers(-128, 127)))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(reductions())
 def test_reductions(case: Any) -> None:

@@ -17,7 +17,7 @@ from cvm.ops import REGISTRY
 from cvm.passes.legalize import expansions, legalize, rewrite
 from cvm.passes.legalize.expressions import Unprovable
 from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance, decode, verifier, verify
-from tests.models.digits import NETWORKS, SHARED, Network
+from tests.models.digits import SHARED, SMALL, Network
 from tests.random_programs.strategies import Sample, samples
 from tests.spec_vectors.shipped import op_cases, program_cases
 
@@ -63,6 +63,7 @@ def test_shipped_programs(case) -> None:
     assert_same_runs(decode(case.program), feeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constants", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("op", ["requantize", "broadcast_greater"])
 def test_shipped_vectors_of_extension_ops(op: str, constants: bool) -> None:
@@ -87,7 +88,7 @@ def test_shipped_vectors_of_extension_ops(op: str, constants: bool) -> None:
         np.testing.assert_array_equal(found, expected.array(), err_msg=case.id, strict=True)
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+@pytest.mark.parametrize("network", SMALL, ids=lambda network: network.name)
 def test_networks(network: Network) -> None:
     found = legalized(network.program)
     assert len(found.nodes) < 7 * len(network.program.nodes)
@@ -110,9 +111,16 @@ def test_further_networks_on_random_codes(name: str) -> None:
     assert_same_runs(program, feeds)
 
 
-@settings(max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(samples())
 def test_random_programs(sample: Sample) -> None:
+    assert_same_runs(sample.program, list(sample.runs))
+
+
+@pytest.mark.long
+@settings(max_examples=1000, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(samples())
+def test_many_random_programs(sample: Sample) -> None:
     assert_same_runs(sample.program, list(sample.runs))
 
 

@@ -20,7 +20,7 @@ from tests.passes.optimize.equality import assert_equal, extremes, optimized, st
 from tests.passes.optimize.patterns import programs
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, FULL = 200, 2000
+QUICK, INVITING, FULL = 60, 200, 2000
 SETTINGS = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -59,6 +59,7 @@ def pattern_programs(count: int) -> Counter[str]:
     return uses
 
 
+@pytest.mark.slow
 def test_random_programs_keep_their_outputs_and_states():
     random_programs(QUICK)
 
@@ -68,8 +69,9 @@ def test_two_thousand_random_programs_keep_their_outputs_and_states():
     random_programs(FULL)
 
 
+@pytest.mark.slow
 def test_programs_that_invite_the_passes_keep_their_outputs_and_states():
-    uses = pattern_programs(QUICK)
+    uses = pattern_programs(INVITING)
     assert {name for name in PASSES if not uses[name]} <= {"merged clamps", "common subexpressions", "composed tables"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def pairs(draw: st.DrawFn) -> tuple[Line, Line]:
     return a, Line(m + draw(st.integers(-1, 1)), c + draw(st.integers(-3, 3)), s)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(
     pairs(), st.sampled_from([0, 0, 1, 3]), st.integers(-40, 20), st.integers(0, 60), st.integers(-30, 20), st.data()
