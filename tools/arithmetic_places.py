@@ -173,7 +173,9 @@ SAME: Table = {
     ("cvm/selftest.py", "run_selftest"): "vectors of the self-test, which are int32",
     ("cvm/vectors/format.py", "VectorTensor.of"): "another byte order",
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
-    ("cvm/webnn/graph.py", "_given"): "codes within the interval of their data type",
+    ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
+    ("cvm/webnn/tensor.py", "fill"): "another byte order",
+    ("cvm/webnn/boundaries.py", "Border._given"): "codes within the interval of their data type",
 }
 """The same integers in another width or byte order: what is not held by it was refused, or is the type's own."""
 

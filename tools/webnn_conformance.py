@@ -3,10 +3,12 @@
     python tools/webnn_conformance.py [FOLDER]             print the counts (default: ../shared/webnn)
     python tools/webnn_conformance.py [FOLDER] --write     write them to docs/webnn-conformance.json
     python tools/webnn_conformance.py [FOLDER] --check     fail where that file says otherwise
+    python tools/webnn_conformance.py [FOLDER] --floats    print the counts of graphs of floats with calibration
 
 FOLDER/conformance/NAME.json holds cases: values only, as its README describes them. Integers and quantised graphs are
 run as they are, and are equal if every bit is. A case of floats whose operator only moves or compares its items is run
-on integers of the same order. Every other graph of floats is built as it is, which the builder refuses.
+on integers of the same order. Every other graph of floats is built as it is, which the builder refuses; --floats builds
+these with their own inputs as the samples of a calibration, and compares within the error that the graph states.
 
 int4 and uint4, which the specification has not, are held in int8 and uint8; a quantizeLinear to them is followed by a
 clamp to their range, which is the same, since quantizeLinear saturates.
@@ -38,7 +40,7 @@ FOUR_BITS = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
 """Data types that the specification has not: what holds them, and their ends."""
 
 REASONS = {
-    "the integer machine does not run it": "states that nothing quantises",
+    "nothing rounds its states": "states that nothing quantises",
     "a float value would": "a graph of floats",
     "of a float to integers is undefined": "a graph of floats",
     "would round": "a graph of floats",
@@ -86,8 +88,10 @@ def array(tensor: Case) -> np.ndarray[Any, Any]:
 # Running
 
 
-def run(case: Case, executor: str = "numpy") -> tuple[dict[str, np.ndarray[Any, Any]], webnn.MLGraph]:
-    """What the builder's graph gives, with the values of integer inputs promised."""
+def run(
+    case: Case, executor: str = "numpy", calibrated: bool = False
+) -> tuple[dict[str, np.ndarray[Any, Any]], webnn.MLGraph]:
+    """What the builder's graph gives, with the values of integer inputs promised; ``calibrated`` by its own inputs."""
     context = webnn.ML().create_context(strict_scale_rank=False, allow_negative_scale=True, executor=executor)
     builder = webnn.MLGraphBuilder(context)
     known: dict[str, Any] = {}
@@ -107,7 +111,8 @@ def run(case: Case, executor: str = "numpy") -> tuple[dict[str, np.ndarray[Any, 
         for four in _four_bits(case, call):
             _, low, high = FOUR_BITS[four]
             known[outputs] = builder.clamp(found, min_value=low, max_value=high)
-    graph = builder.build({name: known[name] for name in case["expected"]})
+    outputs = {name: known[name] for name in case["expected"]}
+    graph = builder.build(outputs, calibration=[feeds] if calibrated else None)
     return context.compute(graph, feeds), graph
 
 
@@ -219,6 +224,38 @@ def verdict(case: Case) -> tuple[str, str]:
     return "equal", how
 
 
+_DIGITS = {"float32": 2.0**-20, "float16": 2.0**-9}
+"""What an expectation may be off by itself, of its greatest magnitude: the tests allow some last digits."""
+
+
+def calibrated_verdict(case: Case) -> tuple[str, str]:
+    """("within", the stated error), ("refused", why), or ("beyond", the result), of a graph of floats."""
+    try:
+        found, graph = run(case, calibrated=True)
+    except (webnn.NotSupportedError, webnn.MLTypeError) as error:
+        return "refused", next((why for part, why in CALIBRATED_REASONS.items() if part in str(error)), str(error))
+    for name, tensor in case["expected"].items():
+        expected = array(tensor)
+        slack = _DIGITS.get(expected.dtype.name, 0) * float(np.abs(expected).max())
+        stated = graph.quantization_errors[name].max_error
+        if np.abs(found[name].astype(np.float64) - expected.astype(np.float64)).max() > stated + slack:
+            return "beyond", name
+    return "within", "the stated error"
+
+
+CALIBRATED_REASONS = {"NaN or": "NaN or infinite numbers", "the machine has not": "integers beyond +-(2^31 - 1)"}
+"""As `REASONS`, of calibrated graphs."""
+
+
+def float_cases(folder: Path = SHARED) -> Iterator[tuple[str, Case]]:
+    """The graphs of floats that the builder refuses without calibration, with the file that each stands in."""
+    for path in files("conformance", folder):
+        for case in cases(path):
+            moved = case["data_movement_only"] or case["order_only"]
+            if case["klass"] not in EXACT and not moved:
+                yield path.stem, case
+
+
 Verdict = tuple[str, str]
 
 
@@ -232,6 +269,14 @@ def record_of(verdicts: Iterable[tuple[str, Case, Verdict]]) -> dict[str, dict[s
         | {what: dict(sorted(kinds[what].items())) for what in ("equal", "refused", "different") if what in kinds}
         for name, kinds in found.items()
     }
+
+
+def record_of_floats(verdicts: Iterable[tuple[str, Verdict]]) -> dict[str, dict[str, int]]:
+    """Per file of cases, how many graphs of floats are within the stated error, and how many refused and why."""
+    found: dict[str, Counter[str]] = {}
+    for name, (what, why) in verdicts:
+        found.setdefault(name, Counter())[what if what == "within" else f"{what}: {why}"] += 1
+    return {name: dict(sorted(counts.items())) for name, counts in found.items()}
 
 
 def counted(folder: Path = SHARED) -> dict[str, dict[str, Any]]:
@@ -252,11 +297,16 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=SHARED)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--write", action="store_true", help="write docs/webnn-conformance.json")
+    action.add_argument("--floats", action="store_true", help="calibrate the graphs of floats, in minutes")
     action.add_argument("--check", action="store_true", help="compare with docs/webnn-conformance.json")
     arguments = parser.parse_args()
     if not files("conformance", arguments.folder):
         print(f"{arguments.folder} holds no cases", file=sys.stderr)
         return 2
+    if arguments.floats:
+        found = record_of_floats((name, calibrated_verdict(case)) for name, case in float_cases(arguments.folder))
+        print("\n".join(f"{name}: {json.dumps(counts)}" for name, counts in found.items()))
+        return 0
     record = counted(arguments.folder)
     text = json.dumps(record, indent=1) + "\n"
     if arguments.write:

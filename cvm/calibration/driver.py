@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -103,18 +103,22 @@ def calibrate(
     *,
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
+    only: Collection[str] | None = None,
 ) -> Calibration:
     """Quantisers for a graph, chosen for the numbers that it computes in float64 from ``inputs``.
 
     Inputs as for `Reference.run`, or `run_cycles` with ``cycles``; run after run is evaluated, and only its histograms
     are kept. Quantisers that the graph carries are ignored, but that integers given to an external that has one are its
-    codes. ``on_run`` is told how many of the runs (`run_count`) are done.
+    codes. With ``only`` the graph keeps its quantisers, by which it is evaluated, and only tensors of these names get
+    others, stored ones included. ``on_run`` is told how many of the runs (`run_count`) are done.
     Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor takes no real number.
     """
-    real = bare(graph)
+    real = bare(graph) if only is None else graph
     what = plan(real, settings.accumulates)
+    if only is not None:
+        what = what.within(only)
     observed = {name: None for group in what.groups for name in group.observed}
-    histograms = observed_histograms(Reference(real), inputs, list(observed), cycles, on_run)
+    histograms = observed_histograms(Reference(real, only is not None), inputs, list(observed), cycles, on_run)
     return Calibrator(real, what, settings, histograms).calibration()
 
 

@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cvm.calibration.roles import (
     KNOWN_RANGES,
@@ -70,6 +71,9 @@ class Parameter:
     nonzero: bool
 
 
+_Stored = TypeVar("_Stored", Filter, Bias, Parameter)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The tensors of a graph that get quantisers, each exactly once."""
@@ -78,6 +82,16 @@ class Plan:
     filters: tuple[Filter, ...]
     biases: tuple[Bias, ...]
     parameters: tuple[Parameter, ...]
+
+    def within(self, names: Collection[str]) -> Plan:
+        """The plan with quantisers for these tensors alone."""
+
+        def whole(items: Sequence[_Stored]) -> tuple[_Stored, ...]:
+            return tuple(item for item in items if all(name in names for name in item.tensors))
+
+        groups = [replace(group, tensors=tuple(n for n in group.tensors if n in names)) for group in self.groups]
+        kept = tuple(group for group in groups if group.tensors)
+        return Plan(kept, whole(self.filters), whole(self.biases), whole(self.parameters))
 
 
 def plan(graph: QuantizedGraph, accumulates: bool = True) -> Plan:

@@ -10,25 +10,31 @@ from cvm.frontends.webnn import (
     MLGraphBuilder,
     MLOperand,
     MLOperandDescriptor,
+    MLTensorDescriptor,
     MLTypeError,
     NotSupportedError,
     OperationError,
 )
+from cvm.webnn.calibrated import QuantizationError
 from cvm.webnn.context import ML, MLContext
 from cvm.webnn.graph import MLGraph
+from cvm.webnn.lost import MLContextLostInfo
 from cvm.webnn.tensor import MLTensor
 
 __all__ = [
     "ML",
     "InvalidStateError",
     "MLContext",
+    "MLContextLostInfo",
     "MLError",
     "MLGraph",
     "MLGraphBuilder",
     "MLOperand",
     "MLOperandDescriptor",
     "MLTensor",
+    "MLTensorDescriptor",
     "MLTypeError",
     "NotSupportedError",
     "OperationError",
+    "QuantizationError",
 ]

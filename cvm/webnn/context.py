@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
+from weakref import WeakSet
 
-import numpy as np
 import numpy.typing as npt
 
+from cvm.frontends.webnn.arguments import snake_case
 from cvm.frontends.webnn.declarations import MAX_RANK, OPERATORS, Tensor
 from cvm.frontends.webnn.errors import type_error
-from cvm.frontends.webnn.operand import Descriptor, MLOperand, MLOperandDescriptor, describe
+from cvm.frontends.webnn.operand import Descriptor, MLOperand, MLOperandDescriptor, describe_tensor
 from cvm.limits import DEFAULT
+from cvm.webnn.calibrated import checked
 from cvm.webnn.graph import MLGraph, compile_graph
-from cvm.webnn.tensor import MLTensor, state_error
+from cvm.webnn.lost import Lost, MLContextLostInfo
+from cvm.webnn.tensor import MLTensor, fill, state_error
 
 __all__ = ["ML", "MLContext"]
 
 _METHODS = (
     "createTensor", "createConstantTensor", "readTensor", "writeTensor", "opSupportLimits", "createContext"
 )  # fmt: skip
-
-
-def _snake_case(name: str) -> str:
-    return re.sub("([A-Z])", r"_\1", name).lower()
+_Owned = TypeVar("_Owned", MLTensor, MLGraph)
+_POWER = ("default", "high-performance", "low-power")
 
 
 class _CamelCase:
     """The specification's names of methods besides the Python ones."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in _METHODS or _snake_case(name) not in dir(type(self)):
+        if name not in _METHODS or snake_case(name) not in dir(type(self)):
             raise AttributeError(f"{type(self).__name__} has no member {name!r}")
-        method = getattr(self, _snake_case(name))
+        method = getattr(self, snake_case(name))
 
         def with_options(*arguments: Any, **options: Any) -> Any:
-            return method(*arguments, **{_snake_case(key): value for key, value in options.items()})
+            return method(*arguments, **{snake_case(key): value for key, value in options.items()})
 
         return with_options
 
@@ -46,6 +47,7 @@ class ML(_CamelCase):
 
     def create_context(
         self,
+        options: Mapping[str, Any] = MappingProxyType({}),
         *,
         strict_scale_rank: bool = True,
         allow_negative_scale: bool = False,
@@ -54,14 +56,30 @@ class ML(_CamelCase):
     ) -> MLContext:
         """A context. There is no choice of a device: the result is the same everywhere.
 
-        ``strict_scale_rank=False`` admits scales and zero points of a lower rank than what they scale, as older graphs
-        have them; they are aligned at the last axis. ``allow_negative_scale`` admits scales below 0.
+        ``options`` is an MLContextOptions, whose preferences (powerPreference, accelerated) are checked and have no
+        effect. ``strict_scale_rank=False`` admits scales and zero points of a lower rank than what they scale, as older
+        graphs have them; they are aligned at the last axis. ``allow_negative_scale`` admits scales below 0.
         ``integer_overflow="error"`` refuses a graph whose 8-bit results are not proven to fit, which wrap otherwise.
         ``executor`` is one of cvm's, the default for None.
         """
+        _require_preferences(options)
         if integer_overflow not in ("wrap", "error"):
             raise type_error("createContext", "options", f"integer_overflow is {integer_overflow!r}, not wrap or error")
         return MLContext(strict_scale_rank, allow_negative_scale, integer_overflow, executor)
+
+
+def _require_preferences(options: Any) -> None:
+    """Raise `MLTypeError` for what is no MLContextOptions (8.2.1)."""
+    if not isinstance(options, Mapping):
+        raise type_error("MLContextOptions", "type", f"options must be a dictionary, found {type(options).__name__}")
+    for name, value in options.items():
+        wanted = {"power_preference": f"one of {', '.join(_POWER)}", "accelerated": "a boolean"}
+        key = snake_case(str(name))
+        if key not in wanted:
+            raise type_error("MLContextOptions", "member", f"there is no option {name!r}; there are powerPreference "
+                             "and accelerated, and keywords of create_context")  # fmt: skip
+        if value not in _POWER if key == "power_preference" else not isinstance(value, bool):
+            raise type_error("MLContextOptions", key, f"{name} must be {wanted[key]}, found {value!r}")
 
 
 class MLContext(_CamelCase):
@@ -78,35 +96,54 @@ class MLContext(_CamelCase):
         self.allow_negative_scale = allow_negative_scale
         self.integer_overflow: Literal["wrap", "error"] = integer_overflow
         self.executor = executor
-        self._destroyed = False
+        self._lost = Lost()
+        self._owns: WeakSet[MLTensor | MLGraph] = WeakSet()
+
+    @property
+    def lost(self) -> Lost:
+        """A future of the `MLContextLostInfo` that `destroy` gives: await it, or call its ``add_done_callback``.
+
+        A context is lost by nothing else.
+        """
+        return self._lost
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether graphs run on an accelerator: never."""
+        return False
 
     # Tensors (8.3.2 to 8.3.6)
 
     def create_tensor(self, descriptor: Descriptor, *, readable: bool = False, writable: bool = False) -> MLTensor:
-        """A tensor of zeros."""
+        """A tensor of zeros. The descriptor may be an `MLTensorDescriptor` or its dictionary; keywords count, too."""
         self._require_alive("createTensor")
-        return MLTensor(self, describe(descriptor), readable, writable, constant=False)
+        return self._owning(MLTensor(self, describe_tensor(descriptor, readable, writable), constant=False))
 
-    def create_constant_tensor(self, descriptor: Descriptor, data: npt.NDArray[Any]) -> MLTensor:
-        """A constant tensor, which `MLGraphBuilder.constant` takes."""
+    def create_constant_tensor(self, descriptor: Descriptor, data: Any) -> MLTensor:
+        """A constant tensor, which `MLGraphBuilder.constant` takes. ``data`` is an array, or bytes."""
         self._require_alive("createConstantTensor")
-        tensor = MLTensor(self, describe(descriptor), readable=False, writable=False, constant=True)
-        tensor.store(np.asarray(data), "createConstantTensor")
-        return tensor
+        tensor = MLTensor(self, describe_tensor(descriptor, False, False), constant=True)
+        tensor.store(data, "createConstantTensor")
+        return self._owning(tensor)
 
-    def read_tensor(self, tensor: MLTensor) -> npt.NDArray[Any]:
-        """A copy of the elements of a readable tensor."""
+    def read_tensor(self, tensor: MLTensor, output: Any = None) -> npt.NDArray[Any]:
+        """A copy of the elements of a readable tensor, also written into ``output``, an array or a buffer, if given."""
         self._owned(tensor, "readTensor")
         if not tensor.readable:
-            raise type_error("readTensor", "readable", "the tensor was not created as readable")
-        return tensor.contents("readTensor").copy()
+            message = "the tensor was not created as readable: create it with readable=True"
+            raise type_error("readTensor", "readable", message)
+        found = tensor.contents("readTensor").copy()
+        if output is not None:
+            fill(output, found)
+        return found
 
-    def write_tensor(self, tensor: MLTensor, data: npt.NDArray[Any]) -> None:
-        """Replace the elements of a writable tensor by an array of its data type and shape."""
+    def write_tensor(self, tensor: MLTensor, data: Any) -> None:
+        """Replace the elements of a writable tensor by an array of its data type and shape, or by bytes."""
         self._owned(tensor, "writeTensor")
         if not tensor.writable:
-            raise type_error("writeTensor", "writable", "the tensor was not created as writable")
-        tensor.store(np.asarray(data), "writeTensor")
+            message = "the tensor was not created as writable: create it with writable=True"
+            raise type_error("writeTensor", "writable", message)
+        tensor.store(data, "writeTensor")
 
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
         """Descriptor and elements of a constant tensor, for a builder; None for anything that is not a tensor."""
@@ -119,10 +156,13 @@ class MLContext(_CamelCase):
 
     # Graphs
 
-    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
+    def compile(
+        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        settings: Mapping[str, Any],
+    ) -> MLGraph:  # fmt: skip
         """The graph of these operands, for `MLGraphBuilder.build`."""
         self._require_alive("build")
-        return compile_graph(self, outputs, inputs)
+        return self._owning(compile_graph(self, outputs, inputs, calibration, settings))
 
     def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
         """Run a graph from tensors into tensors (8.3.1).
@@ -147,20 +187,17 @@ class MLContext(_CamelCase):
     def compute(self, graph: MLGraph, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
         """Run a graph on arrays of its inputs' data types and shapes: a NumPy convenience."""
         self._require_graph(graph)
-        arrays = {name: np.asarray(values) for name, values in inputs.items()}
-        described = graph.inputs
-        if arrays.keys() != described.keys():
-            raise type_error("dispatch", "names", f"inputs are {sorted(described)}, found {sorted(arrays)}")
-        for name, values in arrays.items():
-            wanted = described[name]
-            if values.dtype != np.dtype(wanted.data_type) or values.shape != wanted.shape:
-                message = f"{values.dtype}{list(values.shape)} is not {wanted.data_type}{list(wanted.shape)}"
-                raise type_error("dispatch", "descriptor", message, operand=name)
-        return graph.run(arrays)
+        return graph.run(checked(inputs, graph.inputs, "dispatch"))
 
     def destroy(self) -> None:
-        """Nothing can be done with the context any more."""
-        self._destroyed = True
+        """Nothing can be done with the context any more: its graphs and tensors are destroyed, and it is `lost`.
+
+        The programs of its graphs live on. A second call does nothing.
+        """
+        for owned in list(self._owns):
+            owned.destroy()
+        if not self._lost.done():
+            self._lost.set_result(MLContextLostInfo("the context was destroyed"))
 
     # Limits (8.3.7)
 
@@ -187,8 +224,13 @@ class MLContext(_CamelCase):
 
     # Checks
 
+    def _owning(self, owned: _Owned) -> _Owned:
+        """Note a tensor or graph that is destroyed with the context."""
+        self._owns.add(owned)
+        return owned
+
     def _require_alive(self, op: str) -> None:
-        if self._destroyed:
+        if self._lost.done():
             raise state_error(op, "the context was destroyed")
 
     def _require_graph(self, graph: MLGraph) -> None:

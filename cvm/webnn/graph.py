@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import CvmError, Invalid, Location
-from cvm.frontends.common.data_types import bounds
-from cvm.frontends.webnn.errors import NotSupportedError
+from cvm.calibration import Settings
+from cvm.errors import CvmError
+from cvm.frontends.webnn.errors import NotSupportedError, type_error
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
 from cvm.frontends.webnn.rules import RULES
-from cvm.frontends.webnn.translation import Boundary, Translated, WebnnTranslation, refusal
+from cvm.frontends.webnn.translation import Translated, WebnnTranslation, refusal
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.quantization import LinearQuantizer
+from cvm.reference import Reference
 from cvm.session import Session
+from cvm.webnn.boundaries import Border
+from cvm.webnn.calibrated import (
+    Arrays,
+    QuantizationError,
+    checked_samples,
+    checked_settings,
+    measured,
+    with_quantizers,
+)
+from cvm.webnn.explanation import explained
 from cvm.webnn.tensor import state_error
 
 if TYPE_CHECKING:
@@ -40,6 +51,8 @@ class MLGraph:
         self._program = program
         self._translated = translated
         self._operands = dict(inputs)
+        self._border = Border(translated)
+        self._errors: dict[str, QuantizationError] = {}
         self._session: Session | None = Session(program, executor=executor)
         self._outputs = {item.name: MLOperandDescriptor(item.data_type, item.shape) for item in translated.outputs}
 
@@ -60,6 +73,11 @@ class MLGraph:
         Its inputs and outputs have the names that they have in the program.
         """
         return self._translated.graph
+
+    @property
+    def quantization_errors(self) -> dict[str, QuantizationError]:
+        """How far each output of a calibrated graph is from float64 on the samples; {} for any other graph."""
+        return dict(self._errors)
 
     @property
     def context(self) -> MLContext:
@@ -91,7 +109,7 @@ class MLGraph:
             nodes.setdefault(node.outputs[0].name.split(".")[0], []).append(node.op)
         lines = []
         for item in self._translated.inputs:
-            how = "quantised on the host" if item.grid else "integers"
+            how = "quantised on the host" if item.grid or item.calibrated else "integers"
             lines.append(f"input {item.name} ({item.data_type}): {how}, value {item.value!r} of the program")
         for call in self._translated.calls:
             label = f" [{call.label}]" if call.label else ""
@@ -101,87 +119,80 @@ class MLGraph:
             note += f", off by at most {exactness.bound}" if exactness and exactness.bound else ""
             lines.append(f"{call.op}{label} {call.operand}: {' '.join(call.operations) or 'nothing'} -> {ops}{note}")
         for item in self._translated.outputs:
-            how = "dequantised on the host" if item.grid else "integers"
-            lines.append(f"output {item.name} ({item.data_type}): {how}")
+            how = "dequantised on the host" if item.grid or item.calibrated else "integers"
+            cost = f"; {self._errors[item.name]}" if item.name in self._errors else ""
+            lines.append(f"output {item.name} ({item.data_type}): {how}{cost}")
         return "\n".join(lines)
 
     def run(self, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """All outputs for arrays of the inputs' data types and shapes. Raises `Invalid` for values out of range."""
         if self._session is None:
             raise state_error("dispatch", "the graph was destroyed")
-        feeds = {item.value: self._fed(item, arrays[item.name]) for item in self._translated.inputs}
-        result = self._session.run(feeds)
-        return {item.name: _given(item, result[item.value]) for item in self._translated.outputs}
+        return self._border.results(self._session.run(self._border.feeds(arrays)))
 
-    def _fed(self, boundary: Boundary, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        shape = boundary.shape or (1,)
-        if boundary.grid is not None:
-            codes = boundary.grid.codes(values, boundary.name) - _shift(boundary)
-            lo, hi = bounds(boundary.grid.data_type)
-        else:
-            codes = values
-            operand = self._operands[boundary.name]
-            assert operand.interval is not None
-            lo, hi = operand.interval
-        least, most = int(codes.min()), int(codes.max())
-        if boundary.grid is None and (least < lo or most > hi):
-            message = f"input {boundary.name!r} holds {least if least < lo else most}, which is not in [{lo}, {hi}]"
-            raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
-        if boundary.grid is None:  # whoever reads it gives the same for the nearest integer of the machine
-            codes = np.clip(codes, max(lo, -INT32_MAX), min(hi, INT32_MAX))
-        elif least < -INT32_MAX or most > INT32_MAX:
-            message = f"input {boundary.name!r} has an integer beyond +-(2^31 - 1), which the machine has not"
-            raise Invalid("webnn.input.range", message, Location(tensor=boundary.name))
-        return codes.astype(np.int64).reshape(shape)
+    def measure(self, real: QuantizedGraph, samples: Sequence[Arrays]) -> None:
+        """Note how far the outputs are from those of ``real``, the graph that calibration began with."""
+        assert self._session is not None
+        reference, border = Reference(real, pseudo_quantize=True), self._border
+        pairs = [
+            (reference.run(border.numbers(arrays)), border.exact_results(self._session.run(border.feeds(arrays))))
+            for arrays in samples
+        ]
+        for item in self._translated.outputs:
+            expected = [floats[item.value].astype(np.float64) for floats, _ in pairs]
+            given = [found[item.name].reshape(expected[0].shape) for _, found in pairs]
+            self._errors[item.name] = measured(item.name, expected, given, border.step(item))
 
 
-def _shift(boundary: Boundary) -> int:
-    """What the integers of quantizeLinear are more than the codes of the program's input."""
-    assert boundary.grid is not None
-    quantizer = boundary.grid.quantizer()
-    if quantizer is None:
-        return 0
-    return int(boundary.grid.zero_point.flat[0]) + int(quantizer.offset[0] / Fraction(quantizer.scale[0]))
+def compile_graph(
+    context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], samples: Any = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> MLGraph:  # fmt: skip
+    """Translate and lower; with ``samples`` calibrate in between.
+
+    Raises `NotSupportedError` with label and operand for what does not run on integers.
+    """
+    if samples is not None:
+        return _calibrated_graph(context, outputs, inputs, checked_samples(samples, inputs), checked_settings(settings))
+    if settings:
+        message = f"{sorted(settings)[0]} is a setting of the calibration: give calibration, a list of samples"
+        raise type_error("build", "settings", message)
+    translated = WebnnTranslation(outputs, context.integer_overflow, RULES).run(inputs)
+    return MLGraph(context, _lowered(translated), translated, inputs, context.executor)
 
 
-def _given(boundary: Boundary, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    shaped = codes.reshape(boundary.shape)
-    if boundary.grid is not None:
-        return boundary.grid.reals(shaped, boundary.data_type)
-    return shaped.astype(boundary.data_type)
+def _calibrated_graph(
+    context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], samples: Sequence[Arrays],
+    settings: Settings,
+) -> MLGraph:  # fmt: skip
+    """The graph with sums that go on unrounded, or, where these have no exact form, with all of them rounded."""
+    refused: NotSupportedError | None = None
+    exact: QuantizedGraph | None = None
+    for accumulates in (True, False):
+        translation = WebnnTranslation(outputs, context.integer_overflow, RULES, True, accumulates)
+        real = translation.run(inputs)
+        exact = exact or real.graph  # whose constants are what they are
+        border = Border(real)
+        translated = with_quantizers(real, [border.numbers(arrays) for arrays in samples], settings)
+        try:
+            program = _lowered(translated)
+        except NotSupportedError as error:
+            refused = refused or error
+            continue
+        graph = MLGraph(context, program, translated, inputs, context.executor)
+        graph.measure(exact, samples)
+        return graph
+    assert refused is not None
+    raise refused
 
 
-def compile_graph(context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> MLGraph:
-    """Translate and lower. Raises `NotSupportedError` with label and operand for what does not run on integers."""
-    translation = WebnnTranslation(outputs, context.integer_overflow, RULES)
-    translated = translation.run(inputs)
+def _lowered(translated: Translated) -> Program:
     try:
         program = lower(translated.graph)
     except CvmError as error:
-        raise _explained(error, translated) from error
+        raise explained(error, translated) from error
     _require_no_cut(program, translated)
-    return MLGraph(context, program, translated, inputs, context.executor)
-
-
-_ADVICE = {
-    "lowering.unquantized": "a float value would stay inside the graph: put quantizeLinear after it",
-    "lowering.overflow": "promise a value_range for the inputs, or cast to a wider data type first",
-    "lowering.range": "quantise its operands to fewer bits, or promise a value_range for the inputs",
-    "lowering.unprovable": "quantise its operands",
-    "lowering.rounding": "quantise its operands",
-}
-
-
-def _explained(error: CvmError, translated: Translated) -> NotSupportedError:
-    """The error of lowering in the words of the builder."""
-    operand = translated.operands.get(error.location.tensor or "")
-    message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
-    advice = _ADVICE.get(error.code, "")
-    if operand is None:
-        found = NotSupportedError(error.code, f"{message}; {advice}" if advice else message, error.location)
-    else:
-        found = refusal(operand, message, advice)
-    return found
+    return program
 
 
 def _require_no_cut(program: Program, translated: Translated) -> None:

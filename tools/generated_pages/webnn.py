@@ -18,8 +18,8 @@ _INTRODUCTION = """\
 Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_pages.py`; do not edit.
 
 `cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
-integers and for quantised graphs. It is no WebNN implementation: that must also run graphs of floats, which an integer
-machine does not.
+integers and for quantised graphs. A graph of floats becomes a quantised one by calibration, with representative
+inputs: it is no WebNN implementation, whose results are floats to the last digits.
 
 ```python
 import numpy as np
@@ -39,10 +39,15 @@ print(graph.explain())  # what each call became
 `graph.quantized_graph` is the graph of real numbers that the program computes: `cvm.reference.Reference` evaluates it
 in float64, and `cvm.report.compare` says, tensor by tensor, what the rounding costs (`clip=True` keeps the clipping).
 
-Methods have the specification's names in snake_case, with options as keyword arguments; camelCase works too. What the
-specification throws as TypeError is `MLTypeError`, a TypeError and a ValueError, whose message names label, operand,
-rule and section. A valid graph that the machine does not run is a `NotSupportedError` at `build`, which says what to do
-instead.
+Methods have the specification's names in snake_case; camelCase works too. Options are keywords, or one dictionary with
+the specification's names: `builder.conv2d(x, w, {"padding": [1, 1, 1, 1], "inputLayout": "nhwc"})`. A NumPy array is a
+constant wherever an operand is taken. Operands have Python's operators (`2 * x + w`, `-x`, `x @ w`, `x ** 2`, `x < y`;
+not `==`, and `/` of real ones alone), in which a number becomes a constant of the operand's type. `create_tensor` takes
+an MLTensorDescriptor, `create_context` an MLContextOptions, `read_tensor` and `write_tensor` buffers of bytes.
+`context.lost` is a future that `destroy` resolves: `await context.lost`, or `context.lost.add_done_callback(..)`;
+graphs and tensors of the context are destroyed with it, programs are not. What the specification throws as TypeError is
+`MLTypeError`, a TypeError and a ValueError, whose message names label, operand, rule and section. A valid graph that
+the machine does not run is a `NotSupportedError` at `build`, which says what to do instead.
 
 ## Meaning
 
@@ -54,10 +59,12 @@ instead.
 * 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may. Integers of 32 and
   64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
   promises a range, which every run checks. It may go beyond where the calls that read the input give the same for the
-  nearest integer of the machine (`sign`, `relu`, `clamp`). Unsigned results that are outputs wrap below zero.
+  nearest integer of the machine (`sign`, `relu`, `clamp`); inputs that are indices alone need no promise. Unsigned
+  results that are outputs wrap below zero.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. An index that is out of range is clamped, a constant one of a scatter refused; of equal indices a scatter
-  keeps the last in row-major order. Linear resampling of integers is rounded once, half to even.
+  first index. A negative index counts from the end, one that is out of range is clamped (be it beyond 32 bits), a
+  constant one of a scatter refused; of equal indices a scatter keeps the last in row-major order. Linear resampling of
+  integers is rounded once, half to even.
 * `softmax` without an axis takes the last one. NaN as a bound of `clamp` is none, and so is Infinity; -Infinity as its
   `minValue` is a TypeError.
 * Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
@@ -67,9 +74,42 @@ instead.
   `explain()` gives.
 * A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
 
+## Graphs of floats
+
+`build` with samples of the inputs finds the quantisers that a graph has not, and says how far its outputs are from
+float64 then:
+
+```python
+import numpy as np
+from cvm import webnn
+
+context = webnn.ML().create_context()
+builder = webnn.MLGraphBuilder(context)
+x = builder.input("x", ("float32", [1, 4]))
+weights = builder.constant(np.eye(4, 3, dtype=np.float32))
+samples = [{"x": np.random.default_rng(seed).standard_normal((1, 4), np.float32)} for seed in range(32)]
+graph = builder.build({"y": builder.sigmoid(builder.matmul(x, weights))}, calibration=samples)
+print(graph.quantization_errors["y"])  # error at most 0.00.., .. dB over 32 samples, in steps of 0.00..
+context.compute(graph, samples[0])["y"]  # float32, quantised and dequantised on the host
+```
+
+* Quantisers that the graph has are kept, integers stay exact, and what lies between two quantisers is exact, too. An
+  input, and every result that lowering cannot carry on as it is, gets a quantiser; sums of products go on unrounded
+  into clipping and into constants that are added or multiplied. Weights of products are rounded per channel.
+* `bits=` (8), `weight_bits=`, `per_channel=` (True), `method=` ("minmax") and `percentile=` are those of
+  [calibration.md](calibration.md). Numbers beyond those of the samples are clipped: the samples must be representative.
+* `lstm`, `gru` and their cells are written out step by step; sums before an activation, its results and states are
+  rounded. The output gate of an LSTM sees the cell state of before through its peephole, as the specification's
+  decomposition has it (ONNX: the new one).
+* A divisor of both signs gets codes of which none stands for zero. A cast of floats to integers truncates what the
+  codes stand for, clipped to the type. A negative number to a power whose exponent is computed has the sign of the
+  integer that is next to the exponent.
+* NaN and infinities are refused, in samples, constants, or on the way.
+
 ## Operators
 
 *integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
+*calibrated*: built where `build` gets samples.
 *refused*: validated, but refused at build; the remark says what to do instead. ANY stands for all of {everything}.
 The largest rank is 8.
 
@@ -84,7 +124,8 @@ _CONFORMANCE = """
 What became of {cases} cases, which `tools/webnn_conformance.py` replays where they are: *equal* is equal in every bit,
 run as they are (integers, quantised graphs and single quantisers). *in order*: cases of floats whose operator only
 moves or compares its items, equal when they are run on integers of the same order. *refused*: with the error of the
-builder, and why. A graph of floats is refused whatever its operator is; that of a quantised one is what the tests of
+builder, and why. A graph of floats is refused whatever its operator is, where `build` gets no samples; with its own
+inputs as samples (`--floats`) it is within the error that it states. What quantised graphs give is what the tests of
 the project check, against models in rationals and intervals. The types int4 and uint4, which the specification has not,
 are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`.
 

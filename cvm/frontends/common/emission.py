@@ -15,7 +15,7 @@ from cvm.frontends.common.data_types import EVERYTHING, bounds, is_float, unit
 from cvm.frontends.common.grids import Grid, rational
 from cvm.graph import GraphBuilder, GraphOperation, Operand
 from cvm.limits import INT32_MAX
-from cvm.quantization import LinearQuantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 
 __all__ = ["Emission"]
 
@@ -24,12 +24,13 @@ class Emission(GraphBuilder):
     """A graph of real numbers, in which tensors of integers hold integers.
 
     A front end may say of which results integers are taken modulo 2^N by the host (`modular`), and note which tensors
-    are rounded because an operator quantises (`rounded`).
+    are rounded because an operator quantises (`rounded`) or need a quantiser that the model has not (`left_open`).
     """
 
     def __init__(self, stage: str, overflow: Literal["wrap", "error"]) -> None:
         super().__init__(stage)
         self._overflow = overflow
+        self._parts: dict[tuple[str, int, int, int, bool], str] = {}
 
     @property
     def overflow(self) -> str:
@@ -44,6 +45,10 @@ class Emission(GraphBuilder):
 
     def rounded(self, name: str) -> None:
         """Take note of a tensor that is rounded to the integers that an operator asks for."""
+
+    def left_open(self, name: str) -> str:
+        """Take note of a real tensor that calibration is to give a quantiser; returns it."""
+        return name
 
     # Shapes
 
@@ -62,6 +67,23 @@ class Emission(GraphBuilder):
         return self.emit(
             "gather", name, self.constant(np.ascontiguousarray(indices, np.int64), indices.shape), axis=axis
         )
+
+    def part_of_constant(self, name: str, axis: int, begin: int, end: int, drop: bool) -> str | None:
+        """A constant with a part of another one along an axis, which ``drop`` leaves out; None for no constant.
+
+        The same part is made once.
+        """
+        tensor = self._tensors[name]
+        data = tensor.data
+        if tensor.kind != "constant" or data is None or isinstance(data.quantizer, LogarithmicQuantizer):
+            return None
+        key = (name, axis, begin, end, drop)
+        if key not in self._parts:
+            shape = tensor.shape[:axis] + (() if drop else (end - begin,)) + tensor.shape[axis + 1 :]
+            values = np.take(data.values, range(begin, end), axis).reshape(shape)
+            quantizer = _part_of_quantizer(data.quantizer, axis, begin, end, drop)
+            self._parts[key] = self.constant(values, shape, quantizer)
+        return self._parts[key]
 
     # Integers and real numbers
 
@@ -149,3 +171,15 @@ class Emission(GraphBuilder):
             return None
         self._tensors[name] = replace(self._tensors[name], quantizer=quantizer)
         return name
+
+
+def _part_of_quantizer(
+    quantizer: LinearQuantizer | None, axis: int, begin: int, end: int, drop: bool
+) -> LinearQuantizer | None:
+    """The quantiser of a part of a stored tensor along an axis."""
+    if quantizer is None or quantizer.axis is None:
+        return quantizer
+    if quantizer.axis != axis:
+        return replace(quantizer, axis=quantizer.axis - (1 if drop and quantizer.axis > axis else 0))
+    scale, offset = quantizer.scale[begin:end], quantizer.offset[begin:end]
+    return replace(quantizer, scale=scale, offset=offset, axis=axis if end - begin > 1 else None)

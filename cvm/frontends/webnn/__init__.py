@@ -5,7 +5,7 @@
 
 from cvm.frontends.webnn.builder import MLGraphBuilder
 from cvm.frontends.webnn.errors import InvalidStateError, MLError, MLTypeError, NotSupportedError, OperationError
-from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
+from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor, MLTensorDescriptor
 
 __all__ = [
     "InvalidStateError",
@@ -13,6 +13,7 @@ __all__ = [
     "MLGraphBuilder",
     "MLOperand",
     "MLOperandDescriptor",
+    "MLTensorDescriptor",
     "MLTypeError",
     "NotSupportedError",
     "OperationError",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.webnn.arguments import callable_as_specified, snake_case
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
 from cvm.frontends.webnn.errors import type_error
@@ -30,15 +30,9 @@ from cvm.limits import INT32_MAX
 
 __all__ = ["Context", "MLGraphBuilder", "snake_case"]
 
-_NAMES = {"gatherND": "gather_nd", "scatterND": "scatter_nd", "isNaN": "is_nan"}
 _METHODS = frozenset({*OPERATORS, "input", "constant", "build"})
 _UNSIGNED_BITS = np.dtype(np.uint16)
 """In which JavaScript hands over float16."""
-
-
-def snake_case(name: str) -> str:
-    """The Python name of a member of the specification: ``averagePool2d`` is ``average_pool2d``."""
-    return _NAMES.get(name) or re.sub("([A-Z])", r"_\1", name).lower()
 
 
 class Context(Protocol):
@@ -50,12 +44,17 @@ class Context(Protocol):
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
         """The descriptor and the contents of a constant tensor; None for any other object."""
 
-    def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> Any:
-        """The graph."""
+    def compile(
+        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        settings: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
+        """The graph; ``calibration`` is None or samples of the inputs."""
 
 
 class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
+
+    Options are keywords, or members of one dictionary after the operands; an array is a constant operand.
 
     Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.
     """
@@ -85,7 +84,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
         prove that results fit. Without one all integers of the data type are allowed that are above -2^31 and below
         2^31, which are those of the machine. A promise beyond these is kept where the calls that read the input give
-        the same for the nearest integer of the machine, as sign does.
+        the same for the nearest integer of the machine, as sign does; indices, which are clamped, need none.
         """
         self.require_open("input")
         if not isinstance(name, str) or not name:
@@ -93,7 +92,8 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         if name in self._inputs:
             raise type_error("input", "name", f"another input is called {name!r}")
         described = describe(descriptor)
-        operand = MLOperand(self, name, described, interval=_interval(name, described, value_range))
+        interval = _interval(name, described, value_range)
+        operand = MLOperand(self, name, described, interval=interval, promised=value_range is not None)
         self._inputs[name] = operand
         return operand
 
@@ -163,8 +163,18 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
 
     # build (8.9.4)
 
-    def build(self, outputs: Mapping[str, MLOperand]) -> Any:
+    def build(
+        self,
+        outputs: Mapping[str, MLOperand],
+        *,
+        calibration: Sequence[Mapping[str, npt.ArrayLike]] | Mapping[str, npt.ArrayLike] | None = None,
+        **settings: Any,
+    ) -> Any:
         """Compile the graph of these outputs; returns an MLGraph. A builder builds once.
+
+        ``calibration``, an extension, compiles graphs of floats: from these samples, each an array for every input,
+        quantisers are chosen where the integer program needs one; those that the graph has are kept. ``settings`` are
+        those of `cvm.calibration.Settings`: bits (8), weight_bits, per_channel (True), method ("minmax"), percentile.
 
         Raises `MLTypeError` for outputs that the specification does not allow, `NotSupportedError` for a graph that
         would need arithmetic on floats or integers that are not proven to fit.
@@ -181,11 +191,16 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
                 message = "is an input or a constant; give its identity()"
                 raise type_error("build", "operand", message, operand=name)
         self._has_built = True
-        return self._context.compile(dict(outputs), dict(self._inputs))
+        return self._context.compile(dict(outputs), dict(self._inputs), calibration, settings)
 
-    async def build_async(self, outputs: Mapping[str, MLOperand]) -> Any:
+    async def build_async(self, outputs: Mapping[str, MLOperand], **options: Any) -> Any:
         """`build` for programs that await it."""
-        return self.build(outputs)
+        return self.build(outputs, **options)
+
+
+for _op in OPERATORS:
+    setattr(MLGraphBuilder, snake_case(_op), callable_as_specified(_op, getattr(MLGraphBuilder, snake_case(_op))))
+MLGraphBuilder.where_ = MLGraphBuilder.where
 
 
 def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -29,7 +29,7 @@ _CODES = ("uint8", "int8", "uint32", "int32")
 _SAMPLED = (*_FLOAT, "uint8", "int8")
 _TRUTH = ("uint8",)
 
-Kind: TypeAlias = Literal["integer", "real", "boundary", "refused"]
+Kind: TypeAlias = Literal["integer", "real", "boundary", "calibrated", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Operator:
     """An operator: its operands by their names in the specification, its result, and what is done with it.
 
     ``kind``: "integer" operators run on integer tensors, and on real ones inside of a quantised region; "real" ones
-    inside of a region alone; "boundary" are quantizeLinear and dequantizeLinear; "refused" ones are validated, but not
-    built. ``note`` is a remark for the reader of the table, or what to do instead.
+    inside of a region alone; "boundary" are quantizeLinear and dequantizeLinear; "calibrated" ones need quantisers that
+    calibration finds; "refused" ones are validated, but not built. ``note`` is a remark for the reader of the table, or
+    what to do instead.
     """
 
     section: str
@@ -135,14 +136,14 @@ _enter(
 _enter("gelu", "8.9.23", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _MATRIX = Tensor(_FLOAT, 2, 2)
 _enter("gemm", "8.9.24", _MATRIX, "real", a=_MATRIX, b=_MATRIX, c=Tensor(_FLOAT, 0, 2))
-_DECOMPOSE = (
-    "nothing quantises its states between the steps: write the steps out with gemm, sigmoid and tanh, "
-    "and put quantizeLinear and dequantizeLinear after each state"
+_STATES = (
+    "give build(.., calibration=[..]) representative inputs, which finds quantisers for its gates and states; "
+    "or write the steps out with gemm, sigmoid and tanh, and put quantizeLinear and dequantizeLinear after each state"
 )
 _THIRD = Tensor(_FLOAT, 3, 3)
-_enter("gru", "8.9.25", Tensor(_FLOAT, 3, 4), "refused", _DECOMPOSE, input=_THIRD, weight=_THIRD,
+_enter("gru", "8.9.25", Tensor(_FLOAT, 3, 4), "calibrated", _STATES, input=_THIRD, weight=_THIRD,
        recurrentWeight=_THIRD, bias=_MATRIX, recurrentBias=_MATRIX, initialHiddenState=_THIRD)  # fmt: skip
-_enter("gruCell", "8.9.26", _MATRIX, "refused", _DECOMPOSE, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
+_enter("gruCell", "8.9.26", _MATRIX, "calibrated", _STATES, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
        hiddenState=_MATRIX, bias=_VECTOR, recurrentBias=_VECTOR)  # fmt: skip
 _enter("hardSigmoid", "8.9.27", _REAL, "real", input=_REAL)
 _enter("hardSwish", "8.9.28", _REAL, "real", "a table over 8-bit codes", input=_REAL)
@@ -153,10 +154,10 @@ _enter("layerNormalization", "8.9.30", _REAL, "real", _NORM,
        input=_REAL, scale=_REAL, bias=_REAL)  # fmt: skip
 _enter("leakyRelu", "8.9.31", _REAL, "real", "a table over 8-bit codes", input=_REAL)
 _enter("linear", "8.9.32", _REAL, "real", input=_REAL)
-_enter("lstm", "8.9.33", Tensor(_FLOAT, 3, 4), "refused", _DECOMPOSE, input=_THIRD, weight=_THIRD,
+_enter("lstm", "8.9.33", Tensor(_FLOAT, 3, 4), "calibrated", _STATES, input=_THIRD, weight=_THIRD,
        recurrentWeight=_THIRD, bias=_MATRIX, recurrentBias=_MATRIX, peepholeWeight=_MATRIX, initialHiddenState=_THIRD,
        initialCellState=_THIRD)  # fmt: skip
-_enter("lstmCell", "8.9.34", _MATRIX, "refused", _DECOMPOSE, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
+_enter("lstmCell", "8.9.34", _MATRIX, "calibrated", _STATES, input=_MATRIX, weight=_MATRIX, recurrentWeight=_MATRIX,
        hiddenState=_MATRIX, cellState=_MATRIX, bias=_VECTOR, recurrentBias=_VECTOR, peepholeWeight=_VECTOR)  # fmt: skip
 _MATRICES = Tensor(_FLOAT, 2)
 _enter("matmul", "8.9.35", _MATRICES, "real", a=_MATRICES, b=_MATRICES)
@@ -208,6 +209,7 @@ _enter("triangular", "8.9.55", Tensor(least=2), input=Tensor(least=2))
 _enter("where", "8.9.56", _ANY, condition=Tensor(_TRUTH), trueValue=_ANY, falseValue=_ANY)
 
 _ELSEWHERE = {
+    "MLContextOptions": "8.2.1",
     "createContext": "8.2.2",
     "dispatch": "8.3.1",
     "createTensor": "8.3.2",
@@ -215,6 +217,8 @@ _ELSEWHERE = {
     "readTensor": "8.3.4",
     "writeTensor": "8.3.6",
     "MLOperandDescriptor": "8.5",
+    "MLOperand": "8.6",
+    "MLTensorDescriptor": "8.7",
     "MLGraphBuilder": "8.9.1",
     "input": "8.9.2",
     "constant": "8.9.3",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cvm.frontends.webnn.declarations import DATA_TYPES, MAX_RANK
 from cvm.frontends.webnn.errors import type_error
+from cvm.frontends.webnn.operators import PythonOperators
 from cvm.limits import DEFAULT, INT32_MAX
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "Descriptor",
     "MLOperand",
     "MLOperandDescriptor",
+    "MLTensorDescriptor",
     "Shape",
     "WebnnNode",
     "data_type_of",
     "describe",
+    "describe_tensor",
     "valid_shape",
 ]
 
@@ -48,19 +51,49 @@ class MLOperandDescriptor:
 Descriptor: TypeAlias = MLOperandDescriptor | tuple[str, Sequence[int]] | Mapping[str, Any]
 
 
-def describe(descriptor: Descriptor) -> MLOperandDescriptor:
-    """A descriptor given as such, as a pair, or as a dictionary (``dataType`` or ``data_type``, ``shape``)."""
+@dataclass(frozen=True, slots=True)
+class MLTensorDescriptor(MLOperandDescriptor):
+    """Data type and shape of a tensor of a context, and whether it can be read and written (WebNN 8.7)."""
+
+    readable: bool = False
+    writable: bool = False
+
+
+_MEMBERS = {"dataType": "data_type", "data_type": "data_type", "shape": "shape"}
+
+
+def describe(descriptor: Descriptor, further: Sequence[str] = ()) -> MLOperandDescriptor:
+    """A descriptor given as such, as a pair, or as a dictionary (``dataType`` or ``data_type``, ``shape``).
+
+    A dictionary may have the members ``further`` too, which say nothing here.
+    """
     if isinstance(descriptor, MLOperandDescriptor):
-        return descriptor
+        return MLOperandDescriptor(descriptor.data_type, descriptor.shape)
     if isinstance(descriptor, Mapping):
-        unknown = set(descriptor) - {"dataType", "data_type", "shape"}
-        if unknown or not {"dataType", "data_type"} & set(descriptor):
-            raise type_error("MLOperandDescriptor", "members", f"needs dataType and shape, found {sorted(descriptor)}")
-        data_type = descriptor["dataType"] if "dataType" in descriptor else descriptor["data_type"]
-        return MLOperandDescriptor(data_type, descriptor.get("shape", ()))
+        members = {_MEMBERS.get(name, name): value for name, value in descriptor.items() if name not in further}
+        if "data_type" not in members or set(members) - {"data_type", "shape"}:
+            message = f"needs dataType and shape, found {sorted(map(str, descriptor))}"
+            raise type_error("MLOperandDescriptor", "members", message)
+        return MLOperandDescriptor(members["data_type"], members.get("shape", ()))
     if isinstance(descriptor, tuple) and len(descriptor) == 2:
         return MLOperandDescriptor(descriptor[0], descriptor[1])  # type: ignore[arg-type]
     raise type_error("MLOperandDescriptor", "members", f"expected a descriptor, found {type(descriptor).__name__}")
+
+
+def describe_tensor(descriptor: Descriptor, readable: bool, writable: bool) -> MLTensorDescriptor:
+    """As `describe`, of an MLTensorDescriptor; ``readable`` and ``writable`` hold where it does not say."""
+    described = describe(descriptor, ("readable", "writable"))
+    flags = {"readable": readable, "writable": writable}
+    if isinstance(descriptor, MLTensorDescriptor):
+        flags = {name: flag or getattr(descriptor, name) for name, flag in flags.items()}
+    if isinstance(descriptor, Mapping):
+        flags |= {name: descriptor[name] for name in flags if name in descriptor}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise type_error("MLTensorDescriptor", name, f"{name} must be a boolean, found {flag!r}")
+    return MLTensorDescriptor(
+        described.data_type, described.shape, **{name: bool(flag) for name, flag in flags.items()}
+    )
 
 
 def data_type_of(wish: Any, op: str, label: str = "") -> str:
@@ -129,7 +162,7 @@ class Described:
     dataType = data_type  # noqa: N815  (the specification's name)
 
 
-class MLOperand(Described):
+class MLOperand(Described, PythonOperators):
     """A tensor of the graph that is built (WebNN 8.6). Made by the methods of `MLGraphBuilder` alone."""
 
     def __init__(
@@ -140,6 +173,7 @@ class MLOperand(Described):
         node: WebnnNode | None = None,
         values: npt.NDArray[Any] | None = None,
         interval: tuple[int, int] | None = None,
+        promised: bool = False,
     ) -> None:
         super().__init__(descriptor)
         self._builder = builder
@@ -147,6 +181,7 @@ class MLOperand(Described):
         self._node = node
         self._values = values
         self._interval = interval
+        self._promised = promised
 
     @property
     def name(self) -> str:
@@ -170,8 +205,13 @@ class MLOperand(Described):
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """The integers that an input has promised to stay within."""
+        """The integers that an input stays within: those promised, or those of its data type that the machine has."""
         return self._interval
+
+    @property
+    def promised(self) -> bool:
+        """Whether the caller gave the interval of an input."""
+        return self._promised
 
     @property
     def builder(self) -> object:

@@ -1,7 +1,7 @@
-"""Recurrent networks (WebNN 8.9.25, 8.9.26, 8.9.33, 8.9.34): recorded and validated, but refused at build.
+"""Recurrent networks (WebNN 8.9.25, 8.9.26, 8.9.33, 8.9.34): recorded and validated.
 
-Their states are real numbers that no quantizeLinear rounds from one step to the next, so that an exact result would
-need all digits of all steps.
+Their states are real numbers that no quantizeLinear rounds from one step to the next. Calibration finds quantisers for
+them; a build without it refuses them.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ class Recurrent(Recorder):
             "recurrentBias": recurrent_bias, "initialHiddenState": initial_hidden_state,
         }  # fmt: skip
         call = RecordedCall(self, "gru", label, operands)
-        call.flag("resetAfter", reset_after)
-        return _network(call, _GRU, steps, hidden_size, return_sequence, direction, layout, activations)
+        after = call.flag("resetAfter", reset_after)
+        return _network(
+            call, _GRU, steps, hidden_size, return_sequence, direction, layout, activations, reset_after=after
+        )
 
     def gru_cell(
         self,
@@ -84,8 +86,8 @@ class Recurrent(Recorder):
             "bias": bias, "recurrentBias": recurrent_bias,
         }  # fmt: skip
         call = RecordedCall(self, "gruCell", label, operands)
-        call.flag("resetAfter", reset_after)
-        return _cell(call, _GRU, hidden_size, layout, activations)[0]
+        after = call.flag("resetAfter", reset_after)
+        return _cell(call, _GRU, hidden_size, layout, activations, reset_after=after)[0]
 
     def lstm(
         self,
@@ -141,7 +143,7 @@ class Recurrent(Recorder):
 
 def _network(
     call: RecordedCall, family: _Family, steps: Any, hidden_size: Any, return_sequence: Any, direction: Any,
-    layout: Any, activations: Any,
+    layout: Any, activations: Any, **attributes: Any,
 ) -> list[MLOperand]:  # fmt: skip
     """Check gru and lstm. All operands have an axis of directions; the input has a time axis as well."""
     steps = call.unsigned("steps", steps, least=1)
@@ -149,31 +151,41 @@ def _network(
     if source.shape[0] != steps:
         raise call.error("steps", f"has {source.shape[0]} steps along its first axis, not {steps}", "input")
     directions = 2 if call.word("direction", direction, *_DIRECTIONS) == "both" else 1
-    hidden = _parameters(call, family, hidden_size, layout, activations, (directions,), source.shape[2])
+    hidden, words = _parameters(call, family, hidden_size, layout, activations, (directions,), source.shape[2])
     state = (directions, source.shape[1], hidden)
     states = ["initialHiddenState"] if family is _GRU else ["initialHiddenState", "initialCellState"]
     for name in states:
         call.shaped(name, state)
     shapes: list[Shape] = [state] * len(states)
-    if call.flag("returnSequence", return_sequence):
+    sequence = call.flag("returnSequence", return_sequence)
+    if sequence:
         shapes.append((steps, *state))
-    return call.results([(source.data_type, shape) for shape in shapes])
+    outputs = [(source.data_type, shape) for shape in shapes]
+    return call.results(
+        outputs, hidden=hidden, layout=layout, activations=words, direction=direction, sequence=sequence, **attributes
+    )
 
 
-def _cell(call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any) -> list[MLOperand]:
+def _cell(
+    call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any, **attributes: Any
+) -> list[MLOperand]:
     """Check gruCell and lstmCell, which have no axes of directions and time."""
     source = call.operands["input"]
-    hidden = _parameters(call, family, hidden_size, layout, activations, (), source.shape[1])
+    hidden, words = _parameters(call, family, hidden_size, layout, activations, (), source.shape[1])
     states = ["hiddenState"] if family is _GRU else ["hiddenState", "cellState"]
     for name in states:
         call.shaped(name, (source.shape[0], hidden))
-    return call.results([(source.data_type, (source.shape[0], hidden))] * len(states))
+    outputs = [(source.data_type, (source.shape[0], hidden))] * len(states)
+    return call.results(outputs, hidden=hidden, layout=layout, activations=words, **attributes)
 
 
 def _parameters(
     call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any, directions: Shape, inputs: int
-) -> int:
-    """What all four have in common; returns the hidden size. ``directions`` is the axis before the gates, if any."""
+) -> tuple[int, tuple[str, ...]]:
+    """What all four have in common; returns the hidden size and the activations.
+
+    ``directions`` is the axis before the gates, if any.
+    """
     hidden = call.unsigned("hiddenSize", hidden_size, least=1)
     rows = family.gates * hidden
     # Both biases side by side must be a tensor, too.
@@ -193,6 +205,4 @@ def _parameters(
     words = family.activations if activations is None else activations
     if isinstance(words, str) or not isinstance(words, Sequence) or len(words) != len(family.activations):
         raise call.error("activations", f"activations must be {len(family.activations)} functions, found {words!r}")
-    for item in words:
-        call.word("activations", item, *_ACTIVATIONS)
-    return hidden
+    return hidden, tuple(call.word("activations", item, *_ACTIVATIONS) for item in words)

@@ -7,9 +7,11 @@ Its integers are then a sum, x / scale + zero point, which lowering merges with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from cvm.errors import Location
 from cvm.frontends.common.data_types import bounds, is_float, unit
@@ -17,10 +19,13 @@ from cvm.frontends.common.emission import Emission
 from cvm.frontends.webnn.declarations import OPERATORS, section
 from cvm.frontends.webnn.errors import NotSupportedError
 from cvm.frontends.webnn.operand import MLOperand, Shape, WebnnNode
+from cvm.frontends.webnn.rounding import MOVING, WEIGHTED, operands_to_round
 from cvm.frontends.webnn.scales import Grid, grid_of
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
+from cvm.quantization.calibration import affine
+from cvm.quantization.exact import quantize
 
 __all__ = ["Boundary", "Rule", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
 
@@ -30,13 +35,23 @@ Rule: TypeAlias = "Callable[[WebnnTranslation, WebnnNode], str | list[str]]"
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """An input or output of the graph and the value of the program that carries it; ``grid`` if it is real there."""
+    """An input or output of the graph and the value of the program that carries it.
+
+    A real one has the ``grid`` of a quantizeLinear or dequantizeLinear, or the quantiser that calibration finds.
+    """
 
     name: str
     value: str
     data_type: str
     shape: Shape
     grid: Grid | None = None
+    interval: tuple[int, int] | None = None
+    """The integers that an integer input takes."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it is real and calibration finds its quantiser."""
+        return self.grid is None and is_float(self.data_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +77,13 @@ class Translated:
     """The operand that each tensor of the graph serves."""
     saturated: dict[str, MLOperand] = field(default_factory=dict)
     """The tensors that quantizeLinear rounds to 32 bits."""
+    open: frozenset[str] = frozenset()
+    """The tensors without a quantiser that calibration finds one for."""
+    named: dict[str, MLOperand] = field(default_factory=dict)
+    """The operand that a tensor of the graph is, if it is one."""
 
 
-def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedError:
+def refusal(operand: MLOperand, message: str, advice: str = "", code: str = "") -> NotSupportedError:
     """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
     node = operand.node
     op = node.op if node else "input"
@@ -72,16 +91,20 @@ def refusal(operand: MLOperand, message: str, advice: str = "") -> NotSupportedE
     text = f"{prefix}{op}: operand {operand.name!r} ({operand.data_type}): {message}"
     location = Location(tensor=operand.name, op=op)
     text += f"; {advice}" if advice else ""
-    return NotSupportedError(f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
+    return NotSupportedError(code or f"webnn.{op}.unsupported", f"{text} (WebNN {section(op)})", location)
 
 
 class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(
-        self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"], rules: Mapping[str, Rule]
-    ) -> None:
-        """``rules`` are `cvm.frontends.webnn.rules.RULES`."""
+        self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"], rules: Mapping[str, Rule],
+        calibrated: bool = False, accumulates: bool = True,
+    ) -> None:  # fmt: skip
+        """``rules`` are `cvm.frontends.webnn.rules.RULES`; with ``calibrated`` real numbers may stay without a grid.
+
+        ``accumulates`` says whether calibration leaves sums unrounded that only linear calls or clipping ones read.
+        """
         super().__init__("the reader of WebNN", overflow)
         self._outputs, self._rules = outputs, rules
         self._names: dict[MLOperand, str] = {}
@@ -93,6 +116,10 @@ class WebnnTranslation(Emission):
         for node in self._nodes:
             for operand in node.operands.values():
                 self._readers.setdefault(operand, []).append(node)
+        given = list(outputs.values())
+        self._calibrated, self._accumulates = calibrated, accumulates
+        self._rounded = operands_to_round(self._nodes, self._readers, given, accumulates) if calibrated else set()
+        self._open: dict[str, None] = {}
         self._quantised: set[MLOperand] = set()
         self._modular: set[MLOperand] = set()
         self._saturated: dict[str, MLOperand] = {}
@@ -104,15 +131,14 @@ class WebnnTranslation(Emission):
     def run(self, inputs: Mapping[str, MLOperand]) -> Translated:
         """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
         for node in self._nodes:
-            if OPERATORS[node.op].kind == "refused":
-                raise refusal(node.outputs[0], "the integer machine does not run it", OPERATORS[node.op].note)
+            _require_built(node, self._calibrated)
         for operand in inputs.values():
             self._introduce(operand)
         for node in self._nodes:
             for operand in node.operands.values():
                 _require_in_machine(node, operand)
                 if operand.node is None and operand not in self._names and operand.values is not None:
-                    self._names[operand] = self.constant(operand.values, operand.shape)
+                    self._names[operand] = self._stored(node, operand)
         for node in self._nodes:
             self._node = node
             before = len(self._operations)
@@ -121,32 +147,54 @@ class WebnnTranslation(Emission):
             for output, name in zip(node.outputs, [names] if isinstance(names, str) else names, strict=True):
                 self._names[output] = name
                 self._attach(output, name, made)
+                if output in self._rounded:
+                    self._leave_open(name, made)
             rounded = any(self._tensors[o].quantizer is not None for item in made for o in item.outputs)
             operations = tuple(item.name for item in made)
             self._calls.append(TranslatedCall(node.outputs[0].name, node.op, node.label, operations, rounded))
         self._node = None
         found = [self._output(name, operand) for name, operand in self._outputs.items()]
         graph = self.finish("webnn", self._graph_inputs, [boundary.value for boundary in found])
-        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated)
+        left = frozenset(self._left(graph))
+        named = {name: operand for operand, name in reversed(self._names.items())}
+        return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated, left, named)
+
+    def _left(self, graph: QuantizedGraph) -> Iterator[str]:
+        """The tensors that calibration finds quantisers for: of what is stored, the floats."""
+        for name, tensor in graph.tensors.items():
+            data = tensor.data
+            if data is not None and self._calibrated:
+                if data.quantizer is None and data.values.dtype.kind == "f":
+                    yield name
+            elif name in self._open and tensor.quantizer is None:
+                yield name
 
     def _introduce(self, operand: MLOperand) -> None:
         """Make an input: integers as they are; real numbers as codes, once for each quantizeLinear that reads them."""
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type):
             assert operand.interval is not None
-            lo, hi = self._within_machine(operand, *operand.interval)
+            indexes = not operand.promised and all(self._indexes(node, operand) for node in readers) and readers
+            interval = bounds(operand.data_type) if indexes else operand.interval
+            lo, hi = self._within_machine(operand, *interval)
             name = self._external(operand.name, operand, unit(lo, hi if hi > lo else lo + 1))
-            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape))
+            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, interval=interval))
             self._names[operand] = name
             return
+        if operand in self._rounded:
+            self._names[operand] = name = self._external(operand.name, operand, None)
+            self.left_open(name)
+            self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape))
         for i, node in enumerate(readers):
             if node.op != "quantizeLinear" or node.operands["input"] is not operand:
+                if self._calibrated:
+                    continue
                 if node.op in ("quantizeLinear", "dequantizeLinear"):
                     grid_of(node)  # says that a scale must be constant
                 message = f"a float value would enter the graph: {node.op} reads it"
-                raise refusal(operand, message, "read it through quantizeLinear and dequantizeLinear")
+                raise refusal(operand, message, _QUANTISE)
             grid = grid_of(node)
-            wish = operand.name if i == 0 else f"{operand.name}.{node.outputs[0].name}"
+            wish = operand.name if i == 0 and operand not in self._names else f"{operand.name}.{node.outputs[0].name}"
             lo, hi = bounds(grid.data_type)
             name = self._external(wish, operand, grid.quantizer() or unit(lo, hi))
             self._inputs.append(Boundary(operand.name, name, operand.data_type, operand.shape, grid))
@@ -155,18 +203,42 @@ class WebnnTranslation(Emission):
                 codes = self.codes(name, operand.shape, grid)
             self._names[node.outputs[0]] = codes
 
+    def _stored(self, node: WebnnNode, operand: MLOperand) -> str:
+        """A constant: as it is, or rounded where calibration rounds everything and it is no weight."""
+        values = operand.values
+        assert values is not None
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            message = f"the constant {operand.name!r}, which it reads, holds NaN or an infinity: no real number"
+            advice = "replace it by a finite number that is great enough"
+            raise refusal(node.outputs[0], message, advice, "quantization.nan")
+        rounded = self._calibrated and not self._accumulates and is_float(operand.data_type)
+        weight = node.op in WEIGHTED and not ("Normalization" in node.op and operand is node.operands["input"])
+        if not rounded or weight or "Linear" in node.op:
+            return self.constant(values, operand.shape)
+        quantizer = affine(float(values.min()), float(values.max()), 8, signed=True, nonzero=True)
+        return self.constant(quantize(values.reshape(operand.shape or (1,)), quantizer), operand.shape, quantizer)
+
     def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
         """The interval of an input clipped to the machine's. Raises `NotSupportedError` where a reader would notice."""
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
-        below = lo >= -INT32_MAX or all(_clips(node, -1) for node in readers)
-        above = hi <= INT32_MAX or all(_clips(node, 1) for node in readers)
+        below = lo >= -INT32_MAX or all(_clips(node, -1) or self._indexes(node, operand) for node in readers)
+        above = hi <= INT32_MAX or all(_clips(node, 1) or self._indexes(node, operand) for node in readers)
         if given or not (below and above):
             message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
             raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
-    def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer) -> str:
+    def _indexes(self, node: WebnnNode, operand: MLOperand) -> bool:
+        """Whether a call reads an operand as indices alone, perhaps moved: those out of range are clamped."""
+        others = [other for name, other in node.operands.items() if name != "indices"]
+        if node.operands.get("indices") is operand:
+            return operand not in others
+        given = any(output is item for output in node.outputs for item in self._outputs.values())
+        readers = [(reader, output) for output in node.outputs for reader in self._readers.get(output, [])]
+        return node.op in MOVING and not given and all(self._indexes(*pair) for pair in readers)
+
+    def _external(self, wish: str, operand: MLOperand, quantizer: LinearQuantizer | None) -> str:
         name = self.external(self._fresh(wish), operand.shape, quantizer)
         self._serves[name] = operand
         self._graph_inputs.append(name)
@@ -177,9 +249,15 @@ class WebnnTranslation(Emission):
         source, grid = self._names[operand], None
         if is_float(operand.data_type):
             grid = output_grid(operand)
+            if grid is None and self._calibrated:
+                self._node = operand.node
+                value = self.emit("copy", source, wish=name)
+                self.left_open(value)
+                return Boundary(name, value, operand.data_type, operand.shape)
             if grid is None:
                 message = f"a float value would leave the graph as the output {name!r}"
-                raise refusal(operand, message, "give its quantizeLinear, or the dequantizeLinear of that")
+                advice = "give its quantizeLinear, or the dequantizeLinear of that"
+                raise refusal(operand, message, f"{advice}; or give build(.., calibration=[..]) representative inputs")
             source = self.codes(source, operand.shape, grid)
         lo, hi = (
             (-INT32_MAX, INT32_MAX)
@@ -204,6 +282,11 @@ class WebnnTranslation(Emission):
         """The tensor of an operand in a higher rank."""
         return self.aligned(self._names[operand], rank)
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether calibration finds the quantisers that the graph has not."""
+        return self._calibrated
+
     def is_quantised(self, operand: MLOperand) -> bool:
         """Whether an operand got the quantiser of its reader when it was made."""
         return operand in self._quantised
@@ -227,6 +310,19 @@ class WebnnTranslation(Emission):
             self._saturated[name] = operand
 
     # What rules write
+
+    def left_open(self, name: str) -> str:
+        """Leave the quantiser of a tensor to calibration; returns the tensor. It does nothing in other graphs."""
+        if self._calibrated and self._tensors[name].kind in ("computed", "external"):
+            self._open[name] = None
+        return name
+
+    def _leave_open(self, name: str, made: Sequence[GraphOperation]) -> None:
+        """Leave a result of ``made`` open, and what it is only moved from."""
+        sources = {item.outputs[0]: item for item in made if item.name in ("reshape", "transpose")}
+        self.left_open(name)
+        while name in sources:
+            name = self.left_open(str(sources[name].inputs["input"]))
 
     def origin(self) -> tuple[str, str]:
         """The result and the operator of the call that is translated."""
@@ -257,10 +353,6 @@ class WebnnTranslation(Emission):
         return given and operand.data_type.startswith("u") and not self._readers.get(operand)
 
 
-_AGNOSTIC = {"identity", "reshape", "transpose", "slice", "reverse", "expand", "tile", "split", "gather", "concat"}
-"""Operators that only move: their results are of the grid of what they read."""
-
-
 def output_grid(operand: MLOperand) -> Grid | None:
     """The grid of the dequantizeLinear that a real operand was moved from; its numbers are exactly of it."""
     node = operand.node
@@ -268,7 +360,7 @@ def output_grid(operand: MLOperand) -> Grid | None:
         return None
     if node.op == "dequantizeLinear":
         return grid_of(node)
-    if node.op not in _AGNOSTIC:
+    if node.op not in MOVING:
         return None
     parts = [part for name, part in node.operands.items() if name != "indices"]
     grids = [output_grid(part) for part in parts]
@@ -276,6 +368,20 @@ def output_grid(operand: MLOperand) -> Grid | None:
     if first is None or not first.uniform:
         return None
     return first if all(grid is not None and grid.same(first) for grid in grids) else None
+
+
+_QUANTISE = (
+    "read it through quantizeLinear and dequantizeLinear, or give build(.., calibration=[..]) representative inputs"
+)
+
+
+def _require_built(node: WebnnNode, calibrated: bool) -> None:
+    """Raise `NotSupportedError` for an operator that the machine does not run, or not without calibration."""
+    declared = OPERATORS[node.op]
+    if declared.kind == "refused":
+        raise refusal(node.outputs[0], "the integer machine does not run it", declared.note)
+    if declared.kind == "calibrated" and not calibrated:
+        raise refusal(node.outputs[0], "nothing rounds its states from one step to the next", declared.note)
 
 
 def _clips(node: WebnnNode, side: int) -> bool:
@@ -291,6 +397,8 @@ def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     values = operand.values
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return
+    if node.operands.get("indices") is operand and node.operands["input"] is not operand:
+        return  # clamped, or refused, as indices
     if int(values.min()) < -INT32_MAX or int(values.max()) > INT32_MAX:
         message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
         raise refusal(node.outputs[0], message, "use smaller integers")

@@ -84,6 +84,39 @@ def test_the_page_counts_every_case() -> None:
     assert [cell.strip() for cell in last[1:6]] == ["all", "2219", "173", "43", "831"]
 
 
+def float_verdicts(every: int) -> list[tuple[str, tuple[str, str]]]:
+    """What became of every so many graphs of floats with calibration; a power or quotient of two tensors takes long."""
+    chosen = [(name, case) for name, case in conformance.float_cases() if every == 1 or name not in ("div", "pow")]
+    return [(name, conformance.calibrated_verdict(case)) for name, case in chosen[::every]]
+
+
+def test_graphs_of_floats_are_within_the_error_that_they_state_with_calibration() -> None:
+    found = Counter(what for _, (what, _) in float_verdicts(24))
+    assert found["within"] >= 40
+    assert not found["beyond"]
+
+
+def test_a_wrong_expectation_of_floats_is_seen() -> None:
+    case = next(case for name, case in conformance.float_cases() if name == "gemm")
+    (name,) = case["expected"]
+    tensor = case["expected"][name]
+    items = [item + 10 for item in tensor["data"]]
+    assert conformance.calibrated_verdict({**case, "expected": {name: {**tensor, "data": items}}})[0] == "beyond"
+
+
+def test_recurrent_networks_of_the_platform_tests_are_within_the_stated_error() -> None:
+    cells = [(name, case) for name, case in conformance.float_cases() if name in ("lstmCell", "gruCell", "lstm")]
+    assert {conformance.calibrated_verdict(case)[0] for _, case in cells[::3]} == {"within"}
+
+
+@pytest.mark.long
+def test_every_graph_of_floats_is_within_the_stated_error_or_refused_for_its_numbers() -> None:
+    """Takes a quarter of an hour."""
+    found = conformance.record_of_floats(float_verdicts(1))
+    reasons = {f"refused: {why}" for why in conformance.CALIBRATED_REASONS.values()}
+    assert {key for counts in found.values() for key in counts} <= {"within", *reasons}
+
+
 @pytest.mark.long
 def test_all_executors_agree_on_the_quantised_graphs() -> None:
     """Run with ``pytest -m long tests/frontends/webnn``."""

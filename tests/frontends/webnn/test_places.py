@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvm import webnn
+from cvm.errors import Invalid
 
 SETTINGS = settings(max_examples=40, deadline=None)
 
@@ -87,6 +88,42 @@ def test_computed_indices_out_of_range_are_clamped_and_constant_ones_of_a_scatte
     assert computed(lambda b, x, i, u: b.scatter_elements(x, i, u), feeds).tolist() == [7, 2, 8]
     with pytest.raises(webnn.NotSupportedError, match=r"an index is out of \[-3, 2\]"):
         computed(lambda b, x, u: b.scatter_elements(x, b.constant(at), u), {"x": x, "u": feeds["u"]})
+
+
+EVERY_INDEX = (
+    ("int32", [-(2**31), -4, -3, -1, 0, 2, 3, 2**31 - 1]),
+    ("uint32", [0, 2, 3, 2**31 - 1, 2**31, 2**32 - 1]),
+    ("int64", [-(2**63), -(2**31) - 1, -4, -3, -1, 0, 2, 3, 2**31, 2**63 - 1]),
+)
+
+
+@pytest.mark.parametrize(("kind", "indices"), EVERY_INDEX)
+@pytest.mark.parametrize("form", ["constant", "computed", "moved"])
+def test_every_index_is_clamped_and_negative_ones_count_from_the_end(kind: str, indices: list[int], form: str) -> None:
+    x, at = np.array([10, 20, 30], np.int8), np.array(indices, kind)
+    expected = [int(x[min(max(i, -3), 2)]) for i in indices]
+    coordinates = np.array(indices, kind)[:, None]
+    feeds: dict[str, np.ndarray] = {"x": x} if form == "constant" else {"x": x, "i": at}
+
+    def operand(b: webnn.MLGraphBuilder, i: Any) -> Any:
+        return b.constant(at) if i is None else b.reverse(b.reverse(i)) if form == "moved" else i
+
+    assert computed(lambda b, x, i=None: b.gather(x, operand(b, i)), feeds).tolist() == expected
+    assert computed(lambda b, x, i=None: b.gather_elements(x, operand(b, i)), feeds).tolist() == expected
+
+    def rows(b: webnn.MLGraphBuilder, i: Any) -> Any:
+        return b.constant(coordinates) if i is None else b.reshape(operand(b, i), coordinates.shape)
+
+    assert computed(lambda b, x, i=None: b.gather_nd(x, rows(b, i)), feeds).tolist() == expected
+
+
+def test_integers_beyond_the_machine_are_clamped_as_indices_alone() -> None:
+    x = np.array([10, 20, 30], np.int8)
+    wide = np.array([2**40], np.int64)
+    with pytest.raises(webnn.NotSupportedError, match="the machine has not"):
+        computed(lambda b, x: b.add(b.cast(b.gather(x, b.constant(wide)), "int64"), b.constant(wide)), {"x": x})
+    with pytest.raises(Invalid, match="is not in"):  # given as it is, too
+        computed(lambda b, x, i: b.concat([b.cast(b.gather(x, i), "int64"), b.identity(i)], 0), {"x": x, "i": wide})
 
 
 def test_too_many_comparisons_are_refused() -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from cvm.frontends.common.data_types import EVERYTHING, bounds, is_float
 from cvm.frontends.common.emission import Emission
+from cvm.limits import INT32_MAX
 
 __all__ = [
     "absolute",
@@ -19,7 +20,9 @@ __all__ = [
     "quotient",
     "rectified",
     "sign",
+    "signed_power",
     "small_exponent",
+    "truncated",
 ]
 
 
@@ -42,12 +45,34 @@ def power(graph: Emission, x: str, y: str, data_type: str, times: int | None) ->
     if times is not None:
         name = x
         for _ in range(times - 1):
-            name = graph.result(graph.emit("mul", name, x), data_type)
+            name = graph.left_open(graph.result(graph.emit("mul", name, x), data_type))
         return name
     if is_float(data_type):
         return graph.emit("pow", x, y)
     lo, hi = bounds(data_type)
     return graph.result(graph.emit("integer_pow", x, y, lo=lo, hi=hi), data_type)
+
+
+def signed_power(graph: Emission, x: str, y: str) -> str:
+    """X^y of real numbers, also of negative ones: then |x|^y, with the sign of x where the integer next to y is odd.
+
+    Where y is no integer the power of a negative number is none; calibration brings y near to integers, not on them.
+    """
+    whole = graph.emit("copy", y, quantizer=EVERYTHING)
+    half = graph.emit("copy", graph.emit("floor", graph.emit("mul", whole, Fraction(1, 2))), quantizer=EVERYTHING)
+    odd = graph.emit("ne", graph.emit("mul", half, Fraction(2)), whole)
+    flipped = graph.emit("and", odd, graph.emit("lt", x, Fraction(0)))
+    found = graph.left_open(graph.emit("pow", graph.left_open(graph.emit("abs", x)), y))
+    return graph.emit("select", flipped, graph.emit("neg", found), found)
+
+
+def truncated(graph: Emission, x: str, data_type: str) -> str:
+    """The integers of real numbers, toward zero; clipped to the data type."""
+    lo, hi = bounds(data_type)
+    lo, hi = max(lo, -INT32_MAX), min(hi, INT32_MAX)
+    below = graph.emit("copy", graph.emit("ceil", graph.emit("min", x, Fraction(0))), quantizer=EVERYTHING)
+    above = graph.emit("copy", graph.emit("floor", graph.emit("max", x, Fraction(0))), quantizer=EVERYTHING)
+    return graph.clamped(graph.emit("add", below, above), lo, hi)
 
 
 def magnitude(graph: Emission, x: str, data_type: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "flattened",
     "gathered",
     "last_written",
+    "part",
     "tiled",
     "triangle",
 ]
@@ -52,6 +53,20 @@ def gathered(graph: Emission, name: str, indices: str | Indices, axis: int, most
     if isinstance(indices, str):
         return graph.emit("gather", name, computed_indices(graph, indices, extent, most), axis=axis)
     return graph.taken(name, clipped_indices(indices, extent).reshape(indices.shape or (1,)), axis)
+
+
+def part(graph: Emission, name: str, axis: int, begin: int, end: int, drop: bool = False) -> str:
+    """The elements of a tensor from ``begin`` up to, not including, ``end`` along an axis; of constants a constant.
+
+    With ``drop`` the axis, along which one element is taken, is left out.
+    """
+    constant = graph.part_of_constant(name, axis, begin, end, drop)
+    if constant is not None:
+        return constant
+    shape = graph.shape(name)
+    if (begin, end) != (0, shape[axis]):
+        name = graph.emit("slice", name, axes=(axis,), begin=(begin,), end=(end,), stride=(1,))
+    return graph.reshape(name, shape[:axis] + shape[axis + 1 :]) if drop else name
 
 
 def flattened(graph: Emission, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +16,9 @@ __all__ = [
     "Taps",
     "columns",
     "gemm",
+    "log_of_exponentials",
     "magnitudes_or_squares",
+    "normalised",
     "product",
     "resampled",
     "restored",
@@ -52,6 +54,23 @@ def magnitudes_or_squares(graph: Emission, x: str, data_type: str, squares: bool
     return graph.emit("mul", x, x) if squares else magnitude(graph, x, data_type)
 
 
+def log_of_exponentials(graph: Emission, name: str, axes: Sequence[int]) -> str:
+    """ln(sum e^x) over axes as m + ln(sum e^(x - m)) with the greatest item m, each step rounded by calibration."""
+    most = graph.emit("max_reduce", name, axes=tuple(axes))
+    below = graph.left_open(graph.emit("sub", name, most))
+    total = graph.emit("sum_reduce", graph.left_open(graph.emit("exp", below)), axes=tuple(axes))
+    return graph.emit("add", graph.left_open(graph.emit("log", graph.left_open(total))), most)
+
+
+def normalised(graph: Emission, inputs: Mapping[str, str], epsilon: Fraction) -> str:
+    """(input - mean) * scale / sqrt(variance + epsilon) + offset, of parameters that are computed."""
+    spread = graph.emit("add", inputs["variance"], epsilon)
+    factor = graph.left_open(graph.emit("rsqrt", graph.left_open(spread)))
+    factor = graph.left_open(graph.emit("mul", factor, inputs["scale"]))
+    centred = graph.left_open(graph.emit("sub", inputs["input"], inputs["mean"]))
+    return graph.emit("add", graph.emit("mul", centred, factor), inputs["offset"])
+
+
 # Axes at the end
 
 
@@ -84,7 +103,7 @@ def product(graph: Emission, name: str, axes: Sequence[int], shape: Sequence[int
     """The product over axes, one factor after the other, in the shape of the result."""
     first, *others = columns(graph, rows(graph, name, axes))
     for factor in others:
-        first = graph.emit("mul", first, factor)
+        first = graph.left_open(graph.emit("mul", first, factor))
     return graph.result(graph.reshape(first, shape), data_type)
 
 

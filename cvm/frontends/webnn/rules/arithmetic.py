@@ -13,6 +13,7 @@ from cvm.frontends.common.decompositions.arithmetic import (
     quotient,
     rectified,
     sign,
+    signed_power,
     small_exponent,
 )
 from cvm.frontends.webnn.operand import WebnnNode
@@ -64,8 +65,12 @@ def extremum(translation: WebnnTranslation, node: WebnnNode) -> str:
 def pow_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """By a table of both operands; of integers with one small constant exponent a product."""
     (x, y), (base, exponent) = _aligned(translation, node), node.operands.values()
-    products = not _real(node) and base.shape == node.outputs[0].shape
-    return power(translation, x, y, _type(node), small_exponent(exponent.values) if products else None)
+    times = None
+    if (not _real(node) or translation.calibrated) and base.shape == node.outputs[0].shape:
+        times = small_exponent(exponent.values)
+    if translation.calibrated and _real(node) and times is None and exponent.values is None:
+        return signed_power(translation, x, y)
+    return power(translation, x, y, _type(node), times)
 
 
 _COMPARISONS = {

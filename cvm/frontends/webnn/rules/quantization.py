@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cvm.frontends.common.data_types import is_float
+from cvm.frontends.common.decompositions.arithmetic import truncated
 from cvm.frontends.webnn.operand import WebnnNode
 from cvm.frontends.webnn.rules.registry import rule
 from cvm.frontends.webnn.scales import grid_of
@@ -40,10 +41,12 @@ def cast(translation: WebnnTranslation, node: WebnnNode) -> str:
     source, output = node.operands["input"], node.outputs[0]
     name = translation.name(source)
     if is_float(output.data_type):
-        if is_float(source.data_type) or source.data_type in ("int8", "uint8"):
+        if is_float(source.data_type) or source.data_type in ("int8", "uint8") or translation.calibrated:
             return name
         message = f"a cast of {source.data_type} to {output.data_type} would round"
         raise refusal(output, message, "use dequantizeLinear with scale 1")
+    if is_float(source.data_type) and translation.calibrated:
+        return truncated(translation, name, output.data_type)
     if is_float(source.data_type):
         message = "a cast of a float to integers is undefined out of range"
         raise refusal(output, message, "use quantizeLinear, which saturates")

@@ -10,7 +10,9 @@ import numpy as np
 from cvm.frontends.common.decompositions.sums import (
     MOST_FACTORS,
     gemm,
+    log_of_exponentials,
     magnitudes_or_squares,
+    normalised,
     product,
     running_sum,
 )
@@ -56,6 +58,8 @@ def batch_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
             inputs[key] = translation.reshape(translation.name(node.operands[name]), extents)
         else:
             inputs[key] = translation.constant(np.full(extents, default, np.int64), extents)
+    if translation.calibrated and any(operand.values is None for operand in list(node.operands.values())[1:]):
+        return normalised(translation, {key: str(name) for key, name in inputs.items()}, node.attributes["epsilon"])
     return translation.emit("batch_normalization", inputs=inputs, epsilon=node.attributes["epsilon"])
 
 
@@ -129,6 +133,9 @@ def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
     op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
     source = node.operands["input"]
     name = translation.name(source)
+    if node.attributes["axes"] and translation.calibrated and node.op == "reduceLogSumExp":
+        found = log_of_exponentials(translation, name, node.attributes["axes"])
+        return translation.reshape(found, node.outputs[0].shape)
     if node.attributes["axes"]:
         return _reduced(translation, node, op, name)
     if node.op == "reduceLogSumExp":
