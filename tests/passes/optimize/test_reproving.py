@@ -12,7 +12,7 @@ from cvm.errors import Invalid
 from cvm.passes.optimize import PASSES
 from cvm.passes.optimize.dead import dead_code
 from cvm.passes.optimize.reproving import reproven
-from cvm.program import Program, VerifiedProgram, verify
+from cvm.program import Program, ProgramBuilder, VerifiedProgram, verify
 from cvm.program.model import Constant
 from tests.passes.optimize.chains import add, built, const
 from tests.passes.optimize.patterns import programs
@@ -33,7 +33,7 @@ def assert_as_verified(found: VerifiedProgram, program: Program) -> None:
 
 @settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
-def test_each_pass_of_random_programs_is_proven_as_a_whole(program):
+def test_each_pass_of_random_programs_is_proven_as_a_whole(program: Program) -> None:
     verified = verify(program)
     for run in PASSES.values():
         after = dead_code(run(verified))
@@ -42,16 +42,16 @@ def test_each_pass_of_random_programs_is_proven_as_a_whole(program):
             assert_as_verified(verified, after)
 
 
-def doubled():
+def doubled() -> Program:
     """A program that doubles its input, adds one and takes the larger of it and zero."""
 
-    def grow(b, x):
+    def grow(b: ProgramBuilder, x: str) -> str:
         return add(b, "relu", add(b, "broadcast_add", add(b, "broadcast_mul", x, const(b, [[2]])), const(b, [[1]])))
 
     return built(-5, 5, grow)
 
 
-def test_a_constant_that_changed_is_proven_again():
+def test_a_constant_that_changed_is_proven_again() -> None:
     before = verify(doubled())
     constants = tuple(Constant.of(c.name, c.array().astype(np.int64) + 1, c.kind) for c in before.program.constants)
     nodes = tuple(replace(n, outputs=tuple(replace(v, lo=-(2**31) + 1, hi=2**31 - 1) for v in n.outputs))
@@ -63,7 +63,7 @@ def test_a_constant_that_changed_is_proven_again():
     assert not found.ranges[name].equals(before.ranges[name])
 
 
-def test_a_node_of_another_op_is_proven_again():
+def test_a_node_of_another_op_is_proven_again() -> None:
     before = verify(doubled())
     last = before.program.nodes[-1]
     value = replace(last.outputs[0], lo=-(2**31) + 1, hi=2**31 - 1)
@@ -71,7 +71,7 @@ def test_a_node_of_another_op_is_proven_again():
     assert_as_verified(reproven(program, before), program)
 
 
-def test_a_value_that_is_not_there_is_refused():
+def test_a_value_that_is_not_there_is_refused() -> None:
     before = verify(doubled())
     program = replace(before.program, nodes=before.program.nodes[1:])
     with pytest.raises(Invalid, match="read before it is written"):
