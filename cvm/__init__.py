@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from cvm import errors
 
 if TYPE_CHECKING:
-    from cvm.api import compile, load, quantize, run_op
+    from cvm.api import compile, load, quantize, quantize_program, run_op
     from cvm.program.model import Program
     from cvm.session import Result, Session
 
-__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "quantize", "run_op"]
+__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "quantize", "quantize_program", "run_op"]
 
 _HOMES = {
     "Program": "cvm.program.model",
@@ -24,6 +24,7 @@ _HOMES = {
     "compile": "cvm.api",
     "load": "cvm.api",
     "quantize": "cvm.api",
+    "quantize_program": "cvm.api",
     "run_op": "cvm.api",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,13 +16,14 @@ from cvm.formats import model_format
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
-    from cvm.calibration import Calibration, Form
+    from cvm.calibration import Calibration, Form, Settings
     from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
+    from cvm.quantizing import Quantized
 
-__all__ = ["compile", "load", "quantize", "run_op"]
+__all__ = ["compile", "load", "quantize", "quantize_program", "run_op"]
 
 
 def compile(
@@ -66,7 +68,7 @@ def compile(
     if kind == "onnx":
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
     if input_shapes or input_ranges:
-        raise Invalid("onnx.options", "input shapes and ranges are for a model of ONNX; others state them", at)
+        raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
         return _of_tflite(path, optimize)
     return _of_nnef(path, quant, optimize, bit_order, variant)
@@ -98,21 +100,35 @@ def _of_onnx(
 ) -> Program:
     from cvm.frontends import onnx
 
-    loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    try:
+        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+    except CvmError as error:
+        raise _offered(error, path) from None
     try:
         return _lowered(loaded.graph, optimize)
     except CvmError as error:
-        raise loaded.explained(error).at(file=os.fspath(path)) from None
+        raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
+
+
+def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
+    """The refusal of a float value, with the command that quantises it."""
+    if error.code in ("onnx.float", "tflite.float", "lowering.unquantized"):
+        command = f"cvm quantize {shlex.quote(os.fspath(path))} -i DATA -o model.cvm"
+        error.message += f"; or let cvm choose the quantisers that are missing, from data: `{command}`"
+    return error
 
 
 def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
     from cvm.frontends import tflite
 
-    loaded = tflite.load(path)
+    try:
+        loaded = tflite.load(path)
+    except CvmError as error:
+        raise _offered(error, path) from None
     try:
         return _lowered(loaded.graph, optimize)
     except CvmError as error:
-        raise loaded.explained(error).at(file=os.fspath(path)) from None
+        raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
@@ -157,10 +173,57 @@ def quantize(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.faults import exhaustion
 
+    kind = model_format(path)
+    if kind != "nnef":
+        message = "the quantisers of this model are not written to a file: use cvm.quantize_program"
+        raise Invalid(f"{kind}.options", message, Location(os.fspath(path)))
     settings = Settings(bits, weight_bits, per_channel, method, percentile, form)
     graph = nnef.load(path)
     with exhaustion(os.fspath(path)):
         return calibrate(graph, data, settings, cycles=cycles, on_run=on_run)
+
+
+def quantize_program(
+    path: str | PathLike[str],
+    data: Mapping[str, npt.ArrayLike],
+    settings: Settings | None = None,
+    *,
+    optimize: bool = True,
+    cycles: bool = False,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    on_run: Callable[[int], None] | None = None,
+) -> Quantized:
+    """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
+
+    ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
+    are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
+    and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
+    for `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the
+    tensor.
+    """
+    from cvm.calibration import Settings
+    from cvm.frontends import nnef, onnx, tflite
+    from cvm.frontends.nnef.faults import exhaustion
+    from cvm.quantizing import quantize_completed, quantize_nnef
+
+    kind = model_format(path)
+    if kind == "onnx":
+        shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True)
+    elif input_shapes or input_ranges:
+        raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
+    elif kind == "tflite":
+        loaded = tflite.load(path, floats=True)
+    else:
+        graph = nnef.load(path)
+        with exhaustion(os.fspath(path)):
+            return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
+    chosen = settings or Settings(per_channel=True)
+    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
+
+
+_ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
 
 
 def run_op(

@@ -23,7 +23,7 @@ __all__ = ["Observation", "Observer", "Recorder", "host_facts"]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of one run."""
+    """The roots of one run, as an `Observer` computed them."""
 
     run: Run
     trace: Trace | None

@@ -117,7 +117,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """A run as it was re-executed."""
+    """A re-executed run: its number, its inputs, the state before it and its results."""
 
     number: int
     feed: Feed

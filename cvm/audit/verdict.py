@@ -69,12 +69,12 @@ class Finding(Exception):
 
 
 def diverged(reason: str) -> Finding:
-    """The claim is false."""
+    """The verdict that the claim is false."""
     return Finding("DIVERGED", reason)
 
 
 def cannot(reason: str) -> Finding:
-    """Nothing is known of the claim."""
+    """The verdict that the claim could not be decided."""
     return Finding("CANNOT_RECOMPUTE", reason)
 
 

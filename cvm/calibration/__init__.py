@@ -2,11 +2,24 @@
 
 * `calibrate` gives a `Calibration`: a quantiser for every tensor that needs one, the text of graph.quant, the model.
 * `Settings` is what may be chosen: bits, the method for ranges, the form of the quantisers.
+* `Completer` gives them to tensors of a graph that lack one, and only where lowering needs it.
 * `plan` says which tensors get one and which share it; see there for the rules.
 """
 
-from cvm.calibration.driver import CalibratedTensor, Calibration, calibrate
+from cvm.calibration.completion import Completer
+from cvm.calibration.driver import CalibratedTensor, Calibration, bare, calibrate
 from cvm.calibration.planning import Plan, plan
 from cvm.calibration.settings import FORMS, Form, Settings
 
-__all__ = ["FORMS", "CalibratedTensor", "Calibration", "Form", "Plan", "Settings", "calibrate", "plan"]
+__all__ = [
+    "FORMS",
+    "CalibratedTensor",
+    "Calibration",
+    "Completer",
+    "Form",
+    "Plan",
+    "Settings",
+    "bare",
+    "calibrate",
+    "plan",
+]

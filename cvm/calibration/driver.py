@@ -37,7 +37,7 @@ from cvm.quantization.exact import round_fraction
 from cvm.reference import Reference
 from cvm.reference.values import stored
 
-__all__ = ["CalibratedTensor", "Calibration", "Role", "calibrate"]
+__all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare", "calibrate", "observed_histograms"]
 
 Role = Literal["activation", "filter", "bias", "parameter"]
 Range: TypeAlias = tuple[float, float]
@@ -111,14 +111,14 @@ def calibrate(
     codes. ``on_run`` is told how many of the runs (`run_count`) are done.
     Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor takes no real number.
     """
-    bare = _without_quantizers(graph)
-    what = plan(bare, settings.accumulates)
+    real = bare(graph)
+    what = plan(real, settings.accumulates)
     observed = {name: None for group in what.groups for name in group.observed}
-    histograms = _observed(Reference(bare), inputs, list(observed), cycles, on_run)
-    return _Calibrator(bare, what, settings, histograms).calibration()
+    histograms = observed_histograms(Reference(real), inputs, list(observed), cycles, on_run)
+    return Calibrator(real, what, settings, histograms).calibration()
 
 
-def _without_quantizers(graph: QuantizedGraph) -> QuantizedGraph:
+def bare(graph: QuantizedGraph) -> QuantizedGraph:
     """The graph in real numbers only; what is stored, or given, as codes keeps the meaning of these."""
     tensors = {
         name: tensor if tensor.kind == "external" else replace(tensor, quantizer=None)
@@ -127,13 +127,14 @@ def _without_quantizers(graph: QuantizedGraph) -> QuantizedGraph:
     return verify(replace(graph, tensors=MappingProxyType(tensors)), "the calibration")
 
 
-def _observed(
+def observed_histograms(
     reference: Reference,
     inputs: Mapping[str, npt.ArrayLike],
     names: list[str],
     cycles: bool,
     on_run: Callable[[int], None] | None,
 ) -> dict[str, Histogram]:
+    """The histogram of each named tensor over all runs. Raises as `calibrate`."""
     found: dict[str, Histogram] = {}
     for done, run in enumerate(reference.runs(inputs, names, cycles), start=1):
         for name in names:
@@ -151,17 +152,26 @@ def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
         raise error.at(tensor=name) from None
 
 
-class _Calibrator:
+class Calibrator:
+    """The quantisers of a plan, from histograms of what its groups observe; ``widths`` are bits of single tensors."""
+
     def __init__(
-        self, graph: QuantizedGraph, what: Plan, settings: Settings, histograms: Mapping[str, Histogram]
+        self,
+        graph: QuantizedGraph,
+        what: Plan,
+        settings: Settings,
+        histograms: Mapping[str, Histogram],
+        widths: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._graph = graph
+        self._widths = widths
         self._plan = what
         self._settings = settings
         self._histograms = histograms
         self._found: dict[str, CalibratedTensor] = {}
 
     def calibration(self) -> Calibration:
+        """The graph with the quantisers. Raises `Invalid` as the verifier of graphs does."""
         for group in self._plan.groups:
             self._group(group)
         for weights in self._plan.filters:
@@ -184,12 +194,13 @@ class _Calibrator:
 
     def _group(self, group: Group) -> None:
         settings = self._settings
+        bits = min((self._widths[name] for name in group.tensors if name in self._widths), default=settings.bits)
         found, ranges, clipped = list(group.known), list(group.known), 0.0
         if group.observed:
             histogram = reduce(add, (self._histograms[name] for name in group.observed))
             chosen = choose(
                 histogram,
-                Levels("affine", settings.bits),
+                Levels("affine", bits),
                 settings.method,
                 percentile=settings.percentile,
                 with_zero=group.with_zero,
@@ -198,7 +209,7 @@ class _Calibrator:
             found.append((histogram.min, histogram.max))
             ranges.append(chosen)
         quantizer = affine(
-            *_hull(ranges), settings.bits, signed=settings.signed, dyadic=group.coordinates, nonzero=group.nonzero
+            *_hull(ranges), bits, signed=settings.signed, dyadic=group.coordinates, nonzero=group.nonzero
         )
         self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
 

@@ -25,7 +25,7 @@ from cvm.calibration.roles import (
 )
 from cvm.graph import GraphOperation, QuantizedGraph
 
-__all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "plan"]
+__all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "Planner", "plan", "united"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,12 @@ def plan(graph: QuantizedGraph, accumulates: bool = True) -> Plan:
 
     ``accumulates`` says whether accumulators go on unrounded into a normalisation; into an addition they always do.
     """
-    return _Planner(graph, accumulates).plan()
+    return Planner(graph, accumulates).plan()
 
 
-class _Planner:
+class Planner:
+    """The plan of a graph whose every tensor gets a quantiser."""
+
     def __init__(self, graph: QuantizedGraph, accumulates: bool) -> None:
         self.graph = graph
         self._accumulates = accumulates
@@ -96,11 +98,12 @@ class _Planner:
         self._accumulators = self._unrounded()
 
     def plan(self) -> Plan:
+        """The tensors that get quantisers, each once."""
         groups: list[Group] = []
         filters: list[Filter] = []
         biases: list[Bias] = []
         parameters: list[Parameter] = []
-        for members in _united(self.graph).values():
+        for members in united(self.graph).values():
             if all(map(self._only_stored, members)):
                 match self._stored(members):
                     case Filter() as found:
@@ -110,7 +113,7 @@ class _Planner:
                     case Parameter() as found:
                         parameters.append(found)
             elif members[0] not in self._accumulators:
-                groups.append(self._group(members))
+                groups.append(self.group(members))
         return Plan(tuple(groups), tuple(filters), tuple(biases), tuple(parameters))
 
     def _only_stored(self, name: str) -> bool:
@@ -148,13 +151,18 @@ class _Planner:
             and all(self.uses.fixed(operand) for operand in operands if operand != name)
         )
 
-    def _group(self, members: list[str]) -> Group:
+    def group(self, members: list[str]) -> Group:
+        """The quantiser that some tensors share."""
         observed: dict[str, None] = {}
         known = []
         for name in members:
             maker = self.uses.made_by.get(name)
-            if maker is not None and moved_operands(maker):
+            moved = moved_operands(maker) if maker is not None else []
+            if moved and all(item in members for item in moved):
                 continue
+            while maker is not None and len(moved) == 1 and not clips(maker):
+                maker = self.uses.made_by.get(moved[0])
+                moved = moved_operands(maker) if maker is not None else []
             reader = self.uses.only_reader(name)
             if maker is not None and maker.name in KNOWN_RANGES:
                 known.append(KNOWN_RANGES[maker.name])
@@ -225,7 +233,7 @@ class _Planner:
         return name
 
 
-def _united(graph: QuantizedGraph) -> Mapping[str, list[str]]:
+def united(graph: QuantizedGraph) -> Mapping[str, list[str]]:
     """The real tensors in sets that movement, or a common label, holds together; by their first member."""
     parents = {name: name for name, tensor in graph.tensors.items() if tensor.dtype == "scalar"}
 

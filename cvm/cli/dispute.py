@@ -69,7 +69,7 @@ def locate(
 
 
 def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = None) -> Evidence | Trace:
-    """The evidence or the trace of a side, from its file."""
+    """The evidence or the trace of one side, read from its file."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
 
@@ -297,7 +297,7 @@ def step(
 
 
 def _element(words: str, shape: tuple[int, ...]) -> int:
-    """The number of the element that is meant."""
+    """The row-major number of the element that ``--element`` selects."""
     try:
         index = [int(word) for word in words.split(",")]
     except ValueError:

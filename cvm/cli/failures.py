@@ -28,7 +28,7 @@ class Usage(CvmError):
 
 
 def report_error(error: CvmError, command: str, as_json: bool) -> int:
-    """Say what a user can mend; returns the exit code of the error. ``command`` is the one to ask for help.
+    """Print an error that a user can fix; returns its exit code. ``command`` is the one to ask for help.
 
     The notes of an error, such as the line of the text that it is in, follow it.
     """
@@ -41,7 +41,7 @@ def report_error(error: CvmError, command: str, as_json: bool) -> int:
 
 
 def report_interruption(as_json: bool) -> int:
-    """Say that the command was interrupted."""
+    """Print that the command was interrupted."""
     print("cvm: interrupted", file=sys.stderr)
     if as_json:
         print_document({"error": {"class": "Interrupted", "code": "interrupted", "message": "", "location": {}}})

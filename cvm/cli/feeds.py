@@ -20,7 +20,7 @@ __all__ = ["graph_inputs", "read_array", "read_inputs"]
 
 
 def graph_inputs(graph: QuantizedGraph) -> list[Input]:
-    """The inputs of a graph, as the readers of arrays know them."""
+    """The inputs of a graph, in the form that the readers of arrays take."""
     from cvm.program.model import Input, Value
 
     tensors = [graph.tensors[name] for name in graph.inputs]

@@ -59,7 +59,7 @@ def _imported(model: Path, params: Path, compat: Literal["correct", "cvm-1"]) ->
 
 
 def _inspect_graph(path: Path, compat: Literal["correct", "cvm-1"], as_json: bool) -> int:
-    """A model of cvm-runtime as that library sees it."""
+    """Describe a model of cvm-runtime, without a program: its graph and its costs there."""
     from cvm.frontends import cvm_runtime
 
     document = cvm_runtime.described(cvm_runtime.load_model(path, compat))

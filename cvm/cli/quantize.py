@@ -1,7 +1,11 @@
-"""``cvm quantize``: quantisers for a model with float weights, from data."""
+"""``cvm quantize``: from a model with float weights, and data, to an integer program or a quantisation file."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -9,27 +13,65 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, Inputs, Json
-from cvm.cli.output import progress, say, show, table, write_file
+from cvm.cli.options import (
+    Cycles,
+    InputRange,
+    Inputs,
+    InputShape,
+    Json,
+    NoOptimize,
+    input_ranges,
+    input_shapes,
+)
+from cvm.cli.output import progress, say, show, table, working, write_file
+from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.calibration import CalibratedTensor, Calibration, Form
+    from cvm.arrays import Array
+    from cvm.calibration import CalibratedTensor, Calibration, Form, Settings
+    from cvm.formats import ModelFormat
+    from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
+    from cvm.quantizing import Quantized
 
 __all__ = ["COMMAND"]
 
 _METHODS = ("minmax", "percentile", "mse", "entropy")
 _FORMS = ("linear", "zero-point", "logarithmic")
-_FILE = "graph.quant"
+_FILE, _PROGRAM = "graph.quant", ".cvm"
 
 
 _Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="An NNEF model with its weights: a folder or an archive (.tgz).")
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A model with its weights: of NNEF (folder or archive), ONNX or TFLite (float, or quantised in part).",
+    ),
 ]
 _Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="graph.quant", help="The quantisation file to write.")
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="What to write: the integer program (FILE.cvm), or for an NNEF model the quantisation file (graph.quant).",
+    ),
+]
+_Random = Annotated[
+    int | None,
+    typer.Option(
+        "--random",
+        metavar="N",
+        min=1,
+        help="Without data: N samples of random numbers. The program is exact; its ranges are those of such numbers.",
+    ),
+]
+_Seed = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The seed of --random.")]
+_RandomRange = Annotated[
+    str,
+    typer.Option("--random-range", metavar="LO,HI", help="The interval that --random draws real numbers from, evenly."),
 ]
 _Bits = Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")]
 _WeightBits = Annotated[
@@ -42,7 +84,12 @@ _WeightBits = Annotated[
     ),
 ]
 _PerChannel = Annotated[
-    bool, typer.Option("--per-channel", help="A scale for each output channel of a filter and of its bias.")
+    bool | None,
+    typer.Option(
+        "--per-channel/--per-tensor",
+        help="A scale for each output channel of a filter and of its bias, or one for each filter. By default per "
+        "channel for ONNX and TFLite, per tensor for NNEF.",
+    ),
 ]
 _Method = Annotated[
     str,
@@ -80,42 +127,178 @@ def command(
     output: _Output = None,
     bits: _Bits = 8,
     weight_bits: _WeightBits = None,
-    per_channel: _PerChannel = False,
+    per_channel: _PerChannel = None,
     method: _Method = "minmax",
     percentile: _Percentile = 99.99,
     form: _Form = "linear",
+    random: _Random = None,
+    seed: _Seed = 0,
+    random_range: _RandomRange = "-1,1",
     write_weights: _WriteWeights = False,
     cycles: Cycles = False,
+    input_shape: InputShape = [],  # noqa: B006
+    input_range: InputRange = [],  # noqa: B006
+    no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Choose quantisers for a model with float weights, from data.
+    """Make an integer program of a model with float weights: quantisers are chosen from data.
 
     The model is evaluated in float64 on the data, run after run. Every tensor that needs one gets a quantiser for the
     numbers that it had; zero is a code of all that can be zero, weights are symmetric, tensors between which data only
-    moves share a quantiser, biases have the scale of the accumulator. Quantisation that the model has is ignored. The
-    same data gives the same file.
-    """
-    from cvm.calibration import Settings, calibrate
-    from cvm.cli.feeds import graph_inputs, read_inputs
-    from cvm.frontends import nnef
-    from cvm.frontends.nnef.faults import exhaustion
-    from cvm.reference import run_count
+    moves share a quantiser. The same data gives the same file.
 
+    A model of NNEF gets a quantiser for every tensor that is rounded, biases at the scale of the accumulator;
+    quantisation that it has is ignored. A model of ONNX or TFLite keeps what it has; quantisers are added where the
+    program needs one, and biases stay as they are. The program is compared with the model in float64: SQNR is the
+    signal-to-quantisation-noise ratio of each output.
+    """
+    kind = model_format(model)
+    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range))
+    from cvm.calibration import Settings
+
+    per_channel = kind != "nnef" if per_channel is None else per_channel
+    settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
+    data = _Data(inputs, random, seed, _interval(random_range), cycles)
+    if kind != "nnef":
+        return _completed(model, output, settings, data, (input_shape, input_range), not no_optimize, as_json)
+    return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
+
+
+def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: str, whole: bool, shaped: bool) -> None:
+    """Raise `Usage` for options that do not go together."""
     if method not in _METHODS:
         raise Usage(f"expected --method {', '.join(_METHODS)}, found {method!r}")
     if form not in _FORMS:
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
-    if write_weights and (output is None or output.name != _FILE):
+    if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
-    settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
+    if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
+        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}")
+    if kind != "onnx" and shaped:
+        raise Usage("--input-shape and --input-range are for a model of ONNX")
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What the command line says of the data."""
+
+    inputs: Sequence[str]
+    random: int | None
+    seed: int
+    interval: tuple[float, float]
+    cycles: bool
+
+    def arrays(self, graph: QuantizedGraph) -> dict[str, Array]:
+        """An array for every input of a graph. Raises `Usage` where there is none, or both files and ``--random``."""
+        from cvm.cli.feeds import graph_inputs, read_inputs
+        from cvm.quantizing import random_inputs
+
+        if self.random is None:
+            if not self.inputs and graph.inputs:
+                listed = ", ".join(f"{name} {list(graph.tensors[name].shape)}" for name in graph.inputs)
+                message = f"no -i option gives the input {graph.inputs[0]!r}; the inputs are {listed}"
+                raise Usage(f"{message}; --random N draws random data")
+            return read_inputs(self.inputs, graph_inputs(graph))
+        if self.inputs or self.cycles:
+            raise Usage("--random is instead of -i and --cycles")
+        return random_inputs(graph, self.random, self.seed, *self.interval)
+
+    def said(self, runs: int) -> dict[str, Any]:
+        """The data as the document has them."""
+        if self.random is None:
+            return {"runs": runs}
+        return {"runs": runs, "random": {"seed": self.seed, "range": list(self.interval)}}
+
+
+def _interval(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise Usage(f"expected --random-range LO,HI, found {text!r}") from None
+    if not (low < high and math.isfinite(high - low)):
+        raise Usage(f"expected --random-range LO,HI with LO below HI, found {text!r}")
+    return low, high
+
+
+def _of_nnef(
+    model: Path, output: Path | None, settings: Settings, data: _Data, whole: bool, optimize: bool, as_json: bool
+) -> int:
+    from cvm.calibration import calibrate
+    from cvm.frontends import nnef
+    from cvm.frontends.nnef.faults import exhaustion
+    from cvm.quantizing import quantize_nnef
+    from cvm.reference import run_count
+
     graph = nnef.load(model)
-    feeds = read_inputs(inputs, graph_inputs(graph))
-    with exhaustion(str(model)), progress("calibrating", run_count(graph, feeds, cycles)) as advance:
-        found = calibrate(graph, feeds, settings, cycles=cycles, on_run=advance)
-    document: dict[str, Any] = {"model": str(model), "tensors": [_tensor(item) for item in found.tensors]}
+    feeds = data.arrays(graph)
+    runs = run_count(graph, feeds, data.cycles)
+    document: dict[str, Any] = {"model": str(model)}
+    with exhaustion(str(model)), progress("calibrating", runs) as advance:
+        if output is None or output.suffix != _PROGRAM:
+            found = calibrate(graph, feeds, settings, cycles=data.cycles, on_run=advance)
+        else:
+            made = quantize_nnef(
+                graph, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance
+            )  # fmt: skip
+            found = made.calibration
+    document["tensors"] = [_tensor(item) for item in found.tensors]
+    if data.random is not None:
+        document["data"] = data.said(runs)
     if output is not None:
-        document |= _written(found, output, write_weights)
+        document |= (
+            _of_program(made, feeds, data, output) if output.suffix == _PROGRAM else _written(found, output, whole)
+        )
     return show(document, lambda console: _render(console, document), as_json)
+
+
+def _completed(
+    model: Path, output: Path | None, settings: Settings, data: _Data, wishes: tuple[list[str], list[str]],
+    optimize: bool, as_json: bool,
+) -> int:  # fmt: skip
+    from cvm.frontends import onnx, tflite
+    from cvm.quantizing import quantize_completed
+    from cvm.reference import run_count
+
+    if model_format(model) == "tflite":
+        loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
+    else:
+        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
+    feeds = data.arrays(loaded.graph)
+    runs = run_count(loaded.graph, feeds, data.cycles)
+    with progress("calibrating", runs) as advance:
+        made = quantize_completed(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)
+    document: dict[str, Any] = {
+        "model": str(model),
+        "data": data.said(runs),
+        "tensors": [_tensor(item) for item in made.calibration.tensors],
+        "remedies": list(made.remedies),
+    }
+    document |= _of_program(made, feeds, data, output)
+    return show(document, lambda console: _render(console, document), as_json)
+
+
+def _of_program(made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None) -> dict[str, Any]:
+    """What the program is, how far it is from the model, and where it was written."""
+    from cvm.program.verifier import verify
+    from cvm.quantizing import decibels
+    from cvm.report.document import decibel
+
+    verified = verify(made.program)
+    with working("comparing"):
+        ratios = decibels(made, feeds, cycles=data.cycles)
+    document: dict[str, Any] = {
+        "outputs": [{"output": name, "sqnr_db": decibel(ratio)} for name, ratio in ratios.items()],
+        "digest": made.program.digest,
+        "gas": verified.gas,
+        "nodes": len(made.program.nodes),
+        "constant_bytes": sum(len(constant.data) for constant in made.program.constants),
+        "exact": all(item.bound == 0 for item in made.program.provenance.exactness),
+    }
+    if output is not None:
+        content = made.program.to_bytes()
+        write_file(output, content)
+        document["file"] = {"path": str(output), "bytes": len(content)}
+    return document
 
 
 def _written(found: Calibration, output: Path, whole: bool) -> dict[str, Any]:
@@ -151,10 +334,31 @@ def _render(console: Console, document: dict[str, Any]) -> None:
         for item in document["tensors"]
     ]
     table(console, ("tensor", "role", "min>", "max>", "clipped>", "quantiser"), rows)
+    if "outputs" in document:
+        _render_program(console, document)
     if "file" in document:
         say(console, f"wrote  {document['file']['path']} ({document['file']['bytes']} bytes)")
     if "folder" in document:
         say(console, f"wrote  {document['folder']}")
+
+
+def _render_program(console: Console, document: dict[str, Any]) -> None:
+    say(console)
+    table(console, ("output", "SQNR dB>"), ((item["output"], _ratio(item["sqnr_db"])) for item in document["outputs"]))
+    say(console)
+    kinds = Counter(item["role"] for item in document["tensors"])
+    listed = ", ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in kinds.items()) or "none"
+    say(console, f"quantisers added: {listed}")
+    data = document.get("data", {})
+    if "random" in data:
+        say(console, f"data: {data['runs']} random samples (seed {data['random']['seed']}): the ranges are theirs")
+    say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
+    say(console, f"gas     {document['gas']}")
+    say(console, f"digest  {document['digest']}")
+
+
+def _ratio(value: float | str | None) -> str:
+    return "undefined" if value is None else str(value)
 
 
 _LONGEST = 120
@@ -163,6 +367,8 @@ _LONGEST = 120
 COMMAND = Command(
     command,
     (
+        "cvm quantize model.onnx -i data.npz -o model.cvm",
+        "cvm quantize model.tflite --random 16 -o model.cvm --bits 16",
         "cvm quantize model/ -i data.npz -o graph.quant",
         "cvm quantize model/ -i data.npz -o quantised/graph.quant --write-weights --weight-bits 4 --method mse",
     ),

@@ -154,7 +154,7 @@ class _Wishes:
 
     @property
     def plain(self) -> bool:
-        """Whether the model is compiled as it is."""
+        """Whether no option changes how the model is compiled."""
         return self.quant is None and not self.shapes and not self.ranges
 
 

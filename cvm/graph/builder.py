@@ -47,7 +47,7 @@ class GraphBuilder:
         """Take note of a new result."""
 
     def is_taken(self, name: str) -> bool:
-        """Whether a new tensor must not have this name."""
+        """Whether a name is used already, so that a new tensor cannot have it."""
         return name in self._tensors
 
     # What is there

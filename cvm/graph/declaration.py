@@ -72,7 +72,7 @@ class Declaration:
 
     @property
     def attributes(self) -> tuple[Parameter, ...]:
-        """The parameters that are not."""
+        """The parameters that are not tensors."""
         return tuple(parameter for parameter in self.parameters if not parameter.tensor)
 
     def complete(

@@ -20,7 +20,7 @@ __all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 
 @dataclass(slots=True)
 class Walk:
-    """What rules see: the graph, one operation with its declaration, and the tensors that exist before it."""
+    """The arguments of a rule: the graph, one operation, its declaration, and the tensors that exist before it."""
 
     graph: QuantizedGraph
     operation: GraphOperation

@@ -183,7 +183,7 @@ class Reference:
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
 
     def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
-        """What an updated variable holds, through its own quantiser."""
+        """The contents of an updated variable, rounded by the quantiser of ``tensor``."""
         return self._quantized(contents[_cell(tensor)], tensor)
 
     def _quantized(self, x: Array, tensor: GraphTensor) -> Array:
@@ -218,7 +218,7 @@ def _updated(operation: GraphOperation) -> str:
 
 
 def _cell(tensor: GraphTensor) -> str:
-    """What a variable shares with others: its label, letters of either case being one (section 4.1.3)."""
+    """The key under which variables share contents: the label in lower case (section 4.1.3)."""
     return tensor.name if tensor.label is None else f"label {tensor.label.lower()}"
 
 

@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The content of a report."""
+    """The result of a comparison: all that a report shows."""
 
     verified: VerifiedProgram
     graph: QuantizedGraph

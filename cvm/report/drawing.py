@@ -40,7 +40,7 @@ UNKNOWN = Band("none", "not materialised", math.nan)
 
 
 def band_of(sqnr: float | None) -> Band:
-    """The band of a ratio; what is not defined has the lowest."""
+    """The band of a ratio; an undefined ratio has the lowest band."""
     if sqnr is None:
         return BANDS[-1]
     return next(band for band in BANDS if sqnr >= band.least)
@@ -127,7 +127,7 @@ def _badness(sqnr: float | None) -> float:
 
 
 def _short(text: str, letters: int = _LETTERS) -> str:
-    """A text that fits a box; ends tell names apart more often than middles."""
+    """The text, shortened to fit a box. The middle is left out, because names differ at their ends more often."""
     return (
         text if len(text) <= letters else f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
     )

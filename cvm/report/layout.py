@@ -192,7 +192,7 @@ def _positions(
 
 
 def _wish(item: int, neighbours: Sequence[int], middles: Sequence[float], boxes: int) -> float:
-    """The mean of the neighbours of its own kind, if it has any: chains of boxes and long lines both run straight."""
+    """The mean position of the neighbours of the same kind, or else of all: chains and long lines run straight."""
     alike = [other for other in neighbours if (other < boxes) == (item < boxes)] or neighbours
     return _mean([middles[other] for other in alike], middles[item])
 

@@ -90,7 +90,7 @@ def decibels(signal: float, noise: float, equal: bool) -> float | None:
 
 
 class Meter:
-    """Takes the float and the codes of a tensor run by run. Its memory does not depend on how many there are."""
+    """Measures a tensor, from its float numbers and its codes, run by run. Memory does not grow with the runs."""
 
     def __init__(self, ruler: Ruler) -> None:
         self._ruler = ruler

@@ -29,7 +29,7 @@ class NetworkNode:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Nodes in execution order, and what flows between them."""
+    """Nodes in execution order, and the tensors between them."""
 
     nodes: tuple[NetworkNode, ...]
     edges: tuple[Edge, ...]

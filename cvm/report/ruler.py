@@ -49,7 +49,7 @@ def ruler(quantizer: Quantizer | None, shape: tuple[int, ...], interval: tuple[i
 
 
 class _Plain:
-    """Integers that stand for themselves."""
+    """The ruler of a tensor without a quantiser: each integer stands for itself."""
 
     def __init__(self, lo: int, hi: int) -> None:
         self.lo, self.hi = lo, hi
@@ -87,7 +87,7 @@ class _Uniform(_Tabulated):
 
 
 class _Logarithmic(_Tabulated):
-    """Positions below the least power of two go down to that of zero."""
+    """The ruler of a logarithmic quantiser. Below the least power of two, positions fall to that of zero."""
 
     def __init__(self, quantizer: LogarithmicQuantizer) -> None:
         super().__init__(quantizer)

@@ -63,3 +63,37 @@ def test_what_cannot_be_read_is_an_error_of_cvm(tmp_path):
         cvm.load(tmp_path / "text.cvm")
     with pytest.raises(FileNotFoundError):
         cvm.load(tmp_path / "nothing.cvm")
+
+
+def test_a_float_model_becomes_a_program_from_data(tmp_path):
+    import numpy as np
+    from onnx import helper
+
+    from tests.frontends.onnx.making import made
+
+    path = tmp_path / "m.onnx"
+    model = made([helper.make_node("Tanh", ["x"], ["y"])], {"x": ("float32", (2, 3))}, {"y": "float32"})
+    path.write_bytes(model.SerializeToString())
+    data = {"x": np.linspace(-2, 2, 6).reshape(2, 3)}
+    with pytest.raises(CvmError, match="`cvm quantize "):
+        cvm.compile(path)
+    with pytest.raises(CvmError, match=r"use cvm\.quantize_program"):
+        cvm.quantize(path, data)
+    program = cvm.quantize_program(path, data).program
+    assert abs(cvm.Session(program).run(data).real("y") - np.tanh(data["x"])).max() < 4 / 255 + 2 / 255
+    with pytest.raises(CvmError, match="input shapes and ranges are for a model of ONNX"):
+        cvm.quantize_program(MODEL, {}, input_shapes={"image": (1,)})
+
+
+def test_a_float_model_of_tflite_becomes_a_program_from_data():
+    import numpy as np
+
+    from tests.oracle.harness import shared
+
+    path = shared("gallery", "mlperf_tiny", "kws_ref_model_float32.tflite")
+    data = {"input_1": np.random.default_rng(0).uniform(-1, 1, (2, 1, 49, 10, 1))}
+    with pytest.raises(CvmError, match="`cvm quantize "):
+        cvm.compile(path)
+    made = cvm.quantize_program(path, data)
+    assert {item.role for item in made.calibration.tensors} == {"activation", "filter"}
+    assert cvm.Session(made.program).run(data).real("Identity").shape == (2, 1, 12)

@@ -20,6 +20,7 @@ from cvm.lowering import lower
 from cvm.lowering.proofs import staircase
 from cvm.program import Program, verify
 from cvm.quantization import LinearQuantizer
+from cvm.quantization.exact import code as exact_code
 from tests.lowering.documents import Document, assert_exact
 from tests.lowering.window_documents import OPERATIONS
 from tests.oracle.exact import model
@@ -267,3 +268,28 @@ def test_windows_that_reach_over_too_many_places_are_refused(tmp_path: Path, pad
     (tmp_path / "graph.quant").write_text(f'"x": {code};\n"y": {code};\n')
     with pytest.raises(LimitExceeded, match=r"\[limit\.elements\]"):
         lower(nnef.load(tmp_path))
+
+
+@pytest.mark.parametrize("operation", ["max_pool", "argmax_pool"])
+def test_zeros_of_the_border_lie_between_the_codes_next_to_them(operation: str, tmp_path: Path) -> None:
+    """Zero is 63.27 steps above the least number: greater than the code 63, less than the code 64."""
+    (tmp_path / "graph.nnef").write_text(
+        "version 1.0; graph net( x ) -> ( y ) { x = external(shape = [1, 1, 1, 9]); "
+        f"y = {operation}(x, size = [1, 1, 1, 2], padding = [(0, 0), (0, 0), (0, 0), (1, 0)], border = 'constant', "
+        "stride = [1, 1, 1, 1], dilation = [1, 1, 1, 1]); }"
+    )
+    numbers = "linear_quantize(min = -0.33, max = 1.0, bits = 8)"
+    (tmp_path / "graph.quant").write_text(f'"x": {numbers};' + (f'"y": {numbers};' if operation == "max_pool" else ""))
+    program = lower(nnef.load(tmp_path))
+    quantizer = LinearQuantizer.linear(Fraction("-0.33"), Fraction(1), 8)
+    zero = exact_code(Fraction(0), quantizer)
+    executor = create("numpy", verify(program))
+    for first in range(58, 70):
+        codes = np.array([[[[first, 0, 5, 255, 63, 64, 65, 62, 1]]]], np.int32)
+        found = executor.run({"x": codes}, {}).values[program.outputs[0].value].ravel().tolist()
+        windows = list(zip([None, *codes.ravel().tolist()], codes.ravel().tolist(), strict=False))
+        if operation == "max_pool":
+            border = first if first > 63 else zero
+            assert found == [border, *(max(pair) for pair in windows[1:])]
+        else:
+            assert found == [int(first > 63), *(int(b > a) for a, b in windows[1:])]

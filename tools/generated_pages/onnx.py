@@ -22,7 +22,8 @@ not edit.
 `cvm compile model.onnx -o model.cvm` reads quantised models, with QuantizeLinear and DequantizeLinear around
 operators on floats (QDQ) or with operators on quantised tensors (QLinear..), and models of integers. The format is
 read by the package `onnx`: `pip install 'cvm[onnx]'`. What `onnxruntime.quantization.quantize_static` writes for
-convolutional networks, perceptrons and attention compiles as it is; models of floats are refused.
+convolutional networks, perceptrons and attention compiles as it is. Models of floats, or quantised in part, become
+programs by `cvm quantize model.onnx -i data.npz -o model.cvm` ([calibration.md](calibration.md)).
 
 ```sh
 cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224
@@ -53,6 +54,16 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
 * Integers of 8 and 16 bits wrap in two's complement. Those of 32 and 64 bits must be proven to fit -(2^31 - 1) ..
   2^31 - 1, the integers of the machine: `--input-range NAME=LO,HI` promises a range of an input, which every run
   checks.
+* Operators of older versions mean what those versions say, and are written as the newest version has them: axes,
+  bounds, widths and counts as attributes; a Softmax before version 13 is of all axes behind `axis` as one; an Upsample
+  and a Resize before version 11 take the item at or before x / scale. Resize of integers in linear mode is truncated.
+* Functions of the model are replaced by their nodes, at any depth but recursion. An `If` whose condition is constant
+  is the nodes of its branch; a `Loop` or a `Scan` whose count is known is written out, iteration by iteration. Counts
+  and conditions may be computed from shapes. All that is written out is at most 65,536 nodes.
+* LSTM, GRU and RNN are products, sums and functions of gates, step by step in the order of time. Gates and states need
+  scales: `cvm quantize` finds them.
+* An infinite constant that is added, compared or chosen from (Max, Min, Where, additive masks) is a number beyond every
+  number that it meets: 2^200. Elsewhere it is refused, and so is every NaN.
 * x / 0 is 0, x mod 0 is x. Of equal items ArgMax, ArgMin and TopK take the first (or the last, where
   `select_last_index` says so). An index that is read is clipped to those that exist; of equal indices a scatter keeps
   the last.
@@ -63,10 +74,11 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
 
 ## Refused
 
-Functions of the model, control flow, sparse tensors, training information, strings, sequences and optional values,
-complex numbers, floats of 4, 6 and 8 bits, tensors without items, opsets after {last}, operators that are not in the
-table, and attributes that an operator has not. The message names the node, the operator, the tensor, and what to do
-instead. Scales and zero points must be constant and scales above 0. Limits are checked before anything is allocated.
+Control flow that depends on the data, functions that call themselves, sparse tensors, training information,
+strings, sequences and optional values, complex numbers, floats of 4, 6 and 8 bits, tensors without items, opsets
+after {last}, operators that are not in the table, and attributes that an operator has not. The message names the
+node, the operator, the tensor, and what to do instead. Scales and zero points must be constant and scales above 0.
+Limits are checked before anything is allocated.
 
 ## Operators
 

@@ -23,6 +23,9 @@ cvm compile model.tflite -o model.cvm
 cvm run model.cvm -i image=photo.npy -o result.npz
 ```
 
+Models of floats, or quantised in part, become programs by
+`cvm quantize model.tflite -i data.npz -o model.cvm` ([calibration.md](calibration.md)).
+
 From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.npy` measures what the rounding costs.
 
 ## Meaning
@@ -41,7 +44,7 @@ From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.n
 
 ## Refused
 
-Models of floats; sparse and string tensors; control flow; operators and custom operators that are not in the table;
+Sparse and string tensors; control flow; operators and custom operators that are not in the table;
 scales per axis of tensors that are computed; shuffled weights. The message names the operator by its number and name,
 and the tensor. Offsets and lengths of the file are checked before anything is allocated.
 

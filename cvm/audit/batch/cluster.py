@@ -82,7 +82,7 @@ def _connected(address: str) -> Iterator[Any]:
 
 
 def _require_answer(address: str) -> None:
-    """That a server of gRPC, which Ray speaks, listens at HOST:PORT: Ray itself would ask for minutes."""
+    """Require a gRPC server (Ray's protocol) at HOST:PORT. Without this check Ray would retry for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         return
@@ -114,7 +114,7 @@ def _processors(ray: Any) -> int:
 
 
 def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
-    """Wait for at least one answer and remove it from those that are waited for."""
+    """Wait for at least one answer, and remove the finished ones from the pending ones."""
     patience = time.monotonic() + PATIENCE
     ready, _ = ray.wait(list(given), timeout=1.0)
     while not ready:

@@ -133,7 +133,7 @@ def _finished(words: str, where: Location) -> Finished:
 
 
 def _judged(said: str, where: Location) -> Judged | None:
-    """What FORMAL judged, from its part of a line."""
+    """The judgement of FORMAL, parsed from a line of the log: counts and salt; None if it judged nothing."""
     match = re.fullmatch("([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) (-|[0-9a-fA-F]+)", said)
     if match is None:
         raise Malformed("audit.log", "this line holds no result", where)

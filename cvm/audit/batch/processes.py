@@ -45,7 +45,7 @@ class Processes:
                     raise LimitExceeded("limit.memory", message) from None
 
     def _round(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
-        """Answers for as long as all processes live."""
+        """Yield answers until all work is done or a process dies."""
         count = min(self._count, len(paths))
         # Fresh processes: a fork would copy the threads' locks of BLAS in whatever state they are.
         with ProcessPoolExecutor(count, get_context("spawn"), _prepare, (order,)) as pool:

@@ -173,7 +173,7 @@ def _digest(data: bytes | None) -> str:
 
 
 def _line(reason: object) -> str:
-    """A reason as a part of a line."""
+    """A reason, made safe to stand in one line of the log."""
     if isinstance(reason, OSError):
         reason = f"cannot be read: {reason.strerror or reason}"
     return " ".join(str(reason).split())

@@ -50,7 +50,7 @@ def largest_proof(program: OpenProgram, op: int, target: int) -> int:
 
 
 def _course(program: OpenProgram, op: int, record: OpRecord, target: int) -> Fold:
-    """The fold of the last element of a target, which takes as many steps as any."""
+    """The fold of the last element of a target. No other element takes more steps."""
     return fold(record, target, math.prod(target_shape(record, target)) - 1, program.operands(op))
 
 
@@ -86,7 +86,7 @@ def _source(program: OpenProgram, op: int, record: OpRecord, position: int) -> i
 
 
 def _levels(count: int) -> int:
-    """The levels of a tree of ``count`` leaves above these: the longest path."""
+    """The number of levels above the leaves in a tree of ``count`` leaves: the longest path."""
     return (count - 1).bit_length()
 
 

@@ -40,7 +40,7 @@ LARGEST_SHIFT = 62
 
 @dataclass(frozen=True, slots=True)
 class FoldCall:
-    """One element of one target of an op: what a fold is made from."""
+    """The arguments of a fold: the op, its operands, and one element of one of its targets."""
 
     record: OpRecord
     output: int

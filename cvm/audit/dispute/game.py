@@ -68,7 +68,7 @@ class Outcome:
 
 
 class _Ended(Exception):
-    """Ends a game."""
+    """Raised to end a game; holds the winner and the reason."""
 
     def __init__(self, winner: Side | None, reason: str) -> None:
         super().__init__(reason)
@@ -135,7 +135,7 @@ class _Table:
         return found[0], found[1]
 
     def at(self, **reached: Any) -> None:
-        """Note where the game is."""
+        """Record how far the search for the first difference has come."""
         self.reached = replace(self.reached, **reached)
 
     # From the trace roots to a step

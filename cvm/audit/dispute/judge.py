@@ -168,7 +168,7 @@ def _root_of_value(
 
 
 def _elements(opening: OperandOpening) -> Callable[[int], int]:
-    """Element by number, from the opened leaves."""
+    """A function that gives the element of a row-major number, read from the opened leaves."""
     item = _ITEM_BYTES[opening.dtype]
     size = item * math.prod(opening.shape)
     leaves = dict(opening.leaves)
@@ -190,7 +190,7 @@ def _elements(opening: OperandOpening) -> Callable[[int], int]:
 
 
 def _require_partials(claim: StepClaim, witness: Witness, count: int) -> None:
-    """The partials before and after the step stand side by side in what was committed to."""
+    """Require that the partials before and after the step are neighbouring leaves of the commitment."""
     leaves = {claim.step: partial_record(witness.partial_after)}
     if witness.partial_before is not None:
         leaves[claim.step - 1] = partial_record(witness.partial_before)

@@ -44,7 +44,7 @@ Path: TypeAlias = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class StepClaim:
-    """What a proof is about: one step of the fold of one element."""
+    """The claim of a proof: that one step of the fold of one element is right."""
 
     head: bytes
     """The state of the run before the op: the head of its trace over the ops before."""

@@ -83,7 +83,7 @@ class TensorNode:
 
 @dataclass(frozen=True, slots=True)
 class OpenLeaf:
-    """What is this leaf? Its bytes."""
+    """What is this leaf of the target? The answer is its bytes."""
 
     op: int
     target: int

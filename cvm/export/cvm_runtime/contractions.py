@@ -32,7 +32,7 @@ Part = tuple[int, Expression]
 
 
 def contraction(op: str) -> Callable[..., Expression]:
-    """The rule of conv2d or dense."""
+    """Export conv2d or dense."""
 
     def rule(
         made: LibraryExpressions,
@@ -92,7 +92,7 @@ def _digits(made: LibraryExpressions, x: Expression, label: str) -> list[Part]:
 
 
 def _top(x: Expression, shift: int) -> int:
-    """The largest magnitude that is left of x when digits of so many bits have been taken off, or one more."""
+    """An upper bound, at most 1 too large, on abs(x) after digits of so many bits have been removed."""
     return (max(abs(x.lo), abs(x.hi)) >> shift) + 1
 
 

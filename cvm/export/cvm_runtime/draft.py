@@ -105,11 +105,11 @@ class Draft:
         return node.outputs
 
     def narrowed(self, item: Written) -> Written:
-        """The entry in its proven precision."""
+        """The entry, clipped to its proven precision where the library has a larger one."""
         return self.clipped(item, item.proven) if item.precision > item.proven else item
 
     def clipped(self, item: Written, precision: int) -> Written:
-        """The entry in another precision, which its values have."""
+        """The entry clipped to another precision. Its values fit already, so that they do not change."""
         if item.precision == precision:
             return item
         key = (item, precision)
@@ -231,7 +231,7 @@ def _admitted(use: Use, operands: Sequence[Written]) -> tuple[int, ...] | None:
 
 
 def _require_tensor(shape: tuple[int, ...], name: str) -> None:
-    """A shape that the library takes."""
+    """Require a shape that the library accepts."""
     size = math.prod(shape)
     if len(shape) not in RANKS or max(shape) > DIMENSION or size > ELEMENTS:
         message = f"a tensor has 1 to 6 dimensions of up to 2^24, 2^30 elements in all; found {list(shape)}"

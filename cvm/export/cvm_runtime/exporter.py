@@ -78,7 +78,7 @@ def _require_interface(verified: VerifiedProgram) -> None:
 
 @dataclass
 class _Writing:
-    """The model so far."""
+    """Writes the model of a program, node by node."""
 
     verified: VerifiedProgram
     constants: Mapping[str, Constant]
@@ -141,7 +141,7 @@ class _Writing:
             self.made.forget(self.present)
 
     def _expressions(self, node: Node, call: Call) -> tuple[Expression, ...]:
-        """What the node computes, output by output."""
+        """The expressions of a node, one for each output."""
         name = node.outputs[0].name
         if node.op == "requantize":
             return (self._requantized(node, call),)
@@ -185,7 +185,7 @@ class _Writing:
         return self.entries[root.name or self.present[root.number]]
 
     def _shaped(self, root: Expression, shape: tuple[int, ...]) -> Expression:
-        """The same tensor, where constants left it smaller than it is declared."""
+        """The expression, broadcast to its declared shape where constants have made it smaller."""
         if root.shape == shape:
             return root
         if root.elements is not None:

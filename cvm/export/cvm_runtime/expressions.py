@@ -60,7 +60,7 @@ class LibraryExpressions(Expressions):
         return rule(self, *inputs, label=label, **attributes)
 
     def plain(self, op: str, *inputs: Expression, label: str, **attributes: AttributeValue) -> Expression:
-        """An op as it is. Of constants it is one, of the op's shape: what reads it may count its elements."""
+        """Apply an op unchanged. With constant inputs the result is a constant of the op's full shape."""
         found = super().apply(op, *inputs, label=label, **attributes)
         if found.elements is None:
             return found

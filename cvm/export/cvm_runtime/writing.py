@@ -16,7 +16,7 @@ __all__ = ["Spelling", "spelled"]
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A use of an op in the terms of the library; ``order`` is that of the inputs there."""
+    """A use of an op with the names of the library. ``order`` lists the inputs in the library's order."""
 
     name: str
     texts: Mapping[str, str]

@@ -25,7 +25,7 @@ def bounds(data_type: str) -> tuple[int, int]:
 
 
 def unit(lo: int, hi: int) -> LinearQuantizer:
-    """The quantiser of integers that stand for themselves, of those that the machine has."""
+    """The quantiser of scale 1 and offset 0 for integers in [lo, hi], clipped to machine integers."""
     return LinearQuantizer(
         (Fraction(1),), (Fraction(0),), max(lo, -INT32_MAX), min(hi, INT32_MAX), rounding="half_even"
     )

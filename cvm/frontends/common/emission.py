@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -133,8 +133,9 @@ class Emission(GraphBuilder):
         return self.emit("mul", steps, self.numbers(grid.scale, shape))
 
     def quantize_where_computed(
-        self, name: str, quantizer: LinearQuantizer, operations: Sequence[GraphOperation]
-    ) -> str | None:
+        self, name: str, quantizer: LinearQuantizer, operations: Sequence[GraphOperation],
+        moves: Collection[str] = ("reshape", "transpose"),
+    ) -> str | None:  # fmt: skip
         """Give a quantiser to a tensor that one of ``operations`` computes; returns the tensor that got it, if any.
 
         Operations that only move elements are passed by: one quantiser for the whole tensor rounds alike before them.
@@ -142,7 +143,7 @@ class Emission(GraphBuilder):
         sources = {item.outputs[0]: item for item in operations}
         if name not in sources:
             return None
-        while sources[name].name in ("reshape", "transpose") and sources[name].inputs["input"] in sources:
+        while sources[name].name in moves and sources[name].inputs["input"] in sources:
             name = str(sources[name].inputs["input"])
         if len(sources[name].outputs) > 1 or self._tensors[name].quantizer is not None:
             return None

@@ -12,7 +12,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def entering(table: dict[_Key, _Function]) -> Callable[..., Callable[[_Function], _Function]]:
-    """What makes decorators from keys: one enters a function into the table under each of them."""
+    """Make a decorator factory: ``@enter(*keys)`` enters the function into ``table`` under each key."""
 
     def under(*keys: _Key) -> Callable[[_Function], _Function]:
         def enter(function: _Function) -> _Function:

@@ -49,7 +49,7 @@ def _require_length(graph: Graph) -> None:
 
 
 def _require_outputs(graph: Graph) -> None:
-    """Every element of the output is written, and none beyond the length that the library states."""
+    """Require that the library writes every element of the output, and none beyond the length that it states."""
     shapes = [graph.shapes[graph.number(entry)] for entry in graph.heads]
     for shape in shapes:
         rows, last = math.prod(shape[:-1]), shape[-1]
@@ -91,7 +91,7 @@ def _largest(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) ->
 
 
 def _select(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """By rows, a quarter of each row is copied."""
+    """Emit ``where``. Refuse a condition per row, for which the library copies only a quarter of each row."""
     if len(use.shapes[0]) < len(use.shapes[1]):
         raise _undefined("where copies a quarter of each selected row and leaves the rest as it was")
     return builder.add("where", inputs, {}, name)

@@ -77,7 +77,7 @@ def to_program(
 
 @dataclass
 class _Making:
-    """The program so far."""
+    """Builds the program of a model, node by node."""
 
     inferred: Inferred
     builder: ProgramBuilder
@@ -135,7 +135,7 @@ class _Making:
         return count, rows
 
     def program(self, interface: Interface, provenance: Provenance) -> Program:
-        """The program with the heads, or what becomes of them, as its outputs."""
+        """The program. Its outputs are the heads, or the argmax of each if the postprocess asks for it."""
         graph = self.inferred.graph
         heads = [self.values[graph.number(entry)] for entry in graph.heads]
         if interface.postprocess == "argmax":
@@ -168,7 +168,7 @@ class _Making:
         return step("broadcast_sub", self.builder.constant(np.array([n])), first, label="")
 
     def _name(self, node: GraphNode) -> str:
-        """The node's name, where a value may have it."""
+        """The node's name, if it is a valid name for a value; else a name with its number."""
         try:
             check_name(node.name, DEFAULT)
             return node.name

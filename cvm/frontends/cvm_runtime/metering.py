@@ -74,7 +74,7 @@ def storage_bytes(graph: Graph) -> int:
 
 
 def _weight(use: Use) -> int:
-    """What an element of the first result costs."""
+    """The weight of an op: the cost of one element of its first result."""
     weigh = _WEIGHTS.get(use.operator.name)
     return 1 if weigh is None else weigh(use)
 

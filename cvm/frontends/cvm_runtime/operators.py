@@ -97,12 +97,12 @@ def _wrong(op: str, message: str) -> Invalid:
 
 
 def _none(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """Every attribute repeats what the shapes say, or has one value."""
+    """No attributes: the shapes imply those of the library, or they have only one valid value."""
     return {}
 
 
 def _renamed(**names: str) -> Callable[[Values, Shapes], Mapping[str, Any]]:
-    """Attributes of cvm by those of the library: only names differ, what is not named here has one value."""
+    """Rename attributes; ``names`` maps names of cvm to those of the library. Others have only one valid value."""
     return lambda values, shapes: {ours: values[theirs] for ours, theirs in names.items()}
 
 
@@ -122,7 +122,7 @@ def _reshaped(values: Values, shapes: Shapes) -> Mapping[str, Any]:
 
 
 def _distinct(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """An axis may be named twice there, which changes nothing."""
+    """Remove repeated axes. The library allows them, and they change nothing."""
     rank, axes = len(shapes[0]), values["axis"]
     if not inside(axes, rank):
         return {"axes": axes}  # which the rule on axes refuses

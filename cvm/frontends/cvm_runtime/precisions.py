@@ -148,7 +148,7 @@ _RULES: Mapping[str, _Rule] = {
 
 
 def _boxes(use: Use, p: Precisions) -> Precisions:
-    """Their rule on coordinates exists and is not registered."""
+    """The rule of non_max_suppression on coordinates, which the library contains but does not register."""
     if p[0] > _COORDINATE:
         raise _refused("non_max_suppression", f"boxes have at most {_COORDINATE} bits, found {p[0]}")
     return (max(p[0], 2),)

@@ -78,7 +78,7 @@ def _float(text: str) -> NoReturn:
 
 
 def _require_plain(value: Any, limits: Limits) -> None:
-    """Neither null nor logical values, and no deeper than the limit."""
+    """Refuse null and logical values, and nesting beyond the limit."""
     level = [value]
     depth = 0
     while level:

@@ -199,7 +199,7 @@ def _text(name: bytes) -> str:
 
 
 def _read_metadata(source: _Source, size: int, kind: bytes, overrides: dict[str, str]) -> None:
-    """A long name or an extended header, which tells of the entry that follows."""
+    """Read a long name or an extended header, which describes the next entry."""
     require("archive_name", size, _METADATA, "bytes of an extended tar header")
     data = _exactly(source, size + -size % _BLOCK)[:size]
     if kind == b"L":
@@ -219,7 +219,7 @@ def _read_metadata(source: _Source, size: int, kind: bytes, overrides: dict[str,
 
 
 def _clean(name: str, limits: Limits) -> str:
-    """The key of a member name; names that would leave the archive, or say one thing in two ways, are refused."""
+    """The normalised member name. Raises `Invalid` for names that leave the archive or have a second spelling."""
     require("name_bytes", len(name.encode()), limits.name_bytes, "bytes of a member name")
     while name.startswith("./"):
         name = name[2:]

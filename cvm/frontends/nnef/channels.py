@@ -101,7 +101,7 @@ def _tensors(value: Value) -> Iterator[FlatTensor]:
 
 
 def _depthwise(operation: FlatOperation) -> bool:
-    """Whether each input channel of a convolution has output channels of its own."""
+    """Whether a convolution is depthwise: one group for each input channel."""
     image, groups = operation.arguments["input"], operation.arguments["groups"]
     return groups == 0 or (isinstance(image, FlatTensor) and bool(image.shape) and groups == _extent(image, 1))
 

@@ -265,7 +265,7 @@ def _shape(target: syntax.Expression) -> str:
 
 
 def _invokes(value: syntax.Expression) -> bool:
-    """Whether the value of an expression is what an invocation gives, as it is."""
+    """Whether the result of an invocation may be the value of an expression, unchanged."""
     while True:
         match value:
             case syntax.Invocation():

@@ -33,7 +33,7 @@ class Comments:
     end: tuple[str, ...] = ()
 
     def above(self) -> Comments:
-        """The same with what stands beside on lines before."""
+        """The same comments, with those in ``beside`` moved to the lines before."""
         return replace(self, before=(*self.before, *self.beside), beside=())
 
 
@@ -52,7 +52,7 @@ class _Comment:
 
 @dataclass(slots=True)
 class _Scan:
-    """What a text has besides its tree: comments, and the positions of braces."""
+    """The parts of a text that its tree lacks: comments, and the positions of braces."""
 
     comments: list[_Comment] = field(default_factory=list)
     opened: list[_Position] = field(default_factory=list)

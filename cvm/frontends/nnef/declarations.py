@@ -191,7 +191,7 @@ def _check_default(parameter: syntax.Parameter) -> None:
 
 
 def _generic_default_matches(found: Type, formal: Type) -> bool:
-    """A default for ``?`` may be of any primitive type; whether it fits is seen at each invocation."""
+    """Whether a default fits a type with ``?``, which admits all primitive types. Invocations are checked later."""
     match formal, found:
         case Primitive("?") | TensorType("?"), Primitive():
             return True

@@ -340,7 +340,7 @@ class Inference:
 
 
 def _tensor_like(type_: Type) -> bool:
-    """Whether a type is a tensor or cast to one, so that it may stand beside tensors in a tuple."""
+    """Whether a type is a tensor or can be cast to one, so that a tuple may mix it with tensors."""
     return isinstance(type_, TensorType | Primitive)
 
 

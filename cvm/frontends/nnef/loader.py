@@ -199,7 +199,9 @@ class _Builder:
         dtype = _DTYPES.get(tensor.dtype)
         try:
             if dtype is None:
-                raise unsupported("types.data-type", f"a tensor of type {tensor.dtype} cannot be computed with")
+                raise unsupported(
+                    "types.data-type", f"a tensor has type {tensor.dtype}, on which no operation is supported"
+                )
             match operation.name:
                 case "external":
                     kind = "external"
@@ -302,7 +304,7 @@ def _operand(value: Value) -> Operand:
         case int() | Fraction():
             return Fraction(value)
         case str():
-            raise unsupported("types.data-type", "a string cannot be computed with")
+            raise unsupported("types.data-type", "an operand is a string, on which no operation is supported")
     return tuple(map(_operand, value))
 
 

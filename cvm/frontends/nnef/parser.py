@@ -137,13 +137,13 @@ _STARTS = frozenset(
 
 
 def _acceptable(error: UnexpectedInput, grammar: Lark) -> list[str]:
-    """What could have stood where the error is."""
+    """The terminals that the grammar admits at the error."""
     accepted = error.accepts or error.expected if isinstance(error, UnexpectedToken) else error.allowed  # type: ignore[attr-defined]
     return sorted({_readable(name, grammar) for name in accepted or ()})
 
 
 def _summary(words: list[str]) -> list[str]:
-    """The same, with operators and expressions as one item where all of them could."""
+    """The same list, shortened: "an operator" and "an expression" replace the terminals where all of them fit."""
     operators = {f"'{symbol}'" for level in BINARY_OPERATORS for symbol in level}
     if operators <= set(words):
         words = [*(word for word in words if word not in operators), "an operator"]
@@ -153,7 +153,7 @@ def _summary(words: list[str]) -> list[str]:
 
 
 def _refuse(error: UnexpectedInput, text: str, grammar: Lark) -> NoReturn:
-    """Say what was found where, and what could have stood there."""
+    """Raise `Malformed` with the position, what was found there and what the grammar expects."""
     acceptable = _acceptable(error, grammar)
     expected = _summary(acceptable)
     hint = f"; expected {' or '.join(expected)}" if 0 < len(expected) <= 8 else ""

@@ -82,7 +82,7 @@ def evaluated(
 
 
 def _same(error: CvmError, other: CvmError) -> bool:
-    """Whether two errors are one, found in the same fragment on two ways."""
+    """Whether two errors are the same one, reached through two invocations of a fragment."""
     same = error.location.line, error.location.column
     return error.code == other.code and same == (other.location.line, other.location.column)
 

@@ -125,7 +125,7 @@ def _applied(expansion: Expansion, tensor: FlatTensor, names: set[str]) -> list[
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """The name, with a number if there is one like it, which is then taken."""
+    """The name, with a number appended if it is taken. The result counts as taken from now on."""
     free, count = name, 1
     while free in names:
         count += 1
@@ -135,7 +135,7 @@ def _unused(name: str, names: set[str]) -> str:
 
 
 def _with_arguments(operation: FlatOperation, moved: Mapping[FlatTensor, FlatTensor]) -> FlatOperation:
-    """The operation on the tensors that others have become."""
+    """The operation with its tensors replaced by those that stand for them now."""
 
     def followed(value: Value) -> Value:
         if isinstance(value, FlatTensor):
@@ -198,12 +198,12 @@ class _Line:
         return replace(self, intercept=self.intercept + by, low=low, high=high)
 
     def at_least(self, bound: Fraction) -> _Line:
-        """The greater one of it and a number."""
+        """The maximum of the form and a number."""
         low = bound if self.low is None else max(self.low, bound)
         return replace(self, low=low, high=None if self.high is None else max(self.high, bound))
 
     def at_most(self, bound: Fraction) -> _Line:
-        """The lesser one of it and a number."""
+        """The minimum of the form and a number."""
         return self.scaled(Fraction(-1)).at_least(-bound).scaled(Fraction(-1))
 
     def rounded(self) -> _Line | None:
@@ -342,7 +342,7 @@ _ROUNDINGS: Mapping[str, Callable[[_Line], _Line | None]] = MappingProxyType(
 
 
 def _mapped(name: str, form: _Levels | Fraction | None) -> _Levels | Fraction | None:
-    """A function of rational numbers, where it gives rational numbers."""
+    """Apply a unary operation to rational numbers; None where a result is not rational."""
     if form is None or name not in FUNCTIONS:
         return None
     values = form.values if isinstance(form, _Levels) else (form,)

@@ -101,7 +101,7 @@ class CheckReports:
 
     @property
     def valid(self) -> bool:
-        """Whether all are."""
+        """Whether all documents are valid."""
         return all(report.valid for report in self.results)
 
     def to_json(self) -> dict[str, Any]:

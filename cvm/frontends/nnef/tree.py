@@ -29,7 +29,7 @@ def _nodes(children: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def depth_above(children: Iterable[Any]) -> int:
-    """The height of a tree above these."""
+    """The height of a tree whose root has these children."""
     return 1 + max((child.depth for child in children if isinstance(child, syntax.ExpressionNode)), default=0)
 
 

@@ -121,7 +121,7 @@ def concrete(value: Value) -> Any:
 
 
 def data_type(value: Value) -> DataType | None:
-    """The data-type of a tensor or of a literal, of the first one in an array; None for an empty array."""
+    """The data-type of a tensor or literal; for an array that of the first one in it, None if there is none."""
     match value:
         case FlatTensor(dtype=dtype):
             return dtype

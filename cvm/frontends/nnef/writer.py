@@ -109,7 +109,7 @@ def _data_files(graph: QuantizedGraph) -> dict[str, bytes]:
 
 
 def _check(graph: QuantizedGraph, files: Mapping[str, bytes]) -> None:
-    """Read the texts back and compare what stands in them."""
+    """Read the texts back. Raises `Invalid` or `Unsupported` unless they give the same graph and quantisers."""
     container = memory_container("the text that would be written", files)
     flat, _ = read_flat(container, LARGE)
     found = read_quantizers(container, None, flat, LARGE).quantizers
@@ -123,7 +123,7 @@ def _check(graph: QuantizedGraph, files: Mapping[str, bytes]) -> None:
 
 
 def _same(found: Quantizer | None, wanted: Quantizer | None) -> bool:
-    """Whether two quantisers are one; a list of one item has no axis."""
+    """Whether two quantisers are equal. Their axes do not count where the list has one item."""
     if isinstance(found, LinearQuantizer) and isinstance(wanted, LinearQuantizer) and len(wanted.scale) == 1:
         return (found.scale, found.offset, found.lo, found.hi) == (wanted.scale, wanted.offset, wanted.lo, wanted.hi)
     return found == wanted

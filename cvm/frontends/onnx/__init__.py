@@ -43,7 +43,10 @@ class Loaded:
 
 
 _ADVICE = {
-    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear after it",
+    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear "
+    "after it, or let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
+    "lowering.operation": "put QuantizeLinear and DequantizeLinear after it, or let "
+    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
     "lowering.overflow": "promise the range of the inputs with --input-range NAME=LO,HI, or cast to a wider type first",
     "lowering.range": "quantise its operands to fewer bits, or promise the range of the inputs with --input-range",
     "lowering.unprovable": "quantise its operands",
@@ -75,16 +78,20 @@ def load(
     ranges: Mapping[str, tuple[int, int]] | None = None,
     overflow: Literal["wrap", "error"] = "wrap",
     limits: Limits = DEFAULT,
+    *,
+    floats: bool = False,
 ) -> Loaded:
     """The graph of a model, from its file. Raises as `loads`, with the file.
 
     ``shapes`` are those of inputs that the model leaves open (1 for a leading extent otherwise); ``ranges`` promise
-    that an integer input stays within [lo, hi], which every run checks.
+    that an integer input stays within [lo, hi], which every run checks. With ``floats``, real inputs and outputs may be
+    without QuantizeLinear (`cvm.calibration.complete` finds quantisers for them).
     """
     file = os.fspath(path)
     try:
         data = read_regular(file, limits.archive_bytes + 1, "onnx")
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
-        return loads(data, Settings(shapes or {}, ranges or {}, overflow), os.path.dirname(file) or ".", limits)
+        settings = Settings(shapes or {}, ranges or {}, overflow, floats)
+        return loads(data, settings, os.path.dirname(file) or ".", limits)
     except CvmError as error:
         raise error.at(file=file) from None

@@ -57,6 +57,6 @@ def live(nodes: Sequence[OnnxNode], outputs: Sequence[Value]) -> list[OnnxNode]:
     found = []
     for node in reversed(nodes):
         if any(name in wanted for name in node.outputs if name):
-            wanted.update(filter(None, node.inputs))
+            wanted.update(node.reads())
             found.append(node)
     return found[::-1]

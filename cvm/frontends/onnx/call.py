@@ -177,6 +177,13 @@ class OnnxCall:
             raise self.invalid("attribute", f"attribute {name} must be one of {', '.join(words)}, found {found!r}")
         return found
 
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings."""
+        found = self._attribute(name, (tuple,), "a list of strings")
+        if found is not None and not all(isinstance(item, str) for item in found):
+            raise self.invalid("attribute", f"attribute {name} must be a list of strings")
+        return found  # type: ignore[no-any-return]
+
     def tensor(self, name: str) -> Tensor | None:
         """A tensor attribute."""
         found: Tensor | None = self._attribute(name, (Tensor,), "a tensor")

@@ -11,10 +11,13 @@ from typing import Literal, TypeAlias
 
 from cvm.frontends.onnx.model import MICROSOFT, STANDARD
 
-__all__ = ["FIRST", "LAST", "OPERATORS", "TYPES", "Kind", "Operator", "functions"]
+__all__ = ["FIRST", "LAST", "OPERATORS", "RUNTIME", "TYPES", "Kind", "Operator", "functions"]
 
 FIRST, LAST = 13, 28
-"""The versions of ONNX's operators that are read; some are read in older ones, too."""
+"""The versions of ONNX in which every operator of the table is read; most are read in older ones, too."""
+
+RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators that ONNX Runtime has in the domain of ONNX, where it had or has none of the name."""
 
 Kind: TypeAlias = Literal["integer", "real", "boundary", "written out", "folded", "refused"]
 
@@ -127,7 +130,7 @@ _enter(
 )
 _enter("BatchNormalization", "real", "real", "constant parameters; inference")
 _enter("InstanceNormalization", "real", "real", _STANDARDISED)
-_enter("LayerNormalization", "real", "real", f"{_STANDARDISED}; no mean and no deviation as results", since=17)
+_enter("LayerNormalization", "real", "real", f"{_STANDARDISED}; no mean and no deviation as results")
 _enter("ReduceL2", "real", "real", "the root is exact")
 _enter("ReduceLogSum", "real", "real", "of a sum that is proven not to be negative")
 _enter("ReduceLogSumExp", "real", "real", "of more than four items within the bound that the report gives")
@@ -157,31 +160,35 @@ _enter(
 )
 _enter("Constant ConstantOfShape Shape Size Range EyeLike NonZero", "folded", note="when compiling")
 
+_STEPS = "one step after the other; quantise gates and states, or use `cvm quantize`"
 _enter(
-    "GroupNormalization MeanVarianceNormalization RMSNormalization",
-    "refused",
-    note="write it as Reshape and InstanceNormalization, or fold constant statistics into BatchNormalization",
+    "If Loop", "written out", note="of a constant condition and count: the nodes of the branch, or of each iteration"
 )
+_enter("Scan", "written out", note="the nodes of each iteration", since=9)
+_enter("Upsample", "written out", note="as Resize", since=7)
+_enter("Scatter", "written out", note="as ScatterElements", since=9)
+_enter("LSTM GRU RNN", "written out", "real", _STEPS, since=7)
+_enter("LogSoftmax Hardmax", "written out", "real")
+_enter("MeanVarianceNormalization", "written out", "real")
+_enter("GlobalLpPool", "written out", "real", "p 1 or 2")
+_enter("Einsum", "written out", "number", "as products of matrices")
+_enter("GroupNormalization RMSNormalization SimplifiedLayerNormalization", "real", "real", _STANDARDISED)
+_enter("LRN", "real", "real", "codes are found bit by bit, exactly")
+_enter("LpNormalization LpPool", "real", "real", "p 1 or 2")
+_enter("BiasGelu FastGelu QuickGelu FusedMatMul FusedGemm FusedConv MatMulNBits SkipLayerNormalization "
+       "SkipSimplifiedLayerNormalization", "written out", domain=MICROSOFT)  # fmt: skip
+
 _enter(
-    "LRN LpNormalization LogSoftmax Hardmax GlobalLpPool LpPool",
+    "DynamicQuantizeLinear",
     "refused",
-    note="quantise the sum, then take a function of its codes",
-)
-_enter(
-    "DynamicQuantizeLinear", "refused", note="its scales depend on the data: quantise statically, with calibration data"
+    note="its scales depend on the data: quantise statically, or give it fixed scales with "
+    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` of the model before it was quantised",
 )
 _enter(
     "NonMaxSuppression Unique Compress",
     "refused",
     note="the shape of its result depends on the data: end the model before it",
 )
-_enter("If Loop Scan", "refused", note="control flow: export the model without it, or unroll it")
-_enter(
-    "LSTM GRU RNN",
-    "refused",
-    note="nothing quantises its internal states: write it out with Gemm, Sigmoid and Tanh, and quantise those",
-)
-_enter("Einsum", "refused", note="write it as MatMul and Transpose")
 _enter("IsNaN IsInf", "refused", note="there is no NaN and no infinity inside of a quantised region: use a constant")
 _enter(
     "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli",
@@ -194,20 +201,28 @@ _enter(
 
 
 _SINCE = {
-    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool Softplus Softsign "
-    "Constant Shape Size",
+    1: "Conv ConvTranspose Identity Transpose Not GlobalAveragePool GlobalMaxPool Softplus Softsign Constant Shape "
+    "Size Softmax LogSoftmax Hardmax Squeeze Unsqueeze Flatten Gather MaxPool MatMul DepthToSpace SpaceToDepth "
+    "Cast Dropout LRN LpNormalization GlobalLpPool LpPool Slice TopK LayerNormalization SimplifiedLayerNormalization "
+    "If Loop ArgMax ArgMin ReduceMax ReduceMin ReduceSum ReduceMean ReduceProd ReduceL1 ReduceL2 ReduceLogSum "
+    "ReduceLogSumExp ReduceSumSquare Sum Mean Max Min",
+    2: "Pad Split",
     4: "Concat",
     5: "Reshape",
-    6: "Relu Sigmoid Tanh Elu LeakyRelu Selu HardSigmoid Neg Abs Exp Log Sqrt Floor Ceil Reciprocal",
-    7: "AveragePool Add Sub Mul Div And Or Xor Equal Greater Less Acos Asin Atan Cos Sin Tan Pow",
-    8: "MaxPool Sum Mean Max Min Expand",
-    9: "Flatten MatMul PRelu Where Shrink BatchNormalization ConstantOfShape EyeLike Acosh Asinh Atanh Cosh Sinh Sign "
-    "NonZero",
-    10: "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul MatMulInteger ConvInteger ThresholdedRelu Mod",
-    11: "Gemm Clip BitShift CumSum OneHot TopK Range Round Gather GatherElements Slice Pad DepthToSpace",
-    12: "GatherND Celu GreaterOrEqual LessOrEqual",
+    6: "Relu Sigmoid Tanh Elu LeakyRelu Selu HardSigmoid Neg Abs Exp Log Sqrt Floor Ceil Reciprocal Tile Clip "
+    "InstanceNormalization",
+    7: "AveragePool Add Sub Mul Div And Or Xor Equal Greater Less Acos Asin Atan Cos Sin Tan Pow Gemm PRelu "
+    "BatchNormalization",
+    8: "Expand",
+    9: "Where Shrink ConstantOfShape EyeLike Acosh Asinh Atanh Cosh Sinh Sign NonZero OneHot Erf "
+    "MeanVarianceNormalization",
+    10: "QuantizeLinear DequantizeLinear QLinearConv QLinearMatMul MatMulInteger ConvInteger ThresholdedRelu Mod "
+    "Resize",
+    11: "BitShift CumSum Range Round GatherElements GatherND ScatterElements ScatterND",
+    12: "Celu GreaterOrEqual LessOrEqual Einsum",
 }
-"""Operators that have not changed since a version before 13, but for data types."""
+"""Operators that are read in versions before 13: those that have not changed since, but for data types, and those whose
+older forms `cvm.frontends.onnx.expansions.versions` writes anew."""
 for _version, _names in _SINCE.items():
     for _name in _names.split():
         OPERATORS[STANDARD, _name] = replace(OPERATORS[STANDARD, _name], since=_version)

@@ -332,6 +332,40 @@ def _tile(call: OnnxCall) -> Folded:
     return np.tile(_values(source), repeats), source.data_type
 
 
+@_fold("Trilu")
+def _triangle(call: OnnxCall) -> Folded | None:
+    """Of infinite items; a product with ones and zeros serves the others."""
+    source = call.operand()
+    if not source.real or not np.isinf(_values(source)).any():
+        return None
+    if source.rank < 2:
+        raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")
+    upper = call.flag("upper", True)
+    (k,) = _list(call, 1, "k") or (0,)
+    k = min(max(k, -max(source.shape)), max(source.shape))
+    return (np.triu if upper else np.tril)(_values(source), k), source.data_type
+
+
+@_fold("GatherElements")
+def _gather_elements(call: OnnxCall) -> Folded | None:
+    """Of integers, which exporters compute shapes with."""
+    source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
+    if source.real:
+        return None
+    return np.take_along_axis(_values(source), _values(call.operand(1)).astype(np.int64), axis), source.data_type
+
+
+@_fold("ScatterND")
+def _scatter(call: OnnxCall) -> Folded | None:
+    """Of integers, which exporters compute shapes with."""
+    source, indices, updates = call.every()
+    if source.real or call.text("reduction", "none") != "none":
+        return None
+    found = np.array(_values(source))
+    found[tuple(np.moveaxis(_values(indices).astype(np.int64), -1, 0))] = _values(updates)
+    return found, call.same_type(source, updates)
+
+
 @_fold("Where")
 def _where(call: OnnxCall) -> Folded:
     condition, *arms = call.every()

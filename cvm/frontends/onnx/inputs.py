@@ -16,11 +16,15 @@ __all__ = ["Settings", "shapes_of_inputs"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a caller says about a model: shapes of inputs, promised ranges of integer inputs, what does not fit."""
+    """What a caller says about a model: shapes of inputs, promised ranges of integer inputs, what does not fit.
+
+    With ``floats``, real inputs and outputs may be without QuantizeLinear: such a graph is for calibration.
+    """
 
     shapes: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     overflow: Literal["wrap", "error"] = "wrap"
+    floats: bool = False
 
 
 def shapes_of_inputs(model: Model, settings: Settings, limits: Limits) -> dict[str, Shape]:

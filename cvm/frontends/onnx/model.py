@@ -13,9 +13,8 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location, Unsupported
 
 __all__ = [
-    "MICROSOFT", "STANDARD", "Attribute", "Dimension", "Model", "OnnxNode", "Refused", "Shape", "Tensor", "Value",
-    "exact",
-    "invalid", "refusal",
+    "MICROSOFT", "STANDARD", "Attribute", "Body", "Dimension", "Function", "Model", "OnnxNode", "Reference", "Refused",
+    "Shape", "Tensor", "Value", "exact", "invalid", "refusal",
 ]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
@@ -35,12 +34,41 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An attribute of a kind that is not read: graphs, sparse tensors, types."""
+    """An attribute of a kind that is not read: sparse tensors, types, lists of graphs."""
 
     kind: str
 
 
-Attribute: TypeAlias = int | float | str | Tensor | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Refused
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An attribute of a node of a function: the one of this name that the function is called with."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Body:
+    """A graph that a node of control flow holds. Its nodes read its inputs, its constants and names from outside."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[OnnxNode, ...]
+    constants: Mapping[str, Callable[[], Tensor]]
+
+    def captured(self) -> list[str]:
+        """The names that its nodes and results read from outside, each once, in order."""
+        inside = {*self.inputs, *self.constants}
+        found: dict[str, None] = {}
+        for node in self.nodes:
+            found.update(dict.fromkeys(name for name in node.reads() if name not in inside))
+            inside.update(node.outputs)
+        found.update(dict.fromkeys(name for name in self.outputs if name not in inside))
+        return list(found)
+
+
+Attribute: TypeAlias = (
+    int | float | str | Tensor | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Body | Reference | Refused
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +91,46 @@ class OnnxNode:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     number: int = 0
+    overload: str = ""
+    opset: int | None = None
+    """The version of its operator, where that is another than the model imports."""
+    origin: OnnxNode | None = None
+    """The node of the file that this one is written out from."""
+
+    @property
+    def operator(self) -> str:
+        """Its operator with the domain, as messages call it."""
+        return f"{self.domain + '.' if self.domain else ''}{self.op}"
 
     @property
     def label(self) -> str:
-        """How messages call it: by its name, or by its number and what it computes."""
+        """How messages call it: by its name, or by its number and what it computes, as the file has it."""
+        if self.origin is not None:
+            inner = "" if self.op == self.origin.op else f" (its {self.operator})"
+            return f"{self.origin.label}{inner}"
         where = repr(self.name) if self.name else f"number {self.number} (to {next(filter(None, self.outputs), '')!r})"
-        return f"node {where}, {self.domain + '.' if self.domain else ''}{self.op}"
+        return f"node {where}, {self.operator}"
+
+    def reads(self) -> list[str]:
+        """The names that it reads, those that its graphs read from outside among them."""
+        found = [name for name in self.inputs if name]
+        for attribute in self.attributes.values():
+            if isinstance(attribute, Body):
+                found += attribute.captured()
+        return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function:
+    """A function that a model defines: its nodes read its inputs alone."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[OnnxNode, ...]
+    required: tuple[str, ...]
+    """Attributes that a call must give."""
+    defaults: Mapping[str, Attribute]
+    opsets: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,8 +143,8 @@ class Model:
     outputs: tuple[Value, ...]
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Callable[[], Tensor]]
-    functions: frozenset[tuple[str, str]]
-    """Domain and name of the functions that the model defines."""
+    functions: Mapping[tuple[str, str, str], Function]
+    """By domain, name and overload."""
     digest: str
     """SHA-256 of the file, in hexadecimal."""
 

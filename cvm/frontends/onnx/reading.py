@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
-from cvm.frontends.onnx.model import STANDARD, Attribute, Dimension, Model, OnnxNode, Refused, Tensor, Value
+from cvm.frontends.onnx.model import (
+    STANDARD,
+    Attribute,
+    Body,
+    Dimension,
+    Function,
+    Model,
+    OnnxNode,
+    Reference,
+    Refused,
+    Tensor,
+    Value,
+)
 from cvm.frontends.onnx.tensors import data_type_of, tensor_of
 from cvm.frontends.onnx.wire import require_few_messages
 from cvm.limits import DEFAULT, Limits, require
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 __all__ = ["read_model"]
 
@@ -32,7 +45,7 @@ def read_model(data: bytes, folder: str | None = None, limits: Limits = DEFAULT)
     """The model in ``data``; constants in other files are read within ``folder`` alone.
 
     Raises `Malformed` for bytes that are no model, `Invalid` for one that breaks a rule, `Unsupported` for one with
-    functions, training information or sparse tensors, and `LimitExceeded`.
+    training information or sparse tensors, and `LimitExceeded`.
     """
     library = _library()
     require_few_messages(data)
@@ -56,29 +69,34 @@ def _model(proto: ModelProto, folder: str | None, limits: Limits, digest: str) -
     if proto.training_info:
         raise Unsupported("onnx.training", "the model has training information; export it for inference")
     graph = proto.graph
-    if graph.sparse_initializer:
-        name = _text(graph.sparse_initializer[0].values.name)
-        raise Unsupported("onnx.sparse", f"the constant {name!r} is a sparse tensor, which is not read; store it dense")
-    require("nodes", len(graph.node), limits.nodes, "nodes of the model")
-    constants = _constants(graph, folder, limits)
+    reader = _Reader(folder, limits)
+    constants = reader.constants(graph)
     inputs = tuple(_value(item, limits) for item in graph.input if _text(item.name) not in constants)
     outputs = tuple(_value(item, limits) for item in graph.output)
-    nodes = tuple(_node(item, number, folder, limits) for number, item in enumerate(graph.node))
-    _require_defined([item.name for item in inputs], constants, nodes, outputs)
-    functions = frozenset((_text(item.domain), _text(item.name)) for item in proto.functions)
+    nodes = reader.nodes(graph.node)
+    _require_defined([item.name for item in inputs], constants, nodes, [item.name for item in outputs])
+    functions = {_key(item): reader.function(item) for item in proto.functions}
+    if len(functions) != len(proto.functions):
+        raise Invalid("onnx.function", "the model defines a function twice")
     name = _name(graph.name, limits) or "onnx"
-    return Model(name, _opsets(proto), inputs, outputs, nodes, constants, functions, digest)
+    return Model(name, _opsets(proto.opset_import, "the model"), inputs, outputs, nodes, constants, functions, digest)
 
 
-def _opsets(proto: ModelProto) -> dict[str, int]:
+def _domain(text: str | bytes) -> str:
+    return STANDARD if text == "ai.onnx" else _text(text)
+
+
+def _key(item: FunctionProto) -> tuple[str, str, str]:
+    return _domain(item.domain), _text(item.name), _text(item.overload)
+
+
+def _opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    for item in proto.opset_import:
-        domain = STANDARD if item.domain == "ai.onnx" else _text(item.domain)
+    for item in imports:
+        domain = _domain(item.domain)
         if found.setdefault(domain, item.version) != item.version:
-            raise Invalid(
-                "onnx.opset", f"the model imports the versions {found[domain]} and {item.version} of {domain!r}"
-            )
-    if STANDARD not in found:
+            raise Invalid("onnx.opset", f"{what} imports the versions {found[domain]} and {item.version} of {domain!r}")
+    if STANDARD not in found and what == "the model":
         raise Invalid("onnx.opset", "the model does not say which version of ONNX's operators it uses (opset_import)")
     return found
 
@@ -94,31 +112,6 @@ def _name(text: str | bytes, limits: Limits) -> str:
     text = _text(text)
     require("name_bytes", len(text.encode("utf-8", "surrogatepass")), limits.name_bytes, "UTF-8 bytes of a name")
     return text
-
-
-def _constants(graph: GraphProto, folder: str | None, limits: Limits) -> dict[str, Callable[[], Tensor]]:
-    """The readers of constants, by name; what they allocate together is within the limits."""
-    read: dict[str, Tensor] = {}
-    taken = 0
-
-    def reader(name: str, item: Any) -> Callable[[], Tensor]:
-        def tensor() -> Tensor:
-            nonlocal taken
-            if name not in read:
-                found = read[name] = tensor_of(item, folder, limits, f"the constant {name!r}")
-                taken += found.values.nbytes
-                require("constants", taken, limits.constants, "bytes of constants")
-            return read[name]
-
-        return tensor
-
-    found: dict[str, Callable[[], Tensor]] = {}
-    for item in graph.initializer:
-        name = _name(item.name, limits)
-        if not name or name in found:
-            raise Invalid("onnx.name", f"two constants are called {name!r}" if name else "a constant has no name")
-        found[name] = reader(name, item)
-    return found
 
 
 def _value(item: ValueInfoProto, limits: Limits) -> Value:
@@ -143,22 +136,6 @@ def _dimension(extent: Any) -> Dimension:
     return _text(extent.dim_param) if kind == "dim_param" and extent.dim_param else None
 
 
-def _node(item: NodeProto, number: int, folder: str | None, limits: Limits) -> OnnxNode:
-    domain = STANDARD if item.domain == "ai.onnx" else _text(item.domain)
-    inputs, outputs = (tuple(_name(name, limits) for name in names) for names in (item.input, item.output))
-    node = OnnxNode(_text(item.op_type), domain, _name(item.name, limits), inputs, outputs, {}, number)
-    attributes: dict[str, Attribute] = {}
-    for attribute in item.attribute:
-        if not _text(attribute.name) or attribute.name in attributes:
-            raise Invalid("onnx.node.attribute", f"{node.label}: attribute {attribute.name!r} stands there twice")
-        try:
-            attributes[attribute.name] = _attribute(attribute, folder, limits)
-        except CvmError as error:
-            error.message = f"{node.label}: {error.message}"
-            raise
-    return OnnxNode(node.op, domain, node.name, inputs, outputs, attributes, number)
-
-
 _SIMPLE: dict[int, Callable[[Any], Attribute]] = {
     1: lambda item: float(item.f),
     2: lambda item: int(item.i),
@@ -167,27 +144,106 @@ _SIMPLE: dict[int, Callable[[Any], Attribute]] = {
     7: lambda item: tuple(map(int, item.ints)),
     8: lambda item: tuple(str(part, "utf-8") for part in item.strings),
 }
-_KINDS = {5: "a graph", 9: "tensors", 10: "graphs", 11: "a sparse tensor", 12: "sparse tensors", 13: "a type",
-          14: "types"}  # fmt: skip
+_KINDS = {9: "tensors", 10: "graphs", 11: "a sparse tensor", 12: "sparse tensors", 13: "a type", 14: "types"}
 
 
-def _attribute(item: AttributeProto, folder: str | None, limits: Limits) -> Attribute:
-    if item.ref_attr_name:
-        raise Invalid("onnx.node.attribute", f"attribute {item.name!r} refers to one of a function, but this is none")
-    if item.type in _SIMPLE:
-        return _SIMPLE[item.type](item)
-    if item.type == 4:
-        return tensor_of(item.t, folder, limits, f"attribute {item.name!r}")
-    if item.type in _KINDS:
-        return Refused(_KINDS[item.type])
-    raise Invalid("onnx.node.attribute", f"attribute {item.name!r} has no type that ONNX has")
+class _Reader:
+    """Reads nodes, constants and the graphs in nodes; what they allocate together is within the limits."""
+
+    def __init__(self, folder: str | None, limits: Limits) -> None:
+        self._folder, self._limits = folder, limits
+        self._bytes = self._nodes = 0
+
+    def constants(self, graph: GraphProto) -> dict[str, Callable[[], Tensor]]:
+        """The readers of the constants of a graph, by name."""
+        if graph.sparse_initializer:
+            name = _text(graph.sparse_initializer[0].values.name)
+            message = f"the constant {name!r} is a sparse tensor, which is not read; store it dense"
+            raise Unsupported("onnx.sparse", message)
+        found: dict[str, Callable[[], Tensor]] = {}
+        for item in graph.initializer:
+            name = _name(item.name, self._limits)
+            if not name or name in found:
+                raise Invalid("onnx.name", f"two constants are called {name!r}" if name else "a constant has no name")
+            found[name] = self._constant(name, item)
+        return found
+
+    def _constant(self, name: str, item: Any) -> Callable[[], Tensor]:
+        read: list[Tensor] = []
+
+        def tensor() -> Tensor:
+            if not read:
+                read.append(tensor_of(item, self._folder, self._limits, f"the constant {name!r}"))
+                self._bytes += read[0].values.nbytes
+                require("constants", self._bytes, self._limits.constants, "bytes of constants")
+            return read[0]
+
+        return tensor
+
+    def nodes(self, items: Sequence[NodeProto]) -> tuple[OnnxNode, ...]:
+        """Nodes in order, the graphs in them read, too."""
+        self._nodes += len(items)
+        require("nodes", self._nodes, self._limits.nodes, "nodes of the model")
+        return tuple(self._node(item, number) for number, item in enumerate(items))
+
+    def _node(self, item: NodeProto, number: int) -> OnnxNode:
+        inputs, outputs = (tuple(_name(name, self._limits) for name in names) for names in (item.input, item.output))
+        name = _name(item.name, self._limits)
+        node = OnnxNode(_text(item.op_type), _domain(item.domain), name, inputs, outputs, {}, number)
+        attributes: dict[str, Attribute] = {}
+        for attribute in item.attribute:
+            if not _text(attribute.name) or attribute.name in attributes:
+                raise Invalid("onnx.node.attribute", f"{node.label}: attribute {attribute.name!r} stands there twice")
+            try:
+                attributes[attribute.name] = self._attribute(attribute)
+            except CvmError as error:
+                error.message = f"{node.label}: {error.message}"
+                raise
+        return replace(node, attributes=attributes, overload=_text(item.overload))
+
+    def _attribute(self, item: AttributeProto) -> Attribute:
+        if item.ref_attr_name:
+            return Reference(_text(item.ref_attr_name))
+        if item.type in _SIMPLE:
+            return _SIMPLE[item.type](item)
+        if item.type == 4:
+            return tensor_of(item.t, self._folder, self._limits, f"attribute {item.name!r}")
+        if item.type == 5:
+            return self._body(item.g)
+        if item.type in _KINDS:
+            return Refused(_KINDS[item.type])
+        raise Invalid("onnx.node.attribute", f"attribute {item.name!r} has no type that ONNX has")
+
+    def _body(self, graph: GraphProto) -> Body:
+        constants = self.constants(graph)
+        inputs = tuple(_name(item.name, self._limits) for item in graph.input if _text(item.name) not in constants)
+        outputs = tuple(_name(item.name, self._limits) for item in graph.output)
+        return Body(inputs, outputs, self.nodes(graph.node), constants)
+
+    def function(self, item: FunctionProto) -> Function:
+        """A function of the model, whose nodes read its inputs alone."""
+        label = f"the function {_text(item.name)!r}"
+        inputs, outputs = (tuple(_name(name, self._limits) for name in names) for names in (item.input, item.output))
+        nodes = self.nodes(item.node)
+        try:
+            _require_defined(inputs, (), nodes, outputs, functions=True)
+            defaults = {_text(part.name): self._attribute(part) for part in item.attribute_proto}
+        except CvmError as error:
+            error.message = f"{label}: {error.message}"
+            raise
+        required = tuple(_text(name) for name in item.attribute)
+        return Function(inputs, outputs, nodes, required, defaults, _opsets(item.opset_import, label))
 
 
 def _require_defined(
-    inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[OnnxNode], outputs: Iterable[Value]
-) -> None:
-    """Check that every name is defined once, before it is read; then there is no cycle."""
-    known: set[str] = set()
+    inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[OnnxNode], outputs: Iterable[str],
+    outside: Set[str] = frozenset(), functions: bool = False,
+) -> None:  # fmt: skip
+    """Check that every name is defined once, before it is read; then there is no cycle.
+
+    ``outside`` are the names that a graph in a node may read besides; only nodes of functions may hold references.
+    """
+    known: set[str] = set(outside)
 
     def define(name: str, what: str) -> None:
         if name in known:
@@ -202,14 +258,25 @@ def _require_defined(
             if name not in known:
                 message = f"{node.label}: {name!r} is no input, no constant and no result of a node before this one"
                 raise Invalid("onnx.order", message)
+        for key, attribute in node.attributes.items():
+            if isinstance(attribute, Body):
+                body = attribute
+                _require_defined(body.inputs, body.constants, body.nodes, body.outputs, known, functions)
+            elif isinstance(attribute, Reference) and not functions:
+                message = f"{node.label}: attribute {key!r} refers to one of a function, but this is none"
+                raise Invalid("onnx.node.attribute", message)
         for name in filter(None, node.outputs):
             define(name, node.label)
+    _require_results(outputs, known, bool(outside) or functions)
+
+
+def _require_results(outputs: Iterable[str], known: Set[str], inner: bool) -> None:
     seen: set[str] = set()
-    for value in outputs:
-        if value.name not in known:
-            raise Invalid("onnx.order", f"nothing gives the output {value.name!r}")
-        if value.name in seen:
-            raise Invalid("onnx.name", f"the output {value.name!r} stands there twice")
-        seen.add(value.name)
+    for name in outputs:
+        if name not in known:
+            raise Invalid("onnx.order", f"nothing gives the output {name!r}")
+        if name in seen and not inner:
+            raise Invalid("onnx.name", f"the output {name!r} stands there twice")
+        seen.add(name)
     if not seen:
         raise Invalid("onnx.name", "the model has no output")

@@ -17,7 +17,7 @@ from cvm.limits import Limits, elements
 if TYPE_CHECKING:
     from onnx import TensorProto
 
-__all__ = ["DATA_TYPES", "data_type_of", "tensor_of"]
+__all__ = ["DATA_TYPES", "data_type_of", "tensor_of", "unpacked"]
 
 DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -75,7 +75,7 @@ def _stored_bytes(data_type: str, count: int) -> int:
 
 def _from_bytes(raw: bytes, data_type: str, count: int) -> npt.NDArray[Any]:
     if data_type in _BITS:
-        return _unpacked(np.frombuffer(raw, np.uint8), data_type, count)
+        return unpacked(np.frombuffer(raw, np.uint8), data_type, count)
     if data_type == "bfloat16":
         return _widened(np.frombuffer(raw, "<u2"))
     dtype = np.dtype(data_type)
@@ -89,7 +89,7 @@ def _widened(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _unpacked(packed: npt.NDArray[np.uint8], data_type: str, count: int) -> npt.NDArray[Any]:
+def unpacked(packed: npt.NDArray[np.uint8], data_type: str, count: int) -> npt.NDArray[Any]:
     """Items of 2 or 4 bits, the first in the least significant bits of a byte."""
     bits = _BITS[data_type]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
@@ -112,7 +112,7 @@ def _from_fields(proto: TensorProto, data_type: str, count: int, what: str) -> n
         return np.array(found, data_type)
     items = np.array(found, np.uint64 if field == "uint64_data" else np.int64)
     if data_type in _BITS:
-        return _unpacked((items & 255).astype(np.uint8), data_type, count)
+        return unpacked((items & 255).astype(np.uint8), data_type, count)
     if data_type in ("float16", "bfloat16"):
         bits = (items & 0xFFFF).astype(np.uint16)
         return bits.view(np.float16) if data_type == "float16" else _widened(bits)

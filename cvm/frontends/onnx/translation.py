@@ -13,18 +13,22 @@ from typing import TypeAlias
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
-from cvm.frontends.common.data_types import bounds, is_float, unit
+from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
-from cvm.frontends.common.emission import Emission
 from cvm.frontends.common.grids import Grid
+from cvm.frontends.common.recognition import with_normalizations
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
-from cvm.frontends.onnx.expansion import expanded
+from cvm.frontends.onnx.expansions import EXPANDED, older_form
+from cvm.frontends.onnx.expansions.registry import Expansion
 from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
+from cvm.frontends.onnx.inlining import inlined
 from cvm.frontends.onnx.inputs import Settings, shapes_of_inputs
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, Value, refusal
+from cvm.frontends.onnx.scope import OnnxScope
+from cvm.frontends.onnx.writing import Writer
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX, Limits, elements
@@ -35,6 +39,13 @@ __all__ = ["OnnxTranslation", "Rule", "Translated"]
 Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
 """Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
 
+_QUANTIZE = "let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales from data"
+_EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"}
+"""Operators that an infinite constant has a meaning for: it is beyond every number that it meets."""
+_BEYOND = float(UNBOUNDED)
+_MOVES = ("reshape", "transpose", "slice")
+"""Operations of one node that only move what another one of it computes; nothing else reads that."""
+
 
 @dataclass(slots=True)
 class Translated:
@@ -44,28 +55,24 @@ class Translated:
     nodes: dict[str, OnnxNode] = field(default_factory=dict)
 
 
-class OnnxTranslation(Emission):
+class OnnxTranslation(OnnxScope):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(self, model: Model, settings: Settings, limits: Limits, rules: Mapping[str, Rule]) -> None:
         """``rules`` are `cvm.frontends.onnx.rules.RULES`."""
-        super().__init__("the reader of ONNX", settings.overflow)
-        self._model, self._settings, self._limits = model, settings, limits
+        super().__init__(model, settings.overflow, limits)
+        self._model, self._settings = model, settings
         self._rules = rules
-        self._nodes = live(expanded(model), model.outputs)
-        self._operands: dict[str, Operand] = {}
+        self._nodes = live(inlined(model, self._taken, limits), model.outputs)
         self._names: dict[str, str] = {}
         self._calls: dict[str, OnnxCall] = {}
         """The call that computes each tensor of the model."""
-        self._readers: dict[str, list[tuple[OnnxNode, int]]] = {}
-        for node in self._nodes:
-            for index, name in enumerate(node.inputs):
-                self._readers.setdefault(name, []).append((node, index))
+        self._note_readers(self._nodes)
         self._results = {value.name for value in model.outputs}
         self._quantised: set[str] = set()
         self._served: dict[str, OnnxNode] = {}
-        self._node: OnnxNode | None = None
         self._output = ""
+        self._constant_wish = ""
 
     # Running
 
@@ -73,14 +80,21 @@ class OnnxTranslation(Emission):
         """The whole graph. Raises `CvmError` with the node."""
         inputs = self._introduce()
         for node in self._nodes:
-            self._node = node
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
+        self._operations = with_normalizations(self._tensors, self._operations, outputs)
+        made = {name for operation in self._operations for name in operation.outputs}
+        self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
+        self._node = node
         call = OnnxCall(node, [self._read(name) for name in node.inputs], self._version(node))
+        write = None if node.domain else older_form(node.op, call.version)
+        if write is not None:
+            self._write(self._declared(call), write)
+            return
         folded = fold(call)
         if folded is not None:
             call.finish()
@@ -89,27 +103,48 @@ class OnnxTranslation(Emission):
                 self._operands[name] = Operand(name, data_type, values.shape, values, node)
                 self._calls[name] = call
             return
+        write = EXPANDED.get((node.domain, node.op))
+        if write is not None:
+            self._write(self._declared(call), write)
+            return
         rule = self._rule(call)
         before = len(self._operations)
         made = rule(self, call)
         call.finish()
         results = [made] if isinstance(made, Made) else list(made)
         for index, name in enumerate(node.outputs):
-            if name and index >= len(results):
-                if name in self._readers or name in self._results:
-                    raise refusal(
-                        node, f"its result number {index} ({name!r}) is not computed", "use only the results before it"
-                    )
-                continue
-            if name:
+            if name and index < len(results):
                 self._enter(call, name, self._named(name, results[index], before), self._operations[before:])
+        self._require_results(node)
+
+    def _require_results(self, node: OnnxNode) -> None:
+        """Raise `Unsupported` for a result that something reads and nothing computed."""
+        for index, name in enumerate(node.outputs):
+            if name and name not in self._operands and (name in self._readers or name in self._results):
+                message = f"its result number {index} ({name!r}) is not computed"
+                raise refusal(node, message, "use only the results before it")
+
+    # Writing out
+
+    def _write(self, call: OnnxCall, write: Expansion) -> None:
+        """Translate the nodes that a node is written out as."""
+        writer = Writer(call, self)
+        write(writer)
+        call.finish()
+        self.translate(writer.take())
+        self._require_results(call.node)
+
+    def translate(self, nodes: Sequence[OnnxNode]) -> None:
+        """Translate nodes that another one is written out as."""
+        self.require_expansion(len(nodes))
+        self._written += len(nodes)
+        self._note_readers(nodes)
+        for node in nodes:
+            self._translate(node)
 
     def _version(self, node: OnnxNode) -> int:
         """The version of the operators of the node's domain."""
-        if (node.domain, node.op) in self._model.functions:
-            advice = "write it out with onnx.inliner.inline_local_functions"
-            raise refusal(node, "it is a function that the model defines, which is not read", advice)
-        version = self._model.opsets.get(node.domain)
+        version = node.opset if node.opset is not None else self._model.opsets.get(node.domain)
         if version is None and node.domain:
             raise refusal(
                 node, f"the operators of the domain {node.domain!r} are not read", "use operators of ONNX itself"
@@ -126,10 +161,9 @@ class OnnxTranslation(Emission):
             )
         return version
 
-    def _rule(self, call: OnnxCall) -> Rule:
+    def _declared(self, call: OnnxCall) -> OnnxCall:
+        """The call, if its operator is read in its version and takes its operands. Raises `Unsupported` if not."""
         node = call.node
-        if node.op == BIAS:
-            return self._rules[BIAS]
         declared = OPERATORS.get((node.domain, node.op))
         if declared is None:
             raise refusal(node, "this operator is not read", "docs/onnx.md lists those that are", "onnx.operator")
@@ -143,22 +177,23 @@ class OnnxTranslation(Emission):
             advice = f"convert the model with onnx.version_converter.convert_version(model, {FIRST})"
             message = f"the model uses opset {call.version}, and it is read from {declared.since} on"
             raise refusal(node, message, advice, "onnx.opset")
+        if declared.kind == "written out":
+            if not any(node.outputs):
+                raise call.invalid("outputs", "the result has no name")
+            return call
         if not node.outputs or not node.outputs[0]:
             raise call.invalid("outputs", "the result has no name")
         first = call.operand(0)
         if first.data_type not in TYPES[declared.types]:
             allowed = ", ".join(TYPES[declared.types])
             raise call.refuse(f"operand {first.name!r} is of data type {first.data_type}, not one of {allowed}")
-        return self._rules[node.op]
+        return call
 
-    def _read(self, name: str) -> Operand | None:
-        """An operand of a node; constants are read here."""
-        if not name:
-            return None
-        if name not in self._operands:
-            tensor = self._model.constants[name]()
-            self._operands[name] = Operand(name, tensor.data_type, tensor.values.shape, tensor.values)
-        return self._operands[name]
+    def _rule(self, call: OnnxCall) -> Rule:
+        node = call.node
+        if node.op == BIAS and node.origin is not None:
+            return self._rules[BIAS]
+        return self._rules[self._declared(call).node.op]
 
     def _enter(self, call: OnnxCall, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         elements(made.shape, self._limits, call.node.label)
@@ -198,7 +233,7 @@ class OnnxTranslation(Emission):
         if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
             return
         quantizer = grids[0].quantizer()
-        if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations):
+        if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations, _MOVES):
             self._quantised.add(name)
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
@@ -224,7 +259,7 @@ class OnnxTranslation(Emission):
             if is_float(value.data_type):
                 if value.name not in self._readers:
                     continue
-                quantizer = self._quantizer_of_input(value, shape)
+                quantizer = self._quantizer_or_none(value, shape)
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
@@ -239,6 +274,15 @@ class OnnxTranslation(Emission):
             message = f"[{low}, {high}] is no interval of {value.data_type} within +-(2^31 - 1)"
             raise Invalid("onnx.range", message, Location(tensor=value.name))
         return low, high
+
+    def _quantizer_or_none(self, value: Value, shape: Shape) -> LinearQuantizer | None:
+        """The quantiser of a real input; None where there is none and calibration is to find it."""
+        try:
+            return self._quantizer_of_input(value, shape)
+        except Unsupported:
+            if not self._settings.floats:
+                raise
+            return None
 
     def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
         """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
@@ -255,7 +299,9 @@ class OnnxTranslation(Emission):
                     seen.update(node.outputs)
                 elif node.op not in ("Shape", "Size"):
                     message = f"the float input {value.name!r} enters the graph without QuantizeLinear"
-                    raise refusal(node, message, "quantise the model's inputs too", "onnx.float")
+                    declared = OPERATORS.get((node.domain, node.op))
+                    advice = declared.note if declared and declared.kind == "refused" else _QUANTIZE
+                    raise refusal(node, message, advice, "onnx.float")
         if seen & self._results or not found:
             message = (
                 f"the float input {value.name!r} reaches an output of the model, or nothing, without QuantizeLinear"
@@ -285,7 +331,7 @@ class OnnxTranslation(Emission):
         """A constant of the model, also one that a Constant node gives."""
         if not name:
             return None
-        if name in self._model.constants:
+        if name in self._constants:
             return self._read(name)
         producer = next((item for item in self._nodes if name in item.outputs), None)
         folded = None if producer is None or producer.op != "Constant" else fold(OnnxCall(producer, [], LAST))
@@ -308,12 +354,14 @@ class OnnxTranslation(Emission):
         self._output = ""
         return name
 
-    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer:
+    def _quantizer_of_output(self, operand: Operand) -> LinearQuantizer | None:
         grid = grid_of_output(self._calls, operand)
         found = None if grid is None else grid.stored(operand.rank or 1)
+        if found is None and self._settings.floats:
+            return None
         if found is None:
             message = f"a float value leaves the graph as the output {operand.name!r}"
-            advice = "put QuantizeLinear and DequantizeLinear after it, or end the model before it"
+            advice = f"put QuantizeLinear and DequantizeLinear after it, or end the model before it, or {_QUANTIZE}"
             if operand.node is None:
                 raise Unsupported("onnx.float", f"{message}; {advice}", Location(tensor=operand.name))
             raise refusal(operand.node, message, advice, "onnx.float")
@@ -323,16 +371,26 @@ class OnnxTranslation(Emission):
 
     def name(self, operand: Operand) -> str:
         """The tensor of the graph that an operand became; a constant becomes one here."""
+        if operand.values is not None:
+            self._require_in_machine(operand)
         if operand.name not in self._names:
             assert operand.values is not None
-            self._require_in_machine(operand)
             if operand.values.size == 0:
                 assert self._node is not None
                 raise refusal(
                     self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
                 )
-            self._names[operand.name] = self.constant(operand.values, operand.shape)
+            values = operand.values
+            if operand.real and np.isinf(values).any():
+                values = np.nan_to_num(values.astype(np.float64), posinf=_BEYOND, neginf=-_BEYOND)
+            self._constant_wish = operand.name if self._settings.floats else ""
+            self._names[operand.name] = self.constant(values, operand.shape)
+            self._constant_wish = ""
         return self._names[operand.name]
+
+    def name_of_constant(self) -> str:
+        """The model's own name where calibration will speak of it."""
+        return self._constant_wish or super().name_of_constant()
 
     def _require_in_machine(self, operand: Operand) -> None:
         values = operand.values
@@ -342,7 +400,8 @@ class OnnxTranslation(Emission):
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
             raise refusal(self._node, message, "use smaller integers")
-        if operand.real and not np.isfinite(values).all():
+        extended = self._node is not None and self._node.op in _EXTENDED and not np.isnan(values).any()
+        if operand.real and not extended and not np.isfinite(values).all():
             message = f"the constant {operand.name!r} holds a NaN or an infinity, which is no real number"
             if self._node is None:
                 raise Unsupported("onnx.nan", message, Location(tensor=operand.name))

@@ -21,7 +21,7 @@ Dims = tuple[int, ...]
 
 
 def check_node(node: OpenvxNode) -> dict[str, int]:
-    """Everything about one node that needs more than one argument; what is derived from sizes."""
+    """Check the arguments of a node against each other. Returns the attributes that follow from sizes."""
     node.require_complete()
     tensors = node.tensors()
     for parameter, tensor in tensors:

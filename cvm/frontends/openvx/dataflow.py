@@ -131,6 +131,6 @@ def assembled(box: Box, written: Sequence[Write]) -> Piece:
 
 
 def intersection(first: Box, second: Box) -> Box | None:
-    """What two boxes have in common."""
+    """The intersection of two boxes."""
     common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(first, second, strict=True))
     return common if all(start < end for start, end in common) else None

@@ -64,7 +64,7 @@ def integer(value: Any, what: str, least: int = 0, most: int = INT32_MAX) -> int
 
 
 class Reference:
-    """Anything that a function makes; it can have a name and is released at the end."""
+    """An object of a context (vx_reference). It can have a name; the caller releases it when it is done."""
 
     kind = Type.VX_TYPE_REFERENCE
 
@@ -89,7 +89,7 @@ class Reference:
         self.name = name
 
     def release(self) -> None:
-        """Give it up: it cannot be an argument any more."""
+        """Release the object. Functions refuse a released object with `InvalidReference`."""
         self.released = True
 
     def __enter__(self) -> Any:
@@ -115,7 +115,7 @@ def require(reference: Any, kind: type[Any], what: str, context: Context | None 
 
 
 class Context(Reference):
-    """Everything belongs to one. Made by `create_context`."""
+    """A context (vx_context), the owner of all other objects. Made by `create_context`."""
 
     kind = Type.VX_TYPE_CONTEXT
 

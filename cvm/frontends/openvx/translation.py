@@ -172,7 +172,7 @@ class OpenvxTranslation(Emission):
         return (self._node.label, self._node.label) if self._node else ("", "")
 
     def name_of_constant(self) -> str:
-        """The node that reads it stands in the name."""
+        """A name for a constant. It begins with the name of the node that reads the constant."""
         return f"{self._node.label}.constant" if self._node else "constant"
 
     def made(self, name: str) -> None:
@@ -219,7 +219,7 @@ class OpenvxTranslation(Emission):
         return self._fresh(wish)
 
     def is_taken(self, name: str) -> bool:
-        """Names of tensors at the border are kept for these."""
+        """Whether a name is used already, or reserved for an input or output."""
         return name in self._reserved or super().is_taken(name)
 
 

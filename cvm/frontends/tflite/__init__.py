@@ -42,22 +42,26 @@ class Loaded:
 _ADVICE = {"lowering.unquantized": "convert the model so that its result has a scale"}
 
 
-def loads(data: bytes, limits: Limits = DEFAULT) -> Loaded:
-    """The graph of a model, from the bytes of its file.
+def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False) -> Loaded:
+    """The graph of a model, from the bytes of its file; ``floats`` as for `load`.
 
     Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
     the integer machine does not run, and `LimitExceeded`.
     """
-    translated = TfliteTranslation(read_model(data, limits), limits, RULES).run()
+    translated = TfliteTranslation(read_model(data, limits), limits, RULES, floats).run()
     return Loaded(translated.graph, translated.operators)
 
 
-def load(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> Loaded:
-    """The graph of a model, from its file. Raises as `loads`, with the file."""
+def load(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, floats: bool = False) -> Loaded:
+    """The graph of a model, from its file. Raises as `loads`, with the file.
+
+    With ``floats``, real inputs and outputs may be without a scale (`cvm.calibration.Completer` finds quantisers for
+    them).
+    """
     file = os.fspath(path)
     try:
         data = read_regular(file, limits.archive_bytes + 1, "tflite")
         require("tflite_bytes", len(data), limits.archive_bytes, "bytes of a model of TFLite")
-        return loads(data, limits)
+        return loads(data, limits, floats=floats)
     except CvmError as error:
         raise error.at(file=file) from None

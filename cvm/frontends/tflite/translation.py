@@ -43,9 +43,10 @@ class Translated:
 class TfliteTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, model: TfliteModel, limits: Limits, rules: Mapping[str, Rule]) -> None:
-        """``rules`` are `cvm.frontends.tflite.rules.RULES`."""
+    def __init__(self, model: TfliteModel, limits: Limits, rules: Mapping[str, Rule], floats: bool = False) -> None:
+        """``rules`` are `cvm.frontends.tflite.rules.RULES`; with ``floats``, see `cvm.frontends.tflite.load`."""
         super().__init__("the reader of TFLite", "wrap")
+        self._floats = floats
         self._model, self._limits, self._rules = model, limits, rules
         self._graph: Subgraph = model.subgraphs[0]
         self._operands: dict[int, Operand] = {}
@@ -79,7 +80,7 @@ class TfliteTranslation(Emission):
         quantizer = quantizer_of(tensor) or self._quantizer_of_readers(tensor)
         if quantizer is None and tensor.data_type not in FLOATS:
             quantizer = unit(*integer_range(tensor.data_type))
-        if quantizer is None:
+        if quantizer is None and not self._floats:
             message = f"the input {tensor.label} is of type {tensor.data_type} and no operator quantises it"
             advice = "quantise the model when it is converted, inputs and outputs included"
             raise Unsupported("tflite.float", f"{message}; {advice}", Location(tensor=tensor.name))
@@ -160,10 +161,10 @@ class TfliteTranslation(Emission):
         if quantizer is not None and quantizer.axis is not None:
             message = f"the output {tensor.label} is a constant with scales per axis"
             raise Unsupported("tflite.quantization", message, Location(tensor=tensor.name))
-        if quantizer is None and operand.real:
+        if quantizer is None and operand.real and not self._floats:
             message = f"the output {tensor.label} is of floats that no operator has quantised"
             raise Unsupported("tflite.float", message, Location(tensor=tensor.name))
-        if quantizer is None and operand.data_type != "bool":
+        if quantizer is None and not operand.real and operand.data_type != "bool":
             quantizer = unit(*integer_range(tensor.data_type))
         name, wish = self.name(operand), self._name_of(tensor)
         self._reserved.discard(wish)

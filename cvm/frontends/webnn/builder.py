@@ -48,7 +48,7 @@ class Context(Protocol):
     allow_negative_scale: bool
 
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
-        """Descriptor and contents of a constant tensor; None for any other object."""
+        """The descriptor and the contents of a constant tensor; None for any other object."""
 
     def compile(self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand]) -> Any:
         """The graph."""
@@ -63,7 +63,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     def __init__(self, context: Context) -> None:
         super().__init__()
         if not hasattr(context, "contents_of"):
-            raise type_error("MLGraphBuilder", "context", f"no MLContext: {type(context).__name__}")
+            raise type_error("MLGraphBuilder", "context", f"expected an MLContext, found {type(context).__name__}")
         self._context = context
         self._inputs: dict[str, MLOperand] = {}
 
@@ -111,7 +111,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
                 values = np.asarray(descriptor)
                 described = MLOperandDescriptor(data_type_of(values.dtype, "constant"), values.shape)
             else:
-                raise type_error("constant", "arguments", f"no constant: {type(descriptor).__name__}")
+                raise type_error("constant", "arguments", f"expected a constant, found {type(descriptor).__name__}")
         elif isinstance(value, bool | int | float | np.generic) and not isinstance(descriptor, Mapping | tuple):
             described = MLOperandDescriptor(descriptor, ())
             values = np.array(cast_number(value, described.data_type), described.data_type)
@@ -141,7 +141,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
         return call.result("int8" if zero_point is None else zero_point.data_type, input.shape)
 
     def _require_scales(self, call: RecordedCall, input: MLOperand, scale: MLOperand) -> None:
-        """Scales and zero points of one shape, of the rank of the input, whose extents divide its extents."""
+        """Require one shape for scales and zero points: of the input's rank, with extents that divide the input's."""
         call.shaped("zeroPoint", scale.shape)
         if scale.rank != input.rank and (self._context.strict_scale_rank or scale.rank > input.rank):
             message = f"has rank {scale.rank}, but the input {input.rank}; strict_scale_rank=False admits fewer"
@@ -203,11 +203,12 @@ def _interval(name: str, described: MLOperandDescriptor, wish: tuple[int, int] |
 
 
 def _contents(described: MLOperandDescriptor, value: Any) -> npt.NDArray[Any]:
-    """The elements of a buffer, whose type and length must be those of the descriptor."""
+    """The elements of a buffer. Raises `MLTypeError` unless its type and length agree with the descriptor."""
     dtype = np.dtype(described.data_type)
     if isinstance(value, bytes | bytearray | memoryview):
         if len(bytes(value)) != math.prod(described.shape) * dtype.itemsize:
-            raise type_error("constant", "length", f"the buffer has {len(bytes(value))} bytes, which is not the length")
+            length = math.prod(described.shape) * dtype.itemsize
+            raise type_error("constant", "length", f"expected {length} bytes, found {len(bytes(value))}")
         return np.frombuffer(bytes(value), dtype.newbyteorder("<")).astype(dtype).reshape(described.shape)
     values = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else _listed(value, dtype)
     if values.dtype == _UNSIGNED_BITS and described.data_type == "float16":
@@ -215,7 +216,7 @@ def _contents(described: MLOperandDescriptor, value: Any) -> npt.NDArray[Any]:
     if values.dtype != dtype:
         raise type_error("constant", "buffer", f"the buffer is of {values.dtype}, not {described.data_type}")
     if values.size != math.prod(described.shape):
-        raise type_error("constant", "length", f"the buffer has {values.size} elements, which is not the length")
+        raise type_error("constant", "length", f"expected {math.prod(described.shape)} elements, found {values.size}")
     return values.reshape(described.shape)
 
 

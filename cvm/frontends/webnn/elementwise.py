@@ -31,7 +31,7 @@ def cast_number(value: Any, data_type: str) -> int | float:
 
 
 class Elementwise(Recorder):
-    """Operators whose results stand element by element; every method takes ``label``."""
+    """Operators that compute each element of the result from one element of each operand. All take ``label``."""
 
     def _unary(self, op: str, input: Any, label: str, **attributes: Any) -> MLOperand:
         call = RecordedCall(self, op, label, {"input": input})
@@ -187,7 +187,7 @@ class Elementwise(Recorder):
 
 
 def _enter() -> None:
-    """The operators of one operand without attributes are alike."""
+    """Add a method for each operator that has one operand and no attributes."""
     names = {
         "abs": "|x|.", "neg": "-x.", "sign": "-1, 0 or 1.", "identity": "X itself.", "relu": "max(x, 0).",
         "ceil": "The least integer not below x.", "cos": "The cosine.", "exp": "e^x.", "erf": "The error function.",

@@ -11,7 +11,7 @@ __all__ = ["InvalidStateError", "MLError", "MLTypeError", "NotSupportedError", "
 
 
 class MLError(RuntimeError):
-    """Base of the errors that are no TypeError in the specification."""
+    """Base of the errors for which the specification does not throw a TypeError."""
 
 
 class MLTypeError(Invalid, TypeError):
@@ -31,7 +31,7 @@ class OperationError(Unsupported, MLError):
 
 
 def type_error(op: str, rule: str, message: str, label: str = "", operand: str | None = None) -> MLTypeError:
-    """The breach of a rule: ``[label] op: operand: message (WebNN section)``; ``rule`` ends its code."""
+    """The error for a broken rule: ``[label] op: operand: message (WebNN section)``. ``rule`` ends its code."""
     from cvm.frontends.webnn.declarations import section
 
     prefix = f"[{label}] " if label else ""

@@ -17,10 +17,10 @@ _MOST_PARTS = 8192
 
 
 class Movement(Recorder):
-    """Operators that compute nothing; every method takes ``label``."""
+    """Operators that move elements and do no arithmetic. Every method takes ``label``."""
 
     def concat(self, inputs: Sequence[MLOperand], axis: int, *, label: str = "") -> MLOperand:
-        """The inputs side by side along an axis."""
+        """Concatenate the inputs along an axis."""
         if not isinstance(inputs, list | tuple):
             inputs = [inputs]  # type: ignore[list-item]
         call = RecordedCall(self, "concat", label, {f"inputs[{i}]": item for i, item in enumerate(inputs)})
@@ -51,7 +51,10 @@ class Movement(Recorder):
         call = RecordedCall(self, "reshape", label, {"input": input})
         shape = valid_shape(new_shape, "reshape", label)
         if math.prod(shape) != math.prod(input.shape):
-            raise call.error("newShape", f"{list(shape)} has not as many elements as {list(input.shape)}")
+            raise call.error(
+                "newShape",
+                f"{list(shape)} and the shape {list(input.shape)} of the input have different numbers of elements",
+            )
         return call.result(input.data_type, shape)
 
     def reverse(self, input: MLOperand, *, axes: Sequence[int] | None = None, label: str = "") -> MLOperand:
@@ -159,7 +162,7 @@ class Movement(Recorder):
         return call.result(input.data_type, shape, axis=axis)
 
     def gather_elements(self, input: MLOperand, indices: MLOperand, *, axis: int = 0, label: str = "") -> MLOperand:
-        """Per position the element whose coordinate along an axis is the index."""
+        """For each index, the element at the index's own coordinates, with the index as that along the axis."""
         call = RecordedCall(self, "gatherElements", label, {"input": input, "indices": indices})
         axis = call.unsigned("axis", axis, below=input.rank)
         self._require_beside(call, input, indices, axis)
@@ -196,7 +199,7 @@ class Movement(Recorder):
 
     @staticmethod
     def _require_beside(call: RecordedCall, input: MLOperand, indices: MLOperand, axis: int) -> None:
-        """Indices of the rank of the input, and of its extents beside the axis."""
+        """Require indices that have the input's rank, and its extents along every axis but ``axis``."""
         others = [n for i, n in enumerate(indices.shape) if i != axis]
         if indices.rank != input.rank or others != [n for i, n in enumerate(input.shape) if i != axis]:
             message = f"has shape {list(indices.shape)}, which differs from {list(input.shape)} beside axis {axis}"

@@ -60,7 +60,7 @@ def describe(descriptor: Descriptor) -> MLOperandDescriptor:
         return MLOperandDescriptor(data_type, descriptor.get("shape", ()))
     if isinstance(descriptor, tuple) and len(descriptor) == 2:
         return MLOperandDescriptor(descriptor[0], descriptor[1])  # type: ignore[arg-type]
-    raise type_error("MLOperandDescriptor", "members", f"no descriptor: {type(descriptor).__name__}")
+    raise type_error("MLOperandDescriptor", "members", f"expected a descriptor, found {type(descriptor).__name__}")
 
 
 def data_type_of(wish: Any, op: str, label: str = "") -> str:
@@ -72,14 +72,14 @@ def data_type_of(wish: Any, op: str, label: str = "") -> str:
         except TypeError:
             name = repr(wish)
     if name not in DATA_TYPES:
-        raise type_error(op, "data-type", f"{name!r} is no data type; there are {', '.join(DATA_TYPES)}", label)
+        raise type_error(op, "data-type", f"expected one of {', '.join(DATA_TYPES)}, found {name!r}", label)
     return str(name)
 
 
 def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
     """A shape as a tuple of Python integers. Raises `MLTypeError`."""
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence | np.ndarray):
-        raise type_error(op, "shape", f"no sequence of extents: {type(shape).__name__}", label)
+        raise type_error(op, "shape", f"expected a sequence of extents, found {type(shape).__name__}", label)
     if len(shape) > MAX_RANK:
         raise type_error(op, "rank", f"the rank {len(shape)} is above {MAX_RANK}", label)
     found = []
@@ -106,7 +106,7 @@ class WebnnNode:
 
 
 class Described:
-    """What operands and tensors have in common: a descriptor."""
+    """An object with a descriptor. Operands and tensors are both."""
 
     def __init__(self, descriptor: MLOperandDescriptor) -> None:
         self._descriptor = descriptor

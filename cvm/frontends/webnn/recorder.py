@@ -51,7 +51,7 @@ class RecordedCall:
         return operand
 
     def error(self, rule: str, message: str, operand: str | None = None) -> MLTypeError:
-        """The breach of a rule."""
+        """The error for a broken rule of this call."""
         return type_error(self.op, rule, message, self.label, operand)
 
     def same_type(self, *names: str) -> None:
@@ -156,6 +156,6 @@ class Recorder:
             raise InvalidStateError("webnn.build.state", message, Location(op=op))
 
     def fresh(self, wish: str) -> str:
-        """A name of a result that no other has."""
+        """A name for a result that no other result of this builder has."""
         self._numbers[wish] = number = self._numbers.get(wish, 0) + 1
         return f"{wish}_{number}"

@@ -22,7 +22,7 @@ _DIRECTIONS = ("forward", "backward", "both")
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """What tells gru from lstm."""
+    """The facts in which gru and lstm differ."""
 
     gates: int
     layouts: tuple[str, str]
@@ -143,7 +143,7 @@ def _network(
     call: RecordedCall, family: _Family, steps: Any, hidden_size: Any, return_sequence: Any, direction: Any,
     layout: Any, activations: Any,
 ) -> list[MLOperand]:  # fmt: skip
-    """The rules of gru and lstm: everything has an axis of directions, and the input one of time."""
+    """Check gru and lstm. All operands have an axis of directions; the input has a time axis as well."""
     steps = call.unsigned("steps", steps, least=1)
     source = call.operands["input"]
     if source.shape[0] != steps:
@@ -161,7 +161,7 @@ def _network(
 
 
 def _cell(call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any) -> list[MLOperand]:
-    """The rules of gruCell and lstmCell."""
+    """Check gruCell and lstmCell, which have no axes of directions and time."""
     source = call.operands["input"]
     hidden = _parameters(call, family, hidden_size, layout, activations, (), source.shape[1])
     states = ["hiddenState"] if family is _GRU else ["hiddenState", "cellState"]

@@ -83,7 +83,7 @@ def nearest(number: Fraction, data_type: str) -> Any:
 
 
 def grid_of(node: WebnnNode) -> Grid:
-    """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` where it is not constant."""
+    """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` if one part is computed."""
     integers = node.outputs[0] if node.op == "quantizeLinear" else node.operands["input"]
     parts: list[npt.NDArray[Any]] = []
     for name in ("scale", "zeroPoint"):

@@ -130,7 +130,7 @@ class WebnnTranslation(Emission):
         return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated)
 
     def _introduce(self, operand: MLOperand) -> None:
-        """An input: integers as they are; real numbers as the codes of each quantizeLinear that reads them."""
+        """Make an input: integers as they are; real numbers as codes, once for each quantizeLinear that reads them."""
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type):
             assert operand.interval is not None
@@ -173,7 +173,7 @@ class WebnnTranslation(Emission):
         return name
 
     def _output(self, name: str, operand: MLOperand) -> Boundary:
-        """An output: integers as they are; real numbers as the codes that dequantizeLinear stands for."""
+        """Make an output: integers as they are; real numbers as the codes that their dequantizeLinear reads."""
         source, grid = self._names[operand], None
         if is_float(operand.data_type):
             grid = output_grid(operand)

@@ -191,7 +191,7 @@ class Windows(Recorder):
 
 @dataclass(frozen=True, slots=True)
 class _Convolution:
-    """What both convolutions read off their operands."""
+    """Extents and layouts of a convolution, taken from its operands."""
 
     channels: int
     """Of the input."""
@@ -205,7 +205,7 @@ class _Convolution:
 
 
 def _convolution(call: RecordedCall, groups: Any, input_layout: Any, filter_layout: Any) -> _Convolution:
-    """The rules that both convolutions have: data types, groups and layouts."""
+    """Check what conv2d and convTranspose2d have in common: data types, groups and layouts."""
     call.same_type("input", "filter", "bias")
     groups = call.unsigned("groups", groups, least=1)
     layout = call.word("inputLayout", input_layout, "nchw", "nhwc")

@@ -72,7 +72,7 @@ def logarithmic_quantize(call: ShapeCall) -> Results:
 
 @rule("4.9.6", "copy_n")
 def copy_n(call: ShapeCall) -> Results:
-    """The shape of the operand, ``times`` times."""
+    """One shape for each of the ``times`` results: that of the operand."""
     times = call.integer("times")
     if times < 1:
         raise call.invalid("times", f"times must be positive, found {times}")

@@ -29,12 +29,12 @@ def reshape(call: ShapeCall) -> Results:
 
 def _reshaped(call: ShapeCall, old: Shape, items: Shape) -> Shape:
     if any(item < -1 for item in items) or items.count(-1) > 1:
-        raise call.invalid("shape", f"items must be non-negative, but for one -1; found {list(items)}")
+        raise call.invalid("shape", f"items must be 0 or more, and one at most may be -1; found {list(items)}")
     new = list(items)
     for axis, item in enumerate(items):
         if item == 0:
             if axis >= len(old):
-                raise call.invalid("shape", f"item {axis} inherits an extent that an input of rank {len(old)} has not")
+                raise call.invalid("shape", f"item {axis} is 0, but an input of rank {len(old)} has no such axis")
             new[axis] = old[axis]
     volume = math.prod(old)
     if -1 in items:

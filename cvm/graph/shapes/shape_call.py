@@ -52,11 +52,11 @@ class ShapeCall:
         return value
 
     def invalid(self, rule: str, message: str) -> Invalid:
-        """An argument outside of what the operation admits."""
+        """The error for an argument that the operation does not admit."""
         return Invalid(f"nnef.argument-validity.{rule}", message)
 
     def conflict(self, rule: str, message: str) -> Invalid:
-        """Shapes that do not agree, or a result without a shape."""
+        """The error for shapes that do not agree, or that give no valid result."""
         return Invalid(f"nnef.shapes.{rule}", message)
 
     def one_of(self, parameter: str, *allowed: str) -> str:

@@ -9,7 +9,7 @@ __all__: list[str] = []
 
 
 def _check_bias(call: ShapeCall, result: Shape) -> None:
-    """Its channel dimension is the number of channels or singular, all others are singular."""
+    """Require a bias whose channel extent is the number of channels or 1, and whose other extents are 1."""
     bias, channels = call.shape("bias"), result[1]
     if call.wide_bias and bias == (1, *result[1:]):
         return

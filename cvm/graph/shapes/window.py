@@ -47,7 +47,7 @@ class Window:
         return (self.size[dimension] - 1) * self.dilation[dimension] + 1
 
     def down(self, extents: Sequence[int]) -> Shape:
-        """Down-scaled extents of up-scaled ones."""
+        """The output extents of a window that slides over an input of these extents."""
         return tuple(self._down(dimension, extent) for dimension, extent in enumerate(extents))
 
     def _down(self, dimension: int, extent: int) -> int:

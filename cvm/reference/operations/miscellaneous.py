@@ -30,7 +30,7 @@ def add_n(x: Sequence[Array]) -> Array:
 
 @operation("4.9.6")
 def moments(input: Array, axes: Integers) -> tuple[Array, Array]:
-    """The mean along the axes, and the mean of the squares of what differs from it."""
+    """The mean along the axes, and the variance: the mean of (x - mean)^2."""
     mean = mean_reduce(input, axes)
     centred = input - mean
     return mean, mean_reduce(centred * centred, axes)

@@ -121,15 +121,16 @@ def test_what_is_not_read_is_refused_by_name() -> None:
     model = add()
     model.training_info.add()
     refused(model, Unsupported, "onnx.training")
-    model = made([helper.make_node("Twice", ["x"], ["y"], name="call", domain="own")], x, {"y": "int8"})
-    function = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [])
-    model.functions.append(function)
-    refused(model, Unsupported, "onnx.unsupported", "'call'", "inline_local_functions")
 
 
 def test_floats_that_are_not_quantised_are_refused_by_node() -> None:
     node = helper.make_node("Relu", ["x"], ["y"], name="act")
-    refused(made([node], {"x": ("float32", (2,))}, {"y": "float32"}), Unsupported, "onnx.float", "'act'", "'x'")
+    offer = "cvm quantize MODEL.onnx -i DATA -o model.cvm"
+    refused(made([node], {"x": ("float32", (2,))}, {"y": "float32"}), Unsupported, "onnx.float", "'act'", "'x'", offer)
+    dynamic = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], name="auto")
+    refused(
+        made([dynamic], {"x": ("float32", (2,))}, {"y": "uint8"}), Unsupported, "onnx.float", "'auto'", "statically"
+    )
     model = sandwich("Relu", [(4,)], 0.5, {}, {})
     del model.graph.node[-1]
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("result", TensorProto.FLOAT, None))

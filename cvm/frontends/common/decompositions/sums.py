@@ -48,7 +48,7 @@ def gemm(
 
 
 def magnitudes_or_squares(graph: Emission, x: str, data_type: str, squares: bool) -> str:
-    """What a sum of magnitudes, or of squares, adds."""
+    """|x| or x^2 of each element: the terms of reduceL1, reduceL2 and reduceSumSquare."""
     return graph.emit("mul", x, x) if squares else magnitude(graph, x, data_type)
 
 
@@ -119,7 +119,7 @@ def resampled(graph: Emission, name: str, taps: Taps, axis: int, skip_ones: bool
 
 
 def _weighted(graph: Emission, name: str, weights: Sequence[Fraction], axis: int) -> str:
-    """Times one weight per index of an axis: integers over a common denominator."""
+    """Multiply with one weight for each index of an axis. The weights are stored as integers over one denominator."""
     denominator = math.lcm(*(weight.denominator for weight in weights))
     items = np.array([int(weight * denominator) for weight in weights], dtype=object)
     if max(abs(item) for item in items) < 2**62:

@@ -111,7 +111,7 @@ def _all_instances(document: syntax.Document, instances: _Instances, roots: list
 
 
 def _add_new(errors: Iterable[CvmError], found: Findings) -> None:
-    """Add the errors, without those that another instance of the same fragment had already."""
+    """Add the errors of an instance, except those that another instance of the same fragment has reported."""
     for error in errors:
         key = error.code, error.location.line, error.location.column
         if all(key != (known.code, known.location.line, known.location.column) for known in found):

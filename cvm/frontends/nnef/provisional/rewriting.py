@@ -44,7 +44,7 @@ class Rewriter:
         """Positions of invocations whose window has fewer dimensions than their tensor, and must be extended."""
 
     def new_name(self, like: str) -> str:
-        """A name that the document does not have yet, from now on taken."""
+        """A name that the document does not use yet. It counts as used from now on."""
         name = f"{like}_"
         while name in self._taken:
             name += "_"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +17,8 @@ from cvm.frontends.common.decompositions.arithmetic import (
     sign,
     small_exponent,
 )
-from cvm.frontends.onnx.call import Made, OnnxCall
+from cvm.frontends.common.decompositions.movement import tiled
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
@@ -75,13 +77,23 @@ def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
     operands = call.every()
     data_type, shape = call.same_type(*operands), call.broadcast(*operands)
     op = {"Sum": "add", "Mean": "add", "Max": "max", "Min": "min"}[call.node.op]
+    operands = _without_ends(operands, op)
     quantizer = EVERYTHING if op != "add" and not is_float(data_type) else None
     name = translation.aligned_operand(operands[0], len(shape))
     for operand in operands[1:]:
         name = translation.emit(op, name, translation.aligned_operand(operand, len(shape)), quantizer=quantizer)
     if call.node.op == "Mean":
         name = translation.emit("mul", name, Fraction(1, len(operands)))
+    if translation.shape(name) != (shape or (1,)):  # an end that was left out had the extents
+        name = tiled(translation, name, shape)
     return result(translation, name, shape, data_type) if op == "add" else Made(name, shape, data_type)
+
+
+def _without_ends(operands: list[Operand], op: str) -> list[Operand]:
+    """Operands but constants of the infinity that no maximum, or no minimum, is."""
+    end = {"max": -math.inf, "min": math.inf}.get(op)
+    kept = [item for item in operands if item.values is None or not item.real or not (item.values == end).all()]
+    return kept or operands
 
 
 @rule("Pow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -50,16 +51,8 @@ def layer_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
     call.ignore("stash_type")
     inputs: dict[str, Argument] = {"input": translation.name(source), "offset": Fraction(0)}
     for index, key in ((1, "scale"), (2, "offset")):
-        operand = call.optional(index)
-        if operand is None:
-            continue
-        along = (1,) * (source.rank - operand.rank) + operand.shape
-        behind = zip(along[axis:], source.shape[axis:], strict=False)
-        whole = len(along) == source.rank and set(along[:axis]) <= {1} and all(n in (1, m) for n, m in behind)
-        if not whole:
-            shapes = f"{operand.name!r} has shape {list(operand.shape)}"
-            raise call.invalid("shape", f"{shapes}, which does not broadcast to {list(source.shape[axis:])}")
-        inputs[key] = translation.reshape(translation.name(operand), along)
+        if call.optional(index) is not None:
+            inputs[key] = _broadcast_behind(translation, call, index, axis)
     return _standardised(translation, call, inputs, range(axis, source.rank))
 
 
@@ -75,6 +68,92 @@ def instance_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made
     for index, key in ((1, "scale"), (2, "offset")):
         inputs[key] = _per_channel(translation, call, index)
     return _standardised(translation, call, inputs, range(2, source.rank))
+
+
+@rule("GroupNormalization")
+def group_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """Over groups of channels and the axes of space; scale and bias are per channel, before version 21 per group."""
+    source, groups = call.operand(), call.integer("num_groups", 0)
+    call.ignore("stash_type")
+    if source.rank < 3 or groups < 1 or source.shape[1] % groups:
+        raise call.invalid("shape", f"{groups} groups do not divide the channels of {list(source.shape)}")
+    batch, channels = source.shape[:2]
+    whole = (batch, groups, channels // groups, math.prod(source.shape[2:]))
+    inputs: dict[str, Argument] = {"input": translation.reshape(translation.name(source), whole)}
+    for index, key in ((1, "scale"), (2, "offset")):
+        operand = call.operand(index)
+        along = (1, groups, 1, 1) if call.version < 21 else (1, groups, channels // groups, 1)
+        if operand.shape != (math.prod(along),):
+            message = f"{operand.name!r} has shape {list(operand.shape)}, not [{math.prod(along)}]"
+            raise call.invalid("shape", message)
+        inputs[key] = translation.reshape(translation.name(operand), along)
+    made = _standardised(translation, call, inputs, (2, 3))
+    return made._replace(name=translation.reshape(made.name, source.shape))
+
+
+@rule("RMSNormalization", "SimplifiedLayerNormalization")
+def root_mean_square(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """X divided by the root of the mean of its squares: half of the normalisation of x and -x, whose mean is 0."""
+    source = call.operand()
+    axis = call.axis(call.integer("axis", -1), source.rank)
+    call.ignore("stash_type")
+    x, last = translation.name(source), source.rank - 1
+    both = translation.emit("concat", (x, translation.emit("neg", x)), axis=last)
+    inputs: dict[str, Argument] = {"input": both, "offset": Fraction(0)}
+    if call.optional(1) is not None:
+        scale = _broadcast_behind(translation, call, 1, axis)
+        if translation.shape(scale)[-1] != 1:
+            scale = translation.emit("concat", (scale, scale), axis=last)
+        inputs["scale"] = scale
+    made = _standardised(translation, call, inputs, range(axis, source.rank))
+    extent = source.shape[-1]
+    half = translation.emit("slice", made.name, axes=(last,), begin=(0,), end=(extent,))
+    return made._replace(name=half)
+
+
+@rule("LRN")
+def local_response(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """X / (bias + alpha / size * sum of the squares of neighbouring channels) ^ beta."""
+    source, size = call.operand(), call.integer("size", 0)
+    alpha, beta, bias = (call.number(name, default) for name, default in _RESPONSE.items())
+    if source.rank < 2 or size < 1:
+        raise call.invalid(
+            "shape", f"expected batch and channels and a size above 0, found {list(source.shape)}, {size}"
+        )
+    window = tuple(size if axis == 1 else 1 for axis in range(source.rank))
+    name = translation.emit(
+        "local_response_normalization", translation.name(source), size=window, alpha=alpha, beta=beta, bias=bias
+    )
+    return Made(name, source.shape, source.data_type)
+
+
+_RESPONSE = {"alpha": Fraction(13743895, 2**37), "beta": Fraction(3, 4), "bias": Fraction(1)}
+"""The float32 number 1e-4, and others."""
+
+
+@rule("LpNormalization")
+def norm(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """X divided by its norm along an axis; 0 where that is 0."""
+    source, p = call.operand(), call.integer("p", 2)
+    axis = call.axis(call.integer("axis", -1), source.rank)
+    if p not in (1, 2):
+        raise call.invalid("attribute", f"p must be 1 or 2, found {p}")
+    least = Fraction(1, 2**100)  # below every norm of codes, so that 0 is divided by something
+    name = translation.emit(
+        f"l{p}_normalization", translation.name(source), axes=(axis,), bias=Fraction(0), epsilon=least
+    )
+    return Made(name, source.shape, source.data_type)
+
+
+def _broadcast_behind(translation: OnnxTranslation, call: OnnxCall, index: int, axis: int) -> str:
+    """An operand that broadcasts to the axes from ``axis`` on of the first operand, in its rank."""
+    source, operand = call.operand(), call.operand(index)
+    along = (1,) * (source.rank - operand.rank) + operand.shape
+    behind = zip(along[axis:], source.shape[axis:], strict=False)
+    if len(along) != source.rank or not set(along[:axis]) <= {1} or not all(n in (1, m) for n, m in behind):
+        shapes = f"{operand.name!r} has shape {list(operand.shape)}"
+        raise call.invalid("shape", f"{shapes}, which does not broadcast to {list(source.shape[axis:])}")
+    return translation.reshape(translation.name(operand), along)
 
 
 def _standardised(

@@ -250,8 +250,13 @@ def cumulative_sum(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Softmax")
 def softmax(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """E^x divided by the sum of all e^x along an axis."""
-    source = call.operand()
-    axis = call.axis(call.integer("axis", -1), source.rank)
-    name = translation.emit("softmax", translation.name(source), axes=(axis,))
+    """E^x divided by the sum of all e^x along an axis; before version 13, of all axes from ``axis`` on as one."""
+    source, flat = call.operand(), call.version < 13
+    axis = call.integer("axis", 1 if flat else -1)
+    axis = source.rank if flat and axis == source.rank else call.axis(axis, source.rank)
+    name = translation.name(source)
+    if not flat or axis == source.rank - 1:
+        return Made(translation.emit("softmax", name, axes=(axis,)), source.shape, source.data_type)
+    name = translation.reshape(name, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
+    name = translation.reshape(translation.emit("softmax", name, axes=(1,)), source.shape)
     return Made(name, source.shape, source.data_type)

@@ -24,6 +24,7 @@ _COORDINATES: dict[str, Callable[[int, Fraction, int, int], Fraction]] = {
     ),
     "align_corners": lambda x, scale, n, m: Fraction(x * (n - 1), m - 1) if m > 1 else Fraction(0),
     "asymmetric": lambda x, scale, n, m: x / scale,
+    "tf_half_pixel_for_nn": lambda x, scale, n, m: (x + _HALF) / scale,
 }
 """Where in the input item x of the output lies; n and m are the extents of both."""
 
@@ -40,12 +41,12 @@ def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Axis by axis; coordinates are exact, also where scales are floats."""
     source = call.operand()
     mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
-    if mode != "nearest" and not source.real:
+    if mode == "cubic" and not source.real:
         raise call.refuse(
-            f"{mode} resampling of integers does not say how to round",
+            "cubic resampling of integers may leave their data type",
             "resample between DequantizeLinear and QuantizeLinear",
         )
-    words = (*_COORDINATES, "tf_crop_and_resize")
+    words = (*(key for key in _COORDINATES if call.version < 13 or key != "tf_half_pixel_for_nn"), "tf_crop_and_resize")
     kind = call.text("coordinate_transformation_mode", "half_pixel", *words)
     nearest = _NEAREST[call.text("nearest_mode", "round_prefer_floor", *_NEAREST)]
     if kind == "tf_crop_and_resize":
@@ -64,6 +65,8 @@ def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
         at = [_COORDINATES[kind](x, scale, extent, size) for x in range(size)]
         taps = _taps(at, mode, nearest, cubic, extent)
         name = resampled(translation, name, taps, axis, skip_ones=True)
+    if mode == "linear" and not source.real:
+        name = translation.emit("cast", name, dtype="integer")
     return Made(name, tuple(shape), source.data_type)
 
 

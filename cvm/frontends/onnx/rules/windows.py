@@ -227,6 +227,29 @@ def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     return Made(name, (*source.shape[:2], *outputs), source.data_type)
 
 
+@rule("LpPool")
+def norm_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """The norm of each window: the root of the sum of squares, or the sum of magnitudes."""
+    source, p = call.operand(), call.integer("p", 2)
+    _require_plane(call, source)
+    kernel = call.integers("kernel_shape")
+    if kernel is None or len(kernel) != source.rank - 2:
+        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
+    if p not in (1, 2):
+        raise call.refuse(f"a norm of order {p} is not computed", "use p 1 or 2")
+    windows, outputs = _geometry(call, source, kernel, call.flag("ceil_mode", False))
+    before = [first for first, _ in windows.padding]
+    reached = sides(source.shape[2:], outputs, kernel, windows.strides, before, windows.dilations)
+    windows = replace(windows, padding=reached)
+    name = translation.name(source)
+    if p == 2:
+        name = pooling(translation, "l2_pool", name, kernel, windows)
+    else:
+        name = pooling(translation, "avg_pool", translation.emit("abs", name), kernel, windows, border="constant")
+        name = translation.emit("mul", name, Fraction(math.prod(kernel)))
+    return Made(name, (*source.shape[:2], *outputs), source.data_type)
+
+
 @rule("GlobalAveragePool", "GlobalMaxPool")
 def global_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The mean, or the greatest, of each channel."""

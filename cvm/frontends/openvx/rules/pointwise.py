@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
 def activation(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """The code that a table has for every raw integer."""
+    """Emit an activation as a table with one code for each raw integer."""
     outputs = node["outputs"]
     codes = activation_codes(node["function"], node["a"], node["b"], outputs.format)
     name = translation.read(node["inputs"])

@@ -163,7 +163,7 @@ def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_POOLING_LAYER)
 def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Maxima of what is inside; means of unsigned integers, and the least integer for others."""
+    """Pooling of the sample implementation. Maxima skip the padding; means of signed integers are the least one."""
     outputs = node["outputs"]
     format = outputs.format
     if node["pooling_type"] == Pooling.VX_NN_POOLING_AVG:
@@ -185,7 +185,7 @@ def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
 def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """A cell that begins before the image is empty."""
+    """Region pooling of the sample implementation: it treats a cell that begins before the image as empty."""
     return pooled_regions(translation, node, before="empty")
 
 

@@ -68,7 +68,7 @@ def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
 def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """A product of matrices: the core of the input, x fastest, is one row."""
+    """Emit a matrix product. Each row is one input of [width, height, IFM], flattened with x fastest."""
     inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
     core = node.derived["core"]
     rows = math.prod(inputs.dims[core:])

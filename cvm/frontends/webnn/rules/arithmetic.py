@@ -36,26 +36,26 @@ def _source(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _aligned(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
-    """The operands in the rank of the result."""
+    """The operands with extents of 1 put first, so that they have the rank of the result."""
     return [translation.aligned_operand(operand, node.outputs[0].rank) for operand in node.operands.values()]
 
 
 @rule("add", "sub", "mul")
 def arithmetic(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Exact; integers are wrapped."""
+    """Add, subtract or multiply. The result is exact; integers are wrapped to their data type."""
     return translation.result(translation.emit(node.op, *_aligned(translation, node)), _type(node))
 
 
 @rule("div")
 def div(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Exact; integers truncated toward zero."""
+    """Divide. The result is exact for real numbers and truncated toward zero for integers."""
     x, y = _aligned(translation, node)
     return quotient(translation, x, y, _type(node))
 
 
 @rule("max", "min")
 def extremum(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The greater or lesser."""
+    """The greater, or the lesser, of two elements."""
     quantizer = None if _real(node) else EVERYTHING
     return translation.emit(node.op, *_aligned(translation, node), quantizer=quantizer)
 
@@ -75,13 +75,13 @@ _COMPARISONS = {
 
 @rule(*_COMPARISONS)
 def comparison(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """0 or 1."""
+    """Compare two operands: 1 where the relation holds, else 0."""
     return translation.emit(_COMPARISONS[node.op], *_aligned(translation, node))
 
 
 @rule("logicalAnd", "logicalOr", "logicalXor")
 def logic(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Of whether the operands are not 0."""
+    """And, or, exclusive or of two truth values. An element is true where it is not 0."""
     rank = node.outputs[0].rank
     parts = [translation.nonzero(translation.aligned_operand(operand, rank)) for operand in node.operands.values()]
     return translation.emit({"logicalAnd": "and", "logicalOr": "or", "logicalXor": "ne"}[node.op], *parts)
@@ -89,13 +89,13 @@ def logic(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("logicalNot")
 def logical_not(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Whether the operand is 0."""
+    """1 where the operand is 0, else 0."""
     return translation.emit("eq", translation.name(node.operands["a"]), Fraction(0))
 
 
 @rule("where")
 def where(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A choice."""
+    """The first value where the condition is not 0, else the second."""
     rank = node.outputs[0].rank
     condition = translation.nonzero(translation.aligned_operand(node.operands["condition"], rank))
     yes, no = (translation.aligned_operand(node.operands[name], rank) for name in ("trueValue", "falseValue"))
@@ -132,7 +132,8 @@ def clamp(translation: WebnnTranslation, node: WebnnNode) -> str:
     if _real(node):
         return translation.emit("clamp", x, a, b)
     if a > INT32_MAX or b < -INT32_MAX:
-        raise refusal(node.outputs[0], "a bound is beyond +-(2^31 - 1), and all integers are", "choose another bound")
+        message = "the bounds exclude all integers of the machine, which are at most 2^31 - 1 in magnitude"
+        raise refusal(node.outputs[0], message, "choose bounds within +-(2^31 - 1)")
     return translation.result(translation.emit("clamp", x, a, b, quantizer=EVERYTHING), _type(node))
 
 
@@ -160,13 +161,13 @@ _FUNCTIONS = {
 
 @rule(*_FUNCTIONS)
 def function(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """By a table over the codes."""
+    """Emit a function without attributes. Lowering makes a table over the codes of it."""
     return translation.emit(_FUNCTIONS[node.op], _source(translation, node))
 
 
 @rule("elu", "leakyRelu")
 def with_alpha(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """By a table over the codes."""
+    """Emit a function with the attribute alpha. Lowering makes a table over the codes of it."""
     op = {"elu": "elu", "leakyRelu": "leaky_relu"}[node.op]
     return translation.emit(op, _source(translation, node), alpha=node.attributes["alpha"])
 
@@ -179,7 +180,7 @@ def gelu(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("roundEven")
 def round_even(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The integers of a quantiser of scale 1, which rounds half to even."""
+    """Round half to even: the result gets a quantiser of scale 1."""
     return translation.emit("copy", _source(translation, node), quantizer=EVERYTHING)
 
 

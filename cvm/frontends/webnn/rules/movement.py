@@ -104,13 +104,13 @@ def reverse(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("triangular")
 def triangular(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Times one inside of the triangle, times zero outside."""
+    """Multiply with a constant that is 1 inside of the triangle and 0 outside."""
     attributes = node.attributes
     return triangle(translation, _source(translation, node), attributes["upper"], attributes["diagonal"])
 
 
 def _most(extent: int) -> int:
-    """Where the quantiser of computed indices ends, which must be above its begin."""
+    """The last code of the quantiser of computed indices. It must exceed the first code."""
     return extent - 1 or 1
 
 
@@ -148,7 +148,7 @@ def _constant_numbers(node: WebnnNode, at: Indices) -> Indices:
 
 
 def _computed_numbers(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """As `_constant_numbers`, by the program: the sum of indices from the start times the extents after them."""
+    """As `_constant_numbers`, for computed indices: the graph sums index * (product of the extents after its axis)."""
     indices, shape = node.operands["indices"], node.operands["input"].shape
     name, strides = translation.name(indices), [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     if node.op.endswith("Elements"):
@@ -198,7 +198,7 @@ def scatter(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _last_written(translation: WebnnTranslation, node: WebnnNode, count: int, written: int) -> str:
-    """Per element p the greatest of p and of count + k for the updates number k that are written to it."""
+    """For each element p, the maximum of p and of count + k over all updates k that are written to p."""
     if count * written > _MOST_COMPARISONS:
         message = f"{written} updates at computed indices of {count} elements need more than {_MOST_COMPARISONS}"
         raise refusal(node.outputs[0], f"{message} comparisons", "use constant indices, or smaller parts")

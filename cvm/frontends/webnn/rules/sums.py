@@ -107,7 +107,7 @@ def _standardised(
 
 
 def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str) -> str:
-    """One reduction, with the extents that are asked for."""
+    """Emit a reduction. Reduced axes keep an extent of 1 or disappear, as the call says."""
     axes = node.attributes["axes"]
     if not axes:
         return name

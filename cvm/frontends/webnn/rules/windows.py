@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 
 def _ordered(translation: WebnnTranslation, name: str, layout: str, wish: str) -> str:
-    """A tensor whose axes have the letters of ``layout``, in the order of ``wish``."""
+    """Transpose a tensor from the axis order ``layout`` to the axis order ``wish``; both are strings of letters."""
     return name if layout == wish else translation.transposed(name, [layout.index(letter) for letter in wish])
 
 

@@ -1,0 +1,144 @@
+"""Where a graph that is partly quantised, or not at all, needs quantisers: where lowering does, and nowhere else.
+
+That is at real inputs and outputs, at states, and where an operation reads codes (`cvm.calibration.forms`).
+What has a quantiser keeps it, integers need none, and tensors between which data only moves share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+
+from cvm.calibration.forms import FIXED, Form, Reading, filters_of, form_of_result
+from cvm.calibration.planning import Filter, Group, Plan, Planner, united
+from cvm.calibration.roles import moved_operands, names_in
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["Placement"]
+
+_GIVES_INTEGERS = frozenset(
+    ("floor", "ceil", "round", "sign", "argmax_reduce", "argmin_reduce", "argmax_pool", "truncated_div", "integer_pow",
+     "bitwise", "wrap", "lt", "gt", "le", "ge", "eq", "ne", "and", "or", "not", "cast")
+)  # fmt: skip
+_KEEPS_INTEGERS = frozenset(
+    ("add", "sub", "mul", "neg", "abs", "add_n", "sum_reduce", "matmul", "conv", "relu", "clamp", "min", "max",
+     "max_pool", "max_reduce", "min_reduce", "nearest_upsample", "nearest_downsample")
+)  # fmt: skip
+
+
+class Placement(Planner):
+    """The tensors of a graph that need a quantiser which they lack: ``needed`` by name, in order."""
+
+    def __init__(self, graph: QuantizedGraph, also: Collection[str] = ()) -> None:
+        """``also`` names further tensors that are to get one."""
+        super().__init__(graph, accumulates=True)
+        self.integers: set[str] = set()
+        self.needed: dict[str, None] = {name: None for name in graph.outputs if self._real(name)}
+        self.needed.update(dict.fromkeys(also))
+        self._filters: dict[str, None] = {}
+        self._tables: dict[str, None] = {}
+        count = -1
+        while count < len(self.needed):
+            count = len(self.needed)
+            self._walk()
+
+    def _real(self, name: str) -> bool:
+        tensor = self.graph.tensors[name]
+        return tensor.dtype == "scalar" and tensor.quantizer is None
+
+    # One walk over the graph
+
+    def _walk(self) -> None:
+        forms = {
+            name: self._introduced(tensor) for name, tensor in self.graph.tensors.items() if tensor.kind != "computed"
+        }
+        for operation in self.graph.operations:
+            reading = Reading(operation, self.uses, forms)
+            result = form_of_result(reading)
+            for name in reading.needed:
+                self._need(name)
+                forms[name] = Form("codes", name)
+            self._filters.update(dict.fromkeys(filters_of(reading) if reading.names() else ()))
+            if operation.name == "gather" and not reading.fixed("indices") and reading.fixed("input"):
+                self._tables.update(dict.fromkeys(names_in(operation.inputs["input"])))
+            for name in operation.outputs:
+                if self._gives_integers(operation):
+                    self.integers.add(name)
+                if result.kind == "rounded":
+                    self._need(name)
+                coded = name in self.needed or not self._real(name) or result.kind == "rounded"
+                forms[name] = FIXED if result.kind == "fixed" else Form("codes", name) if coded else result
+
+    def _introduced(self, tensor: GraphTensor) -> Form:
+        if self.uses.fixed(tensor.name):
+            if tensor.data is not None and tensor.data.quantizer is None and tensor.data.values.dtype.kind in "iub":
+                self.integers.add(tensor.name)
+            return FIXED
+        if self._real(tensor.name):
+            self._need(tensor.name)
+        elif _holds_integers(tensor):
+            self.integers.add(tensor.name)
+        return Form("codes", tensor.name)
+
+    def _need(self, name: str) -> None:
+        if self._real(name) and name not in self.integers:
+            self.needed[name] = None
+
+    def _gives_integers(self, operation: GraphOperation) -> bool:
+        """Whether the results of an operation are integers, which lowering has as they are."""
+        tensor = self.graph.tensors[operation.outputs[0]]
+        if tensor.quantizer is not None:
+            return _holds_integers(tensor)
+        if operation.name in _GIVES_INTEGERS:
+            return True
+        if operation.attributes.get("normalize"):
+            return False
+        moved = moved_operands(operation)
+        sources: Sequence[Operand] = moved if moved else tuple(operation.inputs.values())
+        return bool(moved or operation.name in _KEEPS_INTEGERS) and all(map(self._integer, sources))
+
+    def _integer(self, operand: Operand) -> bool:
+        if isinstance(operand, tuple):
+            return all(map(self._integer, operand))
+        if isinstance(operand, str):
+            return operand in self.integers or self.graph.tensors[operand].dtype == "logical"
+        return Fraction(operand).denominator == 1
+
+    # The plan
+
+    def plan(self) -> Plan:
+        """The tensors that get quantisers, each once: no bias among them, which lowering adds as it is."""
+        groups: list[Group] = []
+        filters: list[Filter] = []
+        for members in united(self.graph).values():
+            if all(map(self._only_stored, members)):
+                stored = tuple(name for name in members if self._bare(name))
+                if any(name in self._filters for name in members) and stored:
+                    found = self._stored(members)
+                    filters.append(found if isinstance(found, Filter) else Filter(stored, None))
+                continue
+            chosen = [name for name in members if self._takes(name)]
+            if chosen:
+                groups.append(self.group(chosen))
+        return Plan(tuple(groups), tuple(filters), (), ())
+
+    def _bare(self, name: str) -> bool:
+        """Whether a stored tensor holds floats."""
+        tensor = self.graph.tensors[name]
+        data = tensor.data
+        return (
+            tensor.quantizer is None and data is not None and data.quantizer is None and data.values.dtype.kind == "f"
+        )
+
+    def _takes(self, name: str) -> bool:
+        if self.uses.fixed(name) and (name in self._filters or name in self._tables):
+            return self._real(name) and name not in self.integers
+        return name in self.needed and name not in self.integers
+
+
+def _holds_integers(tensor: GraphTensor) -> bool:
+    """Whether the numbers of the tensor's codes are integers."""
+    if not isinstance(tensor.quantizer, LinearQuantizer):
+        return tensor.quantizer is None
+    return all(item.denominator == 1 for item in (*tensor.quantizer.scale, *tensor.quantizer.offset))

@@ -1,0 +1,101 @@
+"""Operators on quantised tensors as what they mean: DequantizeLinear, the operator on real numbers, QuantizeLinear.
+
+Source: ONNX, QLinearConv and QLinearMatMul; ONNX Runtime, "Contrib operators" (com.microsoft).
+"""
+
+from __future__ import annotations
+
+from cvm.frontends.onnx.expansions.registry import expansion
+from cvm.frontends.onnx.grids import BIAS
+from cvm.frontends.onnx.model import invalid, refusal
+from cvm.frontends.onnx.writing import Writer
+
+__all__: list[str] = []
+
+
+@expansion("QLinearConv")
+def conv(w: Writer) -> None:
+    """A convolution; its bias has the product of the scales of input and filter."""
+    parts = [w.real(0, 1, 2), w.real(3, 4, 5, axis=0)]
+    if w.input(8):
+        parts.append(w.add(BIAS, [w.input(8), w.input(1), w.input(4)], axis=0))
+    w.codes(w.add("Conv", parts, given=w.attributes()), 6, 7)
+
+
+@expansion("QLinearMatMul")
+def matmul(w: Writer) -> None:
+    """A product of matrices, with scales per row of A and per column of B."""
+    parts = [w.real(0, 1, 2, axis=-2), w.real(3, 4, 5, axis=-1)]
+    w.codes(w.add("MatMul", parts), 6, 7)
+
+
+@expansion("QGemm", contrib=True)
+def gemm(w: Writer) -> None:
+    """As Gemm; without a quantiser of the result it is a real number."""
+    if w.node.attributes.get("alpha", 1.0) != 1.0 and w.input(6):
+        raise refusal(
+            w.node, "it has a bias and an alpha other than 1, which is not computed", "fold alpha into the scale of A"
+        )
+    columns = -2 if w.node.attributes.get("transB", 0) else -1
+    parts = [w.real(0, 1, 2), w.real(3, 4, 5, axis=columns)]
+    if w.input(6):
+        parts.append(w.add(BIAS, [w.input(6), w.input(1), w.input(4)], axis=-1))
+    if not w.input(7):
+        w.add("Gemm", parts, w.node.outputs[0], given=w.attributes())
+        return
+    w.codes(w.add("Gemm", parts, given=w.attributes()), 7, 8)
+
+
+_BINARY = {"QLinearAdd": "Add", "QLinearMul": "Mul"}
+_UNARY = {"QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu", "QLinearReduceMean": "ReduceMean"}
+_POOLS = {"QLinearAveragePool": "AveragePool", "QLinearGlobalAveragePool": "GlobalAveragePool"}
+
+
+@expansion(*_BINARY, contrib=True)
+def binary(w: Writer) -> None:
+    """Sums and products."""
+    w.codes(w.add(_BINARY[w.node.op], [w.real(0, 1, 2), w.real(3, 4, 5)], given=w.attributes()), 6, 7)
+
+
+@expansion(*_UNARY, contrib=True)
+def unary(w: Writer) -> None:
+    """Functions and means."""
+    w.codes(w.add(_UNARY[w.node.op], [w.real(0, 1, 2)], given=w.attributes("opset")), 3, 4)
+
+
+@expansion(*_POOLS, contrib=True)
+def pool(w: Writer) -> None:
+    """Means of windows; with ``channels_last``, of a tensor whose channels are put first and back."""
+    op, last = _POOLS[w.node.op], w.call.flag("channels_last", False)
+    real = w.real(0, 1, 2)
+    rank = w.call.operand(0).rank
+    if last and rank < 3:
+        raise w.call.invalid("shape", f"expected batch, channels and an axis more, found {rank} axes")
+    if last:
+        real = w.add("Transpose", [real], perm=(0, rank - 1, *range(1, rank - 1)))
+    real = w.add(op, [real], given=w.attributes("channels_last"))
+    if last:
+        real = w.add("Transpose", [real], perm=(0, *range(2, rank), 1))
+    w.codes(real, 3, 4)
+
+
+@expansion("QLinearSoftmax", contrib=True)
+def softmax(w: Writer) -> None:
+    """By the meaning that Softmax has in the version ``opset``."""
+    opset = w.call.integer("opset", 13)
+    w.codes(w.add("Softmax", [w.real(0, 1, 2)], given=w.attributes("opset"), opset=opset), 3, 4)
+
+
+@expansion("QLinearConcat", contrib=True)
+def concat(w: Writer) -> None:
+    """Parts of quantisers of their own."""
+    parts = [w.real(index, index + 1, index + 2) for index in range(2, len(w.node.inputs), 3)]
+    if not parts:
+        raise invalid(w.node, "inputs", "there is nothing to concatenate")
+    w.codes(w.add("Concat", parts, given=w.attributes()), 0, 1)
+
+
+@expansion("QLinearWhere", contrib=True)
+def where(w: Writer) -> None:
+    """A choice."""
+    w.codes(w.add("Where", [*w.required(0), w.real(1, 2, 3), w.real(4, 5, 6)]), 7, 8)

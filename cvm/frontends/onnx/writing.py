@@ -1,0 +1,173 @@
+"""Writing out: the nodes that one node consists of, with names and constants of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.frontends.onnx.call import OnnxCall, Operand
+from cvm.frontends.onnx.declarations import LAST
+from cvm.frontends.onnx.model import Attribute, Body, OnnxNode
+
+__all__ = ["Scope", "Writer"]
+
+
+class Scope(Protocol):
+    """What a writer needs of the translation that it writes for."""
+
+    def free(self, name: str) -> bool:
+        """Whether no tensor of the model has a name; it is taken from now on."""
+
+    def require_expansion(self, count: int) -> None:
+        """Raise `LimitExceeded` where so many nodes more would be too many."""
+
+    def renamed(self, body: Body, names: dict[str, str]) -> list[OnnxNode]:
+        """The nodes of a graph by other names, its constants entered."""
+
+    def define(self, name: str, values: npt.NDArray[Any], data_type: str) -> None:
+        """Enter a constant."""
+
+    def translate(self, nodes: Sequence[OnnxNode]) -> None:
+        """Translate nodes whose operands are known."""
+
+    def keep_real(self, names: Sequence[str], node: OnnxNode) -> None:
+        """Say that something that is not written yet reads tensors, so that they keep their real numbers."""
+
+    def read(self, name: str) -> Operand:
+        """The operand of a name."""
+
+
+class Writer:
+    """The nodes that one node becomes. They are of the newest version, unless it is said otherwise."""
+
+    def __init__(self, call: OnnxCall, scope: Scope) -> None:
+        self.call = call
+        self.node = call.node
+        self._scope = scope
+        self._nodes: list[OnnxNode] = []
+        self._numbers: dict[str, int] = {}
+
+    # What is read
+
+    def input(self, index: int) -> str:
+        """The name of an input, "" if it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else ""
+
+    def required(self, *indices: int) -> list[str]:
+        """The names of inputs that must be there."""
+        for index in indices:
+            self.call.operand(index)
+        return [self.input(index) for index in indices]
+
+    def given(self, *indices: int) -> list[str]:
+        """The names of inputs that are there."""
+        return [name for name in map(self.input, indices) if name]
+
+    def attributes(self, *but: str) -> dict[str, Attribute]:
+        """Those of the node, which the nodes that get them read."""
+        found = {key: value for key, value in self.node.attributes.items() if key not in but}
+        self.call.ignore(*found)
+        return found
+
+    def operand(self, name: str) -> Operand:
+        """What a tensor is that has been translated."""
+        return self._scope.read(name)
+
+    # What is written
+
+    def _name(self, op: str) -> str:
+        stem = f"{next(filter(None, self.node.outputs), self.node.op)}.{op}"
+        while True:
+            self._numbers[op] = self._numbers.get(op, 0) + 1
+            wish = f"{stem}.{self._numbers[op]}"
+            if self._scope.free(wish):
+                return wish
+
+    def add(
+        self, op: str, inputs: Sequence[str], output: str = "", axis: int | None = None,
+        given: Mapping[str, Attribute] | None = None, opset: int = LAST, **attributes: Attribute,
+    ) -> str:  # fmt: skip
+        """A node with one result, by the name ``output`` or one of its own."""
+        every = {**(given or {}), **attributes}
+        if axis is not None:
+            every["axis"] = axis
+        (name,) = self.add_many(op, inputs, [output or self._name(op)], every, opset)
+        return name
+
+    def add_many(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str] | int, attributes: Mapping[str, Attribute],
+        opset: int = LAST,
+    ) -> list[str]:  # fmt: skip
+        """A node with several results, by their names or as many as are asked for."""
+        names = [self._name(op) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
+        node = self.node
+        origin = node.origin or node
+        made = OnnxNode(op, "", node.name, tuple(inputs), tuple(names), attributes, node.number, "", opset, origin)
+        self._nodes.append(made)
+        return names
+
+    def result(
+        self, op: str, inputs: Sequence[str], given: Mapping[str, Attribute] | None = None, index: int = 0,
+        **attributes: Attribute,
+    ) -> None:  # fmt: skip
+        """The node that gives a result of this one; nothing where nobody asks for that result."""
+        if index < len(self.node.outputs) and self.node.outputs[index]:
+            self.add_many(op, inputs, [self.node.outputs[index]], {**(given or {}), **attributes})
+
+    def alike(self, op: str, inputs: Sequence[str], *but: str, opset: int = LAST) -> None:
+        """A node with the results of this one and its attributes but some."""
+        self.add_many(op, inputs, self.node.outputs, self.attributes(*but), opset)
+
+    def extend_body(self, body: Body, names: Mapping[str, str]) -> dict[str, str]:
+        """The nodes of a graph, once; ``names`` are those of its inputs. Gives the names of all that it makes."""
+        every = dict(names)
+        self._nodes += self._scope.renamed(body, every)
+        return every
+
+    def require_expansion(self, count: int) -> None:
+        """Raise `LimitExceeded` where so many nodes more would be too many."""
+        self._scope.require_expansion(count)
+
+    def constant(self, values: Any, data_type: str) -> str:
+        """A constant of a data type."""
+        name = self._name("Constant")
+        self._scope.define(name, np.asarray(values), data_type)
+        return name
+
+    def integers(self, items: Sequence[int]) -> str:
+        """A constant vector of int64."""
+        return self.constant(np.array(items, np.int64), "int64")
+
+    def number(self, value: float, like: Operand) -> str:
+        """A constant number of the data type of an operand."""
+        return self.constant(np.array(value, np.float64 if like.real else np.int64), like.data_type)
+
+    # Frequent nodes
+
+    def reshape(self, name: str, shape: Sequence[int], output: str = "") -> str:
+        """The same elements in another shape."""
+        return self.add("Reshape", [name, self.integers(shape)], output, allowzero=1)
+
+    def real(self, *indices: int, axis: int | None = None) -> str:
+        """The real numbers of codes, by their inputs: codes, scale, zero point (which may be left out)."""
+        codes, scale, zero = indices
+        return self.add("DequantizeLinear", [*self.required(codes, scale), *self.given(zero)], axis=axis)
+
+    def codes(self, real: str, scale: int, zero: int) -> None:
+        """The codes of the result."""
+        self.add("QuantizeLinear", [real, *self.required(scale), *self.given(zero)], self.node.outputs[0])
+
+    # Step by step
+
+    def take(self) -> list[OnnxNode]:
+        """The nodes that were written since the last time."""
+        nodes, self._nodes = self._nodes, []
+        return nodes
+
+    def flush(self, *kept: str) -> None:
+        """Translate what was written, so that `operand` knows it; later nodes may read ``kept``."""
+        self._scope.keep_real(kept, self.node)
+        self._scope.translate(self.take())
