@@ -15,6 +15,7 @@ from cvm.passes.optimize.folding import constant_folding
 from cvm.passes.optimize.movement import movement
 from cvm.passes.optimize.neutral import neutral_ops
 from cvm.passes.optimize.offsets import offsets_into_biases
+from cvm.passes.optimize.reproving import reproven
 from cvm.passes.optimize.tables import composed_tables
 from cvm.passes.optimize.transposes import cancelled_transposes
 from cvm.program.model import Program
@@ -24,6 +25,9 @@ __all__ = ["PASSES", "ROUNDS", "Pass", "optimize"]
 
 Pass = Callable[[VerifiedProgram], Program]
 """Rewrites a verified program; returns the program itself if there is nothing to rewrite."""
+
+_Prove = Callable[[Program, VerifiedProgram], VerifiedProgram]
+"""What is proven of a program that was made from a verified one."""
 
 PASSES: Mapping[str, Pass] = MappingProxyType(
     {
@@ -51,17 +55,18 @@ def optimize(program: Program) -> Program:
     Inputs, outputs and states keep names, shapes and quantisers. Every tensor of the document that the exactness report
     names keeps its codes: as a value of its name, or as one that the report now names; but for a tensor that is
     constant, or only has the elements of another value in another order: it may be gone. Raises what `verify` raises
-    for ``program``.
+    for ``program``. Between passes only what changed is proven (`reproven`); the result is verified whole, once.
     """
     original = verified = verify(program)
     for _ in range(ROUNDS):
         before = verified
         for run in PASSES.values():
-            verified = applied(run, verified)
+            verified = _applied(run, verified, reproven)
         if verified is before:
             break
     if verified is original:
         return program
+    _check_interface(original, verify(verified.program, verified.limits))
     return _reported(program, verified.program)
 
 
@@ -70,10 +75,14 @@ def applied(run: Pass, verified: VerifiedProgram) -> VerifiedProgram:
 
     What does not verify, or promises less than before, is a defect of the pass: AssertionError.
     """
+    return _applied(run, verified, lambda program, before: verify(program, before.limits))
+
+
+def _applied(run: Pass, verified: VerifiedProgram, prove: _Prove) -> VerifiedProgram:
     program = dead_code(run(verified))
     if program is verified.program:
         return verified
-    result = verify(program, verified.limits)
+    result = prove(program, verified)
     _check_interface(verified, result)
     return result if result.gas <= verified.gas else verified
 

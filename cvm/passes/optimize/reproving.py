@@ -1,0 +1,85 @@
+"""What is proven of a rewritten program, with what was proven of the nodes that did not change taken over.
+
+The passes read this between each other. The program that they end with is verified whole, by `verify`, which knows
+nothing of it.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from cvm import ops
+from cvm.errors import Location
+from cvm.ops import Call
+from cvm.ops.ranges import channel_axis
+from cvm.program.checks import attribute_values, same_attributes
+from cvm.program.model import Node, Program
+from cvm.program.scope import KEPT, Scope
+from cvm.program.verifier import VerifiedProgram, verify
+
+__all__ = ["reproven"]
+
+
+def reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
+    """What `verify` proves of ``program``, within the limits of ``before``, which it was made from.
+
+    A node of ``before`` that has the same results, op and attributes, and operands of the same shapes and ranges, is
+    not proven again. Raises `Invalid` and `LimitExceeded` as `verify` does for the nodes that it proves; where the
+    inputs or states differ, or results may have more bounds than are kept, all of it is proven by `verify`.
+    """
+    old = before.program
+    same = program.inputs == old.inputs and [s.value for s in program.state] == [s.value for s in old.state]
+    if not same or max(_bounds(program), _bounds(old)) > KEPT:
+        return verify(program, before.limits)
+    scope = Scope(before.limits)
+    for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
+        scope.adopt(value.name, "tensor", value.shape, before.ranges[value.name])
+    constants = {constant.name: constant for constant in old.constants}
+    for constant in program.constants:
+        if constants.get(constant.name) is constant:
+            scope.adopt(constant.name, constant.kind, constant.shape, before.ranges[constant.name])
+        else:
+            scope.constant(constant)
+    known = {
+        node.outputs[0].name: (node, call) for node, call in zip(old.nodes, before.calls, strict=True) if node.outputs
+    }
+    calls = tuple(_call(scope, node, before, known) for node in program.nodes)
+    shapes, ranges = MappingProxyType(scope.shapes), MappingProxyType(scope.ranges)
+    return VerifiedProgram(program, shapes, ranges, calls, before.limits, scope.gas)
+
+
+def _call(scope: Scope, node: Node, before: VerifiedProgram, known: dict[str, tuple[Node, Call]]) -> Call:
+    """The call of one node, whose results are defined: as they were, or proven."""
+    names = [value.name for value in node.outputs]
+    found = known.get(names[0]) if names else None
+    if found is not None and _unchanged(scope, node, *found):
+        for value in node.outputs:
+            scope.adopt(value.name, "tensor", before.shapes[value.name], before.ranges[value.name])
+        scope.gas += ops.get(node.op).gas(found[1])
+        return found[1]
+    application = scope.apply(node.op, node.inputs, node.attributes, Location(op=node.op, tensor=node.outputs[0].name))
+    proven = scope.define(application, names, node.op)
+    for name, shape, bounds in zip(names, application.shapes, proven, strict=True):
+        # The same bounds as one object: what reads them is then unchanged.
+        if name in known and before.shapes[name] == shape and before.ranges[name].equals(bounds):
+            scope.adopt(name, "tensor", shape, before.ranges[name])
+    return application.call
+
+
+def _unchanged(scope: Scope, node: Node, old: Node, call: Call) -> bool:
+    """Whether the node applies the same op to operands of which the same was proven."""
+    return (
+        node.op == old.op
+        and [value.name for value in node.outputs] == [value.name for value in old.outputs]
+        and len(node.inputs) == len(call.ranges)
+        and same_attributes(node.attributes, attribute_values(call.attributes))
+        and all(
+            name in scope.ranges and scope.shapes[name] == shape and scope.ranges[name] is bounds
+            for name, shape, bounds in zip(node.inputs, call.shapes, call.ranges, strict=True)
+        )
+    )
+
+
+def _bounds(program: Program) -> int:
+    """The most bounds that the results of a program can have together: those of all channels."""
+    return sum(value.shape[channel_axis(len(value.shape))] for node in program.nodes for value in node.outputs)
