@@ -337,8 +337,13 @@ def test_ops_lists_what_is_claimed_of_the_operations_of_nnef(cvm):
     found = {entry["name"]: entry for entry in document["operations"]}
     assert set(found) <= set(CLAIMS)
     further = {"bitwise", "wrap", "truncated_div", "integer_pow", "erf", "softsign", "layer_normalization", "l2_reduce"}
-    further |= {"l2_pool", "log_sum_reduce", "log_sum_exp_reduce", "wrapping_quantize", "lookup"}
-    further |= {"region_maximum", "softmax(accuracy = 'fine')", "local_response_normalization(accuracy = 'fine')"}
+    further |= {"hard_swish", "l2_pool", "log_sum_reduce", "log_sum_exp_reduce", "wrapping_quantize", "lookup"}
+    further |= {
+        "hard_swish",
+        "region_maximum",
+        "softmax(accuracy = 'fine')",
+        "local_response_normalization(accuracy = 'fine')",
+    }
     assert set(CLAIMS) - set(found) == further  # of which NNEF has none
     assert document["refusals"] == dict(REFUSALS)
     assert structure(found["softmax"]) == dict.fromkeys(

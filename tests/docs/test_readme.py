@@ -76,11 +76,15 @@ def test_the_example_of_the_page_of_openvx_gives_what_it_says(tmp_path: Path, mo
 
 def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", webnn.PAGE.text(), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(code, names)
-    feeds = {"x": names["np"].array([[-3, 5, 100, -128]], "int8")}
-    assert names["context"].compute(names["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
+    codes = re.findall(r"```python\n(.*?)```", webnn.PAGE.text(), re.DOTALL)
+    assert len(codes) == 2
+    integers: dict[str, Any] = {}
+    floats: dict[str, Any] = {}
+    exec(codes[0], integers)
+    feeds = {"x": integers["np"].array([[-3, 5, 100, -128]], "int8")}
+    assert integers["context"].compute(integers["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
+    exec(codes[1], floats)
+    assert floats["graph"].quantization_errors["y"].max_error < 0.01
 
 
 def test_decisions_are_numbered_by_section() -> None:
