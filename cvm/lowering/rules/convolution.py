@@ -152,7 +152,7 @@ def _outputs(items: Rationals) -> Rationals:
 
 
 def _constants(form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> Rationals:
-    """What the constant of the input becomes."""
+    """The constant of the result: the convolution of the input's constant with the kernel."""
     if form.constant.is_zero():
         return Rationals.scalar(0, form.rank)
     items = form.constant.numerators

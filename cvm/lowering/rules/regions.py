@@ -49,13 +49,13 @@ class _Regions:
         return self.lowering.tensor_constant(np.asarray(items, dtype=object), what)
 
     def images(self) -> Value:
-        """One image per region, (N, C, ..)."""
+        """Emit the image that the batch index of each region selects, (N, C, ..); indices are clipped to the batch."""
         value = self.form.terms[0].value.broadcast(self.form.shape)
         index = integers(self.lowering, "batch_index")
         return value.take(index.reshape((self.count,)).clip(0, self.form.shape[0] - 1), 0)
 
     def coordinate(self, column: int) -> LinearForm:
-        """One coordinate of every region, of shape (N, 1, 1)."""
+        """The coordinate in the given column of ``rois``, for every region, as a form of shape (N, 1, 1)."""
         lowering, rois = self.lowering, self.rois
         shape = (self.count, 1, 1)
 
@@ -73,7 +73,7 @@ class _Regions:
         return LinearForm(shape, tuple(terms), column_of(rois.constant))
 
     def result(self, value: Value, factor: Fraction) -> LinearForm:
-        """The meaning of integers that are a multiple of the input's."""
+        """The form of a result whose integers times ``factor`` count in the scale of the input."""
         rank = self.form.rank
         return LinearForm(
             (self.count, self.form.shape[1], *self.size),
