@@ -100,7 +100,7 @@ def _resident() -> int:
 
 
 def _forget_peak() -> None:
-    """Let Linux count the most anew from here on."""
+    """Reset the peak memory that Linux records for this process."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
