@@ -123,7 +123,10 @@ _MOST_PARTS = 16
 
 
 def _apart(lowering: Lowering, matrices: _Matrices, factor: _Factor, parameter: str) -> list[_Factor]:
-    """A factor as several, whose coefficients do not vary along the axis that is summed over: each has some items."""
+    """Split a factor by coefficient: each part has one coefficient, and zeros for the items of the other parts.
+
+    Raises `Unsupported` where the coefficients are too many, or vary along other axes than the one summed over.
+    """
     coefficients = factor.factor
     if coefficients.shape[-1] == 1:
         return [factor]

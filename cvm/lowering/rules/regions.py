@@ -94,7 +94,7 @@ class _Regions:
     claim=exact("cells by masks of zeros and ones; sums over areas bit by bit"),
 )
 def roi_pool(lowering: Lowering) -> list[Result]:
-    """The greatest item or the mean of each cell of each region."""
+    """Lower region pooling: the maximum or the mean of each cell of each region."""
     regions = _Regions(lowering, lowering.integers("output_size"))
     value = regions.images()
     average = lowering.operation.name == "avg_roi_pool"
@@ -115,7 +115,7 @@ def roi_pool(lowering: Lowering) -> list[Result]:
 
 
 def _cells(regions: _Regions, axis: int) -> tuple[Value, Value]:
-    """Per region the mask (N, cells, positions) of the cells along an axis, and their extent (N, 1, 1)."""
+    """Emit, per region, a 0/1 mask (N, cells, positions) of the cells along an axis, and the cell size (N, 1, 1)."""
     extent, cells = regions.extents[axis], regions.size[axis]
     lowering = regions.lowering
     first, last = (
