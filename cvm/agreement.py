@@ -107,7 +107,7 @@ def compare(
 
 
 def makers(program: Program) -> dict[str, str]:
-    """Every tensor but the constants, in execution order, and the op that makes it."""
+    """The op that makes each tensor but the constants ("input" and "state" for those), in execution order."""
     made_by = {item.value.name: "input" for item in program.inputs}
     made_by |= {item.value.name: "state" for item in program.state}
     return made_by | {value.name: node.op for node in program.nodes for value in node.outputs}

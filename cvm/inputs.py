@@ -1,4 +1,4 @@
-"""From what a caller hands over to the codes of single runs, and back to arrays of the caller's layout.
+"""Convert the arrays of a caller to the codes of single runs, and results back to arrays of the caller's layout.
 
 The rules, everywhere the same: an array has the shape of the external; or that with a leading batch axis; or N in
 place of a leading 1. With cycles it has one axis more, after the batch axis. Integers are codes, floats are real
@@ -209,5 +209,5 @@ def _codes(item: Input, array: Array, layout: Layout, first: int) -> npt.NDArray
 
 
 def _counted(index: list[int], first: int) -> list[int]:
-    """The index among all samples of an index among those from number ``first`` on."""
+    """The position among all samples, for a position counted from sample ``first``."""
     return [first + index[0], *index[1:]] if index else index

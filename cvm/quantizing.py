@@ -45,14 +45,14 @@ class Quantized:
 
 
 class Loaded(Protocol):
-    """The graph of a file, and errors of lowering in its words."""
+    """A graph that was read from a file, and the translation of lowering errors into the terms of that format."""
 
     @property
     def graph(self) -> QuantizedGraph:
-        """The graph, real tensors without quantisers among it."""
+        """The graph; some of its real tensors may have no quantiser."""
 
     def explained(self, error: CvmError) -> CvmError:
-        """The error in the words of the file."""
+        """The same error with a message in the terms of the file's format."""
 
 
 def quantize_nnef(

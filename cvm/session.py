@@ -86,27 +86,27 @@ class Result(Mapping[str, Int32Array]):
 
 
 class Observer(Protocol):
-    """Who sees one run."""
+    """What a witness uses to observe one run."""
 
     @property
     def watch(self) -> Watch | None:
-        """What is shown every tensor as the run goes on, if that is wished."""
+        """A function that the executor calls with the tensors during the run; None if none is needed."""
 
     def end(self, result: RunResult) -> Any:
-        """A note of the run, which has left ``result``."""
+        """Called after the run with its result; returns a note for `Witness.keep`."""
 
 
 class Witness(Protocol):
-    """Who is shown every single run of a session."""
+    """Observes every single run of a session."""
 
     def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
-        """Who is to see the run of these inputs, from this state on.
+        """Called before a run with its inputs and the state before it; returns the observer of the run.
 
         Runs of different samples may go on at the same time.
         """
 
     def keep(self, notes: Sequence[Any]) -> None:
-        """Take the notes of all runs of a call, in order."""
+        """Called after a call with the notes of all its runs, in order."""
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""Results are written here, to files and to what is no file.
+"""Writing results to files, pipes and devices.
 
 A regular file is replaced whole or not at all. A link stands for the file that it leads to. What is there and is no
 regular file is never replaced: bytes go into a pipe or a character device, such as ``/dev/null`` and ``/dev/stdout``,
@@ -78,7 +78,7 @@ def _named(path: str | PathLike[str], status: os.stat_result) -> Path | None:
 
 
 def _write_through(path: str | PathLike[str], *data: bytes | memoryview) -> None:
-    """Write into what is there; nothing is created, truncated or renamed."""
+    """Write into a pipe, a device or a file that has no name; nothing is created, truncated or renamed."""
     flags = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "wb", buffering=0) as stream:
         for part in data:

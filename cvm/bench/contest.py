@@ -194,7 +194,7 @@ class _Process:
         self.start = Start(time.perf_counter() - start, self.greeting["cpu_seconds"], self.greeting["open_seconds"])
 
     def ask(self, seconds: float) -> dict[str, Any]:
-        """Ask the worker to time its model for so many seconds."""
+        """Ask the worker to time its model for the given number of seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
@@ -213,7 +213,7 @@ class _Process:
 
 
 def _error(document: Mapping[str, Any]) -> CvmError:
-    """The error that a worker said, as one of the same class."""
+    """The error that a worker reported, as an error of the same class."""
     found = getattr(errors, document["class"], Unsupported)
     location = Location(**document["location"])
     made: CvmError = found(document["code"], document["message"], location)

@@ -89,18 +89,18 @@ def _roots(outputs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _added(before: int) -> dict[str, int]:
-    """Bytes in memory beyond those before: now, and at the most so far."""
+    """The bytes of memory beyond ``before``: those used now, and the peak."""
     now = _resident()
     return {"now": now - before, "peak": max(_status("VmHWM:") or _high_water(), now) - before}
 
 
 def _resident() -> int:
-    """Bytes of this process in memory; where the system does not say, the most that there were."""
+    """The bytes of memory that this process uses; where the system does not tell, its peak."""
     return _status("VmRSS:") or _high_water()
 
 
 def _forget_peak() -> None:
-    """Let Linux count the most anew from here on."""
+    """Reset the peak memory that Linux records for this process."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
@@ -109,7 +109,7 @@ def _forget_peak() -> None:
 
 
 def _status(field: str) -> int:
-    """A line of /proc/self/status in bytes; 0 where there is none."""
+    """The value of a field of /proc/self/status, in bytes; 0 where there is none."""
     try:
         with open("/proc/self/status") as file:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith(field)), 0)

@@ -283,7 +283,7 @@ class Calibrator:
 
 
 def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:
-    """The scale, doubled until so many times it reaches the magnitude."""
+    """The scale, doubled until scale * most reaches the magnitude."""
     while scale * most < magnitude:
         scale *= 2
     return scale

@@ -61,11 +61,11 @@ class Reading:
         return [name for name in found if self.form(name).kind != "fixed"]
 
     def form(self, name: str) -> Form:
-        """The form of an operand: codes where it is needed as such."""
+        """The form of an operand; an operand that was asked for as codes (`need`) has codes."""
         return Form("codes", name) if name in self.needed else self._forms[name]
 
     def need(self, names: Sequence[str], *kinds: str) -> None:
-        """Ask for the codes of operands, but for those of the given kinds."""
+        """Record that operands are needed as codes, except those whose form is of one of the given kinds."""
         for name in names:
             if self.form(name).kind not in ("codes", *kinds):
                 self.needed[name] = None
@@ -107,7 +107,7 @@ def form_of_result(reading: Reading) -> Form:
 
 
 def _is_uniform(graph: QuantizedGraph, operand: object) -> bool:
-    """Whether a fixed operand is one number: a literal, or a tensor of one item."""
+    """Whether a fixed operand is a single number: a literal, or a tensor of one item."""
     if not isinstance(operand, str):
         return True
     tensor = graph.tensors[operand]

@@ -241,14 +241,14 @@ class Planner:
         return None if factors is None else Bias(stored, factors.input, self._origin(factors.filter), axis)
 
     def _origin(self, name: str) -> str:
-        """The tensor that another one is moved from, by whatever way."""
+        """The tensor from which the items of another one were moved, through any number of operations."""
         while (maker := self.uses.made_by.get(name)) is not None and moved_operands(maker):
             name = moved_operands(maker)[0]
         return name
 
 
 def united(graph: QuantizedGraph) -> Mapping[str, list[str]]:
-    """The real tensors in sets that movement, or a common label, holds together; by their first member."""
+    """The real tensors in disjoint sets, by their first member: movement of items or a common label unites tensors."""
     parents = {name: name for name, tensor in graph.tensors.items() if tensor.dtype == "scalar"}
 
     def root(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The state of one lowering: the graph that is read, the program that is built, what each tensor has become."""
+"""The state of one lowering: the graph that is read, the program that is built, and the form of each tensor."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ __all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
 
 
 class Coded:
-    """A result that a rule has quantised itself: codes in the program, and how far they may be from the exact ones.
+    """A result that a rule has quantised itself: a value of codes, and the bound, in codes, of their error.
 
-    ``any_rounding``: they are rounded as the quantiser says; else half up, and no other quantiser may ask for them.
+    With ``any_rounding`` the codes are rounded as the quantiser says. Otherwise they are rounded half up, and a
+    quantiser with another rounding is refused.
     """
 
     def __init__(self, value: Value, bound: Fraction = Fraction(0), note: str = "", any_rounding: bool = False) -> None:
@@ -62,7 +63,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*operations: str, claim: Claim, accuracy: str = "default") -> Callable[[Rule], Rule]:
-    """Enter a lowering rule for the named operations, or for one ``accuracy`` of them, and what it claims."""
+    """A decorator that enters a lowering rule and its claim for the named operations, with the given ``accuracy``."""
     names = [with_accuracy(name, accuracy) for name in operations]
 
     def enter(function: Rule) -> Rule:
@@ -95,11 +96,11 @@ class Lowering(Emission):
         return self.graph.tensors[operand]
 
     def operand(self, parameter: str) -> FormOperand:
-        """What an operand has become; a literal is a constant."""
+        """The form of an operand of the operation, by the name of the parameter; a literal is a constant."""
         return self.operand_of(self.operation.inputs[parameter], parameter)
 
     def operand_of(self, operand: Operand, parameter: str) -> FormOperand:
-        """As `operand`, for one that stands in an array."""
+        """As `operand`, for an item of an array of operands."""
         if isinstance(operand, str):
             return self.forms[operand] if operand in self.forms else self.known[operand]
         if isinstance(operand, tuple):
@@ -124,7 +125,7 @@ class Lowering(Emission):
         return self.linear_of(self.operation.inputs[parameter], parameter)
 
     def linear_of(self, operand: Operand, parameter: str) -> LinearForm:
-        """As `linear`, for an operand that stands in an array."""
+        """As `linear`, for an item of an array of operands."""
         found = self.operand_of(operand, parameter)
         if isinstance(found, Known):
             return LinearForm(found.shape, (), found.rationals())
@@ -136,12 +137,15 @@ class Lowering(Emission):
         form = self._linear(found, name)
         if form is None:
             raise self.needs_quantization(name)
-        # The table stays what functions of the tensor read.
+        # The table stays the form of the tensor, since functions of it are lowered from the table.
         self.lattices[name] = form
         return form
 
     def _linear(self, found: Form, name: str) -> LinearForm | None:
-        """The linear form of a form of another kind, by a table or, of a clamped sum, by comparison with its bounds."""
+        """An equal linear form of a form of another kind, or None.
+
+        It is found by a table or, for a clamped sum, by comparison with its bounds.
+        """
         if not isinstance(found, TableForm):
             try:
                 found = tabulate(self, [found], lambda x: x, found.shape)
@@ -195,7 +199,10 @@ class Lowering(Emission):
         return quantizer
 
     def hold(self, tensor: GraphTensor, value: Value) -> None:
-        """Enter a value of the program as the codes of a quantised tensor."""
+        """Record that ``value`` holds the codes of a quantised tensor, and enter the form of the tensor.
+
+        Raises `Unsupported` (``lowering.logarithmic``) where logarithmic codes are too many.
+        """
         shape, quantizer = tensor.shape or (1,), tensor.quantizer
         self.values[tensor.name] = value
         if not isinstance(quantizer, LogarithmicQuantizer):
@@ -215,7 +222,7 @@ class Lowering(Emission):
     # What goes wrong
 
     def needs_quantization(self, tensor: str) -> Unsupported:
-        """The refusal of an operand that no single integer tensor stands for."""
+        """The refusal of a tensor that the operation needs as integers of one scale, with what to change."""
         found = self.graph.tensors.get(tensor)
         where = self.location
         needs = f"{self.operation.name} needs {tensor!r} as integers, but"
@@ -252,7 +259,7 @@ class Lowering(Emission):
         self.report.append(Exactness(tensor.name, tensor.name, Fraction(0), note="input"))
 
     def _external_integers(self, tensor: GraphTensor) -> None:
-        """Logical tensors are given as 0 and 1, integer tensors as themselves: they need no quantiser."""
+        """Enter an external tensor of integers or logical values (0 and 1), which needs no quantiser."""
         shape = tensor.shape or (1,)
         lo, hi = (0, 1) if tensor.dtype == "logical" else (-INT32_MAX, INT32_MAX)
         value = Value(self.builder.input(tensor.name, shape, lo, hi), self)

@@ -1,4 +1,4 @@
-"""The last pass over a lowered program: nothing that no output needs, and values named after the tensors they hold."""
+"""The last pass over a lowered program: it removes what no output needs, and names values after their tensors."""
 
 from __future__ import annotations
 

@@ -184,26 +184,26 @@ class FixedPoint:
 
 
 class _Single:
-    """The interval of exact offsets of a row with one accumulator of positive factor."""
+    """Computes the offsets with which a row with one accumulator, of positive factor, is exact."""
 
     def __init__(self, row: LinearRow | SurdRow) -> None:
         lo, hi = row.bounds[0]
         steps = row.steps()
         k = np.array(steps, dtype=object)
         t = np.clip(row.thresholds(k), lo, hi + 1) if len(steps) else k
-        # A step at or below lo must only have been taken at lo; one above hi must only not be taken at hi.
+        # A threshold at or below lo only asks that lo has the code; one above hi only that hi does not have it.
         self.taken_k, self.taken_at = k[t <= hi], t[t <= hi]
         self.before_k, self.before_at = k[t > lo], t[t > lo] - 1
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
-        """The least and the greatest exact offset; None where there is no bound."""
+        """The least and the greatest exact offset for multipliers ``m`` and a shift; None where there is no bound."""
         least = (self.taken_k * 2**shift - m[0] * self.taken_at).max() if self.taken_k.size else None
         greatest = (self.before_k * 2**shift - m[0] * self.before_at).min() - 1 if self.before_k.size else None
         return least, greatest
 
 
 class _Double:
-    """The interval of exact offsets of a row with two accumulators, the first of positive factor: the gap lemma."""
+    """Computes, by the gap lemma, offsets with which a row with two accumulators is exact; the first factor is > 0."""
 
     def __init__(self, row: LinearRow) -> None:
         self.row = row
@@ -215,7 +215,7 @@ class _Double:
         self.greatest_slack = greatest_residue(hi - lo + 1, p, q, start)
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
-        """The least and the greatest offset that the lemma admits."""
+        """The least and the greatest offset that the lemma admits for multipliers ``m`` and a shift."""
         row, k = self.row, self.k
         if not k.size:
             return None, None
@@ -234,7 +234,7 @@ class _Double:
 
 
 class _Proof:
-    """All cases of one row: the values of enumerated accumulators, and what proves each of the rows that remain."""
+    """The proof of one row. All accumulators but one or two are enumerated; each case is their values and a proof."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -252,7 +252,7 @@ class _Proof:
         ordered = replace(
             row,
             factors=tuple(row.factors[i] for i in self.order),
-            # An accumulator of factor zero counts for nothing, whatever its value.
+            # The value of an accumulator with the factor 0 does not matter: it is fixed at 0.
             bounds=tuple(row.bounds[i] if row.factors[i] else (0, 0) for i in self.order),
         )
         if self.sign < 0:
@@ -291,14 +291,14 @@ class _Proof:
 
 
 def _multipliers(row: Row, width: int) -> tuple[tuple[int, ...], int]:
-    """The multipliers of at most ``width`` bits, and their shift."""
+    """The multipliers of a row, of at most ``width`` bits, and their shift."""
     codes = max(abs(row.lo), abs(row.hi)).bit_length()
     shift = max(0, min(_MAX_SHIFT - codes, width - row.scale_bits()))
     return tuple(row.multiplier(term, shift) for term in range(len(row.bounds))), shift
 
 
 def _form(row: Row, m: tuple[int, ...], shift: int, least: int | None, greatest: int | None) -> FixedPoint | None:
-    """The form with an offset in the middle of the exact ones, if there is any and the sum fits 64 bits."""
+    """The form with an offset in the middle of [least, greatest]; None if this is empty or the sum exceeds 64 bits."""
     if least is not None and greatest is not None:
         if least > greatest:
             return None
@@ -337,7 +337,7 @@ class _Proofs:
             slopes = [abs(m[0]) for m, _ in wishes]
             offsets = steps and steps.offsets(slopes, [shift for _, shift in wishes])
             for i, (row, (m, shift)) in enumerate(zip(rows, wishes, strict=True)):
-                # A multiplier that rounds to zero takes no step at all.
+                # With a multiplier of 0 the code would never change: the form is rejected.
                 bounds = (offsets[i] if offsets else _Proof(row).offsets(m, shift)) if m[0] else (1, 0)
                 form = _form(row, m, shift, *bounds)
                 if form is None:
@@ -348,7 +348,7 @@ class _Proofs:
 
 
 def _order(row: LinearRow) -> list[int]:
-    """The two accumulators of the most values first, of these the one of the larger factor; the rest are enumerated."""
+    """The order of the accumulators: first the two with the most values, the larger factor first, then the others."""
     by_width = sorted(
         range(len(row.factors)), key=lambda i: row.bounds[i][0] - row.bounds[i][1] if row.factors[i] else 1
     )
@@ -371,13 +371,13 @@ def fits_int64(row: Row, form: FixedPoint) -> bool:
 
 
 def _constant(row: Row) -> FixedPoint | None:
-    """The form of a row whose code is the same for all values of its accumulators."""
+    """The form of a row whose code is the same for all values of its accumulators; None for other rows."""
     first, last = row.code_bounds()
     return FixedPoint((0,) * len(row.bounds), first, 0) if first == last else None
 
 
 def _whole(row: Row) -> FixedPoint | None:
-    """The form of a row of integers: it is the sum itself, which needs no proof but that it fits."""
+    """The form of a row with the denominator 1: the sum itself. None for other rows, or if it does not fit int64."""
     if isinstance(row, SurdRow) or row.denominator != 1:
         return None
     form = FixedPoint(row.factors, row.constant, 0)

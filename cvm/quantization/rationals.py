@@ -39,7 +39,7 @@ class Rationals:
 
     @staticmethod
     def scalar(value: Fraction | int, rank: int) -> Rationals:
-        """One rational for a whole tensor of the given rank."""
+        """An array of one rational, with extent 1 along all ``rank`` axes; it broadcasts to any tensor of that rank."""
         return Rationals.of([Fraction(value)], (1,) * rank)
 
     @property
@@ -49,7 +49,7 @@ class Rationals:
 
     @property
     def uniform(self) -> bool:
-        """Whether one rational serves the whole tensor."""
+        """Whether the array holds a single rational."""
         return self.numerators.size == 1
 
     def item(self) -> Fraction:
@@ -61,7 +61,7 @@ class Rationals:
         return [Fraction(numerator, self.denominator) for numerator in self.numerators.ravel().tolist()]
 
     def over(self, denominator: int) -> npt.NDArray[Any]:
-        """The numerators over a multiple of the own denominator."""
+        """The numerators over ``denominator``, which must be a multiple of the array's own."""
         return np.asarray(self.numerators * (denominator // self.denominator))
 
     def __add__(self, other: Rationals) -> Rationals:
@@ -87,15 +87,15 @@ class Rationals:
         return self if factor == 1 else Rationals(self.numerators // factor, self.denominator // factor)
 
     def moved(self, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
-        """The same rationals in another arrangement."""
+        """The array after ``move``, a movement of items, is applied to the numerators."""
         return Rationals(move(self.numerators), self.denominator)
 
     def with_trailing_axes(self, count: int) -> Rationals:
-        """The same rationals with so many further axes of extent 1."""
+        """The same rationals with ``count`` trailing axes of extent 1 added."""
         return self.moved(lambda items: items.reshape(items.shape + (1,) * count))
 
     def broadcast(self, shape: Sequence[int]) -> Rationals:
-        """The same rationals at full extent."""
+        """The array broadcast to ``shape``."""
         return self.moved(lambda items: np.broadcast_to(items, tuple(shape)))
 
     def equals(self, other: Rationals) -> bool:

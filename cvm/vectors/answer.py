@@ -17,7 +17,7 @@ VERDICTS = ("value", "invalid", "malformed", "limit", UNSUPPORTED, "error")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one case. What is empty was not said, and is not compared, but for outputs of a value."""
+    """The answer to one case. An empty field was not given and is not compared, except the outputs of a value."""
 
     verdict: str
     code: str = ""

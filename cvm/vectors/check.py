@@ -150,7 +150,7 @@ def _counted(what: str, expected: int, found: int) -> Iterator[_Found]:
 def _values(
     prefix: str, required: tuple[str, ...], expected: Mapping[str, VectorTensor], found: Mapping[str, VectorTensor]
 ) -> Iterator[_Found]:
-    """All required values must be there; of the others, those that were given."""
+    """Compare tensors by name: the required ones must be present, others are compared where they are given."""
     for name in required:
         if name not in found:
             yield f"{prefix}{name}", (), "a tensor", "nothing"

@@ -1,1 +1,1 @@
-"""What a real tensor may be while a graph is lowered, and how ops are emitted that compute it."""
+"""The forms of real tensors during lowering, and the emission of ops that compute them."""

@@ -1,4 +1,4 @@
-"""What is emitted while a graph is lowered: ops, constants, and what is claimed of each tensor."""
+"""Emission of ops and constants while a graph is lowered, and the report on the exactness of each tensor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Emission", "Value"]
 
 @dataclass(frozen=True, slots=True)
 class Value(Operators):
-    """A tensor of the program that is being built; ops on it are emitted for the operation that is being lowered."""
+    """A tensor of the program that is being built. Operators and methods on it emit ops of that program."""
 
     name: str
     emission: Emission = field(repr=False, compare=False)
@@ -52,7 +52,7 @@ class Value(Operators):
         return self.emission.emit(op, self, *others, label=label, **attributes)
 
     def broadcast(self, shape: Shape) -> Value:
-        """The tensor at the full extents ``shape``."""
+        """The tensor broadcast to ``shape``, by the addition of zeros; itself where it has that shape."""
         if self.shape == shape:
             return self
         return self + self.emission.tensor_constant(np.zeros(shape, np.int64), "zeros")
@@ -65,7 +65,7 @@ class Value(Operators):
 class Emission:
     """The program that is being built, and the report on its exactness.
 
-    It stands at one operation of the graph at a time. Values are named after ``owner``, the tensor that they serve.
+    One operation of the graph is lowered at a time. Values are named after ``owner``, the tensor that they serve.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -93,7 +93,7 @@ class Emission:
 
     @contextmanager
     def serving(self, owner: str, part: bool = False) -> Iterator[None]:
-        """While this lasts, values are named after ``owner``: a tensor, or a ``part`` of what one needs."""
+        """While this lasts, values are named after ``owner``: a tensor or, with ``part``, an intermediate of one."""
         before = self.owner, self._in_part
         self.owner, self._in_part = owner, part
         try:
@@ -102,14 +102,14 @@ class Emission:
             self.owner, self._in_part = before
 
     def part(self, label: str) -> AbstractContextManager[None]:
-        """While this lasts, values are named after a part of what the owner needs: ``owner.label``.
+        """While this lasts, values are named ``owner.label``, and `claim` reports nothing.
 
-        With the label "" the part is all of it.
+        With the label "" they are named ``owner``.
         """
         return self.serving(self.named(label), part=True)
 
     def emit(self, op: str, *inputs: Value, label: str | None = None, **attributes: Any) -> Value:
-        """Add a node; its value is named ``owner.label``, by default after the op, with the label "" ``owner`` itself.
+        """Add a node and return its value, named ``owner.label``. The label is by default the op; "" gives ``owner``.
 
         Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
         """
@@ -136,7 +136,7 @@ class Emission:
         return Value(self.builder.parameter(values.astype(np.int64), name=name), self)
 
     def named(self, label: str) -> str:
-        """The name that a value of this label wishes for."""
+        """The name that is asked for a value of this label; the builder makes it unique."""
         return f"{self.owner}.{label}" if label else self.owner
 
     def claim(
@@ -148,14 +148,14 @@ class Emission:
     ) -> None:
         """Report how far the codes of the owner, which ``value`` holds, may be from the exact ones.
 
-        Of parts of a tensor nothing is reported.
+        ``bound`` is in codes, ``accumulator`` the interval of the 64-bit sum. Within `part` nothing is reported.
         """
         if not self._in_part:
             self.report.append(Exactness(self.owner, value.name if value else "", bound, accumulator, note))
 
     @property
     def location(self) -> Location:
-        """Where the operation that is being lowered stands in the document."""
+        """The location in the document of the operation that is being lowered."""
         at = self.operation.location
         return Location(at.file, at.line, at.column, self.operation.outputs[0], self.operation.name)
 

@@ -1,10 +1,10 @@
-"""What a real tensor is during lowering: an exact expression in int32 tensors of the program.
+"""The forms of a real tensor during lowering: exact expressions in int32 tensors of the program.
 
 A `LinearForm` is sum_i factor_i * X_i + constant, clamped to [lower, upper] where given; X_i are values of the program,
-factors and constants exact rationals per tensor, channel or position. Everything linear only rewrites the form; nothing
-is emitted until a tensor that carries a quantiser is reached, and then it is one ``requantize``. A `SurdForm` is what
-batch normalisation makes of a form, a `TableForm` what any other function makes of values with few codes, and what the
-codes of a logarithmic quantiser stand for. A `Known` tensor is constant.
+factors and constants exact rationals per tensor, channel or position. Linear operations only rewrite the form; ops are
+emitted when a tensor that carries a quantiser is reached, and then one ``requantize`` is enough in most cases. A
+`SurdForm` is the result of a batch normalisation. A `TableForm` is the result of any other function of values with few
+codes, and what codes of a logarithmic quantiser stand for. A `Known` tensor is constant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """``factor`` times a value of the program, whose shape is the form's or 1 along some axes."""
+    """``factor`` times a value of the program, which broadcasts to the shape of the form, as the factor does."""
 
     value: Value
     factor: Rationals
@@ -71,20 +71,23 @@ class LinearForm:
         return self.lower is not None or self.upper is not None
 
     def at_least(self, bound: Fraction) -> LinearForm:
-        """The greater of this and ``bound``."""
+        """The maximum of this form and ``bound``, as a form."""
         lower, upper = _raised(self.lower, self.upper, bound)
         return replace(self, lower=lower, upper=upper)
 
 
 def _raised(lower: Fraction | None, upper: Fraction | None, bound: Fraction) -> tuple[Fraction, Fraction | None]:
-    """The clamp of the greater of a clamped number and ``bound``: the upper end is never below the lower one."""
+    """The lower and upper clamp of max(x, bound), for x clamped to [lower, upper]; the upper is not below the lower."""
     lower = bound if lower is None else max(lower, bound)
     return lower, None if upper is None else max(upper, lower)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SurdForm:
-    """min(max(offset + (sum of terms + origin) / sqrt(radicand), lower), upper): exact rationals per channel."""
+    """min(max(offset + (sum of terms + origin) / sqrt(radicand), lower), upper), a real tensor of ``shape``.
+
+    Factors, origin, offset and the positive radicand are exact rationals per tensor or channel.
+    """
 
     shape: Shape
     terms: tuple[Term, ...]
@@ -100,12 +103,12 @@ class SurdForm:
         return self.lower is not None or self.upper is not None
 
     def at_least(self, bound: Fraction) -> SurdForm:
-        """The greater of this and ``bound``."""
+        """The maximum of this form and ``bound``, as a form."""
         lower, upper = _raised(self.lower, self.upper, bound)
         return replace(self, lower=lower, upper=upper)
 
     def moved(self, value: Callable[[Value], Value], items: Callable[[Rationals], Rationals], shape: Shape) -> SurdForm:
-        """The form after a movement, which ``value`` does to values of the program and ``items`` to coefficients."""
+        """The form after a movement of items: ``value`` moves values of the program, ``items`` moves coefficients."""
         terms = tuple(Term(value(term.value), items(term.factor)) for term in self.terms)
         origin, offset, radicand = (items(item) for item in (self.origin, self.offset, self.radicand))
         return SurdForm(shape, terms, origin, offset, radicand, self.lower, self.upper)
@@ -113,7 +116,7 @@ class SurdForm:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TableForm:
-    """numbers[X]: one value of the program, with elements in [0, len(numbers)), says which real number stands where."""
+    """numbers[X], a real tensor of ``shape``: each element of ``value``, in [0, len(numbers)), indexes ``numbers``."""
 
     shape: Shape
     value: Value
@@ -135,7 +138,7 @@ class Known:
 
     @staticmethod
     def of(values: Rationals) -> Known:
-        """A constant tensor of these numbers, which stand at full extent."""
+        """The constant tensor of these numbers, which are given at full extent."""
         rank = values.numerators.ndim
         scale = Rationals.scalar(Fraction(1, values.denominator), rank)
         return Known(values.numerators, scale, Rationals.scalar(0, rank))
@@ -145,11 +148,11 @@ class Known:
         return Rationals(self.codes.astype(object)) * self.scale + self.offset
 
     def expanded(self, rank: int) -> Rationals:
-        """The real numbers of a tensor that is broadcast to ``rank``: NNEF aligns shapes at the first dimension."""
+        """The real numbers in ``rank``, with trailing axes of extent 1 added: NNEF aligns shapes at the first axis."""
         return self.rationals().with_trailing_axes(rank - self.codes.ndim)
 
     def centred(self) -> tuple[npt.NDArray[Any], Rationals]:
-        """Codes moved by the integer nearest to zero's code, and the real offset that remains.
+        """The codes minus the integer nearest to the code of zero, and the real offset that remains.
 
         scale * codes + offset = scale * centred + rest, where |rest| <= scale / 2 and rest = 0 if zero is a code.
         """
@@ -162,7 +165,7 @@ class Known:
 
 
 Form: TypeAlias = LinearForm | SurdForm | TableForm
-"""What a computed tensor is."""
+"""The form of a computed tensor."""
 
 
 def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
@@ -175,13 +178,13 @@ def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
 
 
 def code_form(value: Value, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
-    """What a tensor of codes stands for: scale * code + offset."""
+    """The real tensor that ``value``, of codes of ``quantizer``, stands for: scale * code + offset."""
     scale, offset = scale_and_offset(quantizer, len(shape))
     return LinearForm(shape, (Term(value, scale),), offset)
 
 
 def scale_and_offset(quantizer: LinearQuantizer, rank: int) -> tuple[Rationals, Rationals]:
-    """Scale and offset of a quantiser as coefficients of a tensor of that rank."""
+    """Scale and offset of a quantiser as arrays of ``rank`` that broadcast to its tensor."""
     extents = [1] * rank
     if quantizer.axis is not None:
         extents[quantizer.axis] = len(quantizer.scale)
@@ -199,7 +202,7 @@ def constant_of(form: LinearForm) -> Known:
 
 
 def requantized(known: Known, shape: Shape, quantizer: LinearQuantizer) -> Known:
-    """The constant at full extent under a quantiser. Codes of that very quantiser stay what they are."""
+    """The constant, broadcast to ``shape`` and quantised. Codes that are those of ``quantizer`` already are kept."""
     scale, offset = scale_and_offset(quantizer, len(shape))
     if known.shape == shape and known.scale.equals(scale) and known.offset.equals(offset):
         lo, hi = int(known.codes.min()), int(known.codes.max())

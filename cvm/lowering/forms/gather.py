@@ -1,4 +1,4 @@
-"""Movement along an axis by a constant index vector, in the cheapest ops that say it."""
+"""Gathering along an axis by constant indices, with the cheapest ops that do it: slice, repeat, concatenate, take."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Array = npt.NDArray[Any]
 
 
 def gathered(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
-    """The items at ``indices`` along ``axis``; where an index is -1, ``fill``, which broadcasts to the other axes."""
+    """Emit the items at ``indices`` (one axis) along ``axis``; an index of -1 gives ``fill``.
+
+    ``fill`` broadcasts to the value's shape with extent 1 along ``axis``.
+    """
     lowering = value.emission
     extent = value.shape[axis]
     inside = np.flatnonzero(indices >= 0)
@@ -33,13 +36,16 @@ def gathered(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -
             if last + 1 < indices.size:
                 parts.append(_rows(value, axis, indices.size - last - 1, fill))
             return lowering.emit("concatenate", *parts, axis=axis)
-    # A row of the filling behind the last item, to take from where there is none.
+    # One row of ``fill`` is appended; indices of -1 take it.
     joined = _with_row(value, axis, fill)
     return _selected(joined, axis, np.where(indices < 0, extent, indices))
 
 
 def gathered_windows(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -> Value:
-    """The items at (outputs, taps) ``indices``: ``axis`` gives way to two axes. Ranks of up to 7 only."""
+    """Emit the items at ``indices`` (outputs, taps) along ``axis``, which these two axes replace.
+
+    An index of -1 gives ``fill``. The value has at most 7 axes, since the result has one more.
+    """
     lowering = value.emission
     if (indices < 0).any():
         extent = value.shape[axis]
@@ -84,5 +90,5 @@ def _selected(value: Value, axis: int, indices: Indices) -> Value:
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """The shape with everything before the axis, and everything behind it, in one axis each."""
+    """The shape with all axes before ``axis`` merged into one, and all axes after it merged into one."""
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

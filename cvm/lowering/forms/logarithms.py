@@ -1,7 +1,7 @@
-"""Powers of two: what the codes of logarithmic quantisers (NNEF 1.0.1 section 4.9.5) stand for.
+"""Codes of logarithmic quantisers (NNEF 1.0.1 section 4.9.5), which stand for signed powers of two.
 
-A code c stands for sign(c) * 2^(top - r - 1 + |c|). With 2^e the least power that occurs, every item is an integer
-times 2^e: a tensor of powers of two is a tensor of integers.
+A code c stands for sign(c) * 2^(top - r - 1 + |c|). If 2^e is the least power that occurs in a tensor, all its items
+are integers times 2^e.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from cvm.quantization.reals import rational
 __all__ = ["codes_of_known", "decoded", "known_power_codes", "known_powers"]
 
 _MOST_CODES = 2**13 + 1
-"""Of a computed tensor: their numbers stand in a table."""
+"""The most codes of a computed tensor: the number of each code is an entry of a table."""
 
 
 def decoded(value: Value, shape: Shape, quantizer: LogarithmicQuantizer) -> TableForm:
-    """What a tensor of codes stands for: a table, since the numbers are not equally spaced.
+    """The real tensor that ``value``, of codes of ``quantizer``, stands for: a table, as powers are not evenly spaced.
 
     Raises `Unsupported` (``lowering.logarithmic``) where the codes that occur are too many.
     """
@@ -42,14 +42,14 @@ def decoded(value: Value, shape: Shape, quantizer: LogarithmicQuantizer) -> Tabl
 
 
 def codes_of_known(known: Known, quantizer: Quantizer) -> npt.NDArray[Any]:
-    """The codes of a constant tensor that a quantiser has made."""
+    """The codes of a constant tensor that ``quantizer`` has quantised, at full extent."""
     if isinstance(quantizer, LogarithmicQuantizer):
         return quantize_rationals(known.rationals().broadcast(known.shape), quantizer)
     return known.codes.astype(np.int64)
 
 
 def known_powers(values: Rationals, quantizer: LogarithmicQuantizer) -> Known:
-    """The constant tensor that the quantiser makes of exact numbers."""
+    """The constant tensor of exact numbers after quantisation by ``quantizer``."""
     return known_power_codes(quantize_rationals(values, quantizer), quantizer)
 
 

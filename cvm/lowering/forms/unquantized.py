@@ -1,4 +1,4 @@
-"""The refusal that names a tensor without quantisation, and says how it gets one."""
+"""The refusal of a tensor without a quantiser, which says how to get one by calibration."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _OFFER = "`cvm quantize MODEL -i data.npz -o graph.quant` chooses quantisers fro
 
 
 def unquantized(message: str, location: Location) -> Unsupported:
-    """The error ``lowering.unquantized``: what is missing, and the offer to calibrate it instead of guessing."""
+    """The error ``lowering.unquantized`` with ``message`` and the command that chooses quantisers from data."""
     return Unsupported("lowering.unquantized", f"{message}; {_OFFER}", location)

@@ -1,6 +1,6 @@
 """Geometry of sliding windows (NNEF 1.0.1 section 4.3): padding, strides, borders, and which item each tap reads.
 
-Basic and reverse operations have one shape here. Along an axis the input is first laid out on a *line*: item z of the
+Basic and reverse operations are described alike. Along an axis the input is first laid out on a *line*: item z of the
 line is an item of the input, or nothing (a zero, written -1 in index vectors). Window number o then reads the line at
 o * step, o * step + dilation, .. A basic operation lays out the input with its border and steps by the stride. A
 reverse operation puts stride - 1 zeros between the items, steps by 1, and reads its taps in the opposite order:
@@ -40,7 +40,7 @@ class Axis:
 
     @property
     def step(self) -> int:
-        """By how much a window on the line is displaced against its neighbour."""
+        """The distance on the line between the first taps of two neighbouring windows."""
         return 1 if self.reverse else self.stride
 
     @property
@@ -63,7 +63,10 @@ class Axis:
         return np.where(z % self.stride == 0, self.bordered(z // self.stride), NOTHING)
 
     def bordered(self, z: Indices) -> Indices:
-        """Which items stand at positions inside or outside of the input, as the border says."""
+        """The input index that the border gives for each position ``z``, inside or outside of the input.
+
+        -1 is a zero; less than -1 marks positions that the border does not define.
+        """
         last = self.extent - 1
         if self.border == "replicate":
             return np.clip(z, 0, last)
@@ -76,7 +79,7 @@ class Axis:
         return found
 
     def defined(self) -> bool:
-        """Whether the border says which item every tap reads."""
+        """Whether the border defines what every tap reads; reflection reaches only one extent beyond the input."""
         return bool((self.sources() >= NOTHING).all())
 
     def sources(self) -> Indices:
@@ -86,20 +89,21 @@ class Axis:
         return found[:, ::-1] if self.reverse else found
 
     def inside(self) -> Indices:
-        """An (outputs, size) array: 1 where a tap reads an item."""
+        """An (outputs, size) array: 1 where a tap reads an item, 0 where it reads nothing."""
         return (self.sources() >= 0).astype(np.int64)
 
 
 def sizes_of(lowering: Emission, rank: int) -> tuple[int, ...]:
-    """The attribute ``size`` of a window over all axes; that of a single number, which has no axes, is [1]."""
+    """The attribute ``size`` of a window over all axes. An empty list, as a tensor of rank 0 has it, means all ones."""
     return lowering.integers("size") or (1,) * rank
 
 
 def axes_of(lowering: Emission, extents: Sequence[int], sizes: Sequence[int]) -> tuple[Axis, ...]:
-    """The axes of a basic operation.
+    """The axes of a basic operation on a tensor of these extents, with windows of these sizes.
 
     Automatic padding makes ceil(extent / stride) windows and puts the smaller half of the padding before the data;
-    where windows leave gaps there is none (docs/decisions.md).
+    where windows leave gaps there is none (docs/decisions.md). Raises `Unsupported` where the border does not define
+    an item that is read, and `LimitExceeded` where a line has too many indices.
     """
     strides, dilations, pads = _lists(lowering, len(sizes))
     axes = []
@@ -145,7 +149,7 @@ def _automatic(extent: int, covered: int, stride: int) -> tuple[int, int]:
 
 
 def _lists(lowering: Emission, count: int) -> tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int]] | None]:
-    """Stride, dilation and padding; empty lists are ones, and automatic padding (None)."""
+    """The attributes stride, dilation and padding; empty lists mean ones, and automatic padding, given as None."""
     stride, dilation = (lowering.integers(name) or (1,) * count for name in ("stride", "dilation"))
     padding: Any = lowering.operation.attributes["padding"]
     pads = [(int(before), int(after)) for before, after in padding]

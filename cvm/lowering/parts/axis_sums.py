@@ -1,7 +1,8 @@
 """Weighted sums along one axis of a linear form: box filters, resampling, strides, borders.
 
-out[o] = sum over k of weights[o, k] * in[sources[o, k]], a source of -1 being zero. Such a sum acts on the terms and on
-the constant of a form alike: on a term's value by movement and addition, on coefficients when compiling.
+out[o] = sum over k of weights[o, k] * in[sources[o, k]], where a source of -1 reads zero. The sum is applied to each
+term and to the constant of a form: ops of the program move and add the values, and the coefficients are summed when
+compiling.
 """
 
 from __future__ import annotations
@@ -39,17 +40,21 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 _MOST_PARTS = 4
-"""Parts of a sum that have different factors, each of which is an accumulator of its own."""
+"""The most parts into which `parts_of` splits a sum by factor; each part is an accumulator of its own."""
 _MOST_UNRELATED = 16
-"""As many where the ratios are too far from simple for anything else."""
+"""The most parts where a factor in units of the common measure exceeds `_FAR`."""
 _FAR = 2**12
+"""Up to here `_MOST_PARTS` is the limit, beyond it `_MOST_UNRELATED`."""
 _SIMPLE = 2**6
-"""The largest whole ratio of factors that is multiplied into the integers, so that there is one accumulator."""
+"""Factors of up to so many units of their common measure are multiplied into the integers: one accumulator is left."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AxisSum:
-    """Which items of an axis every output adds up, and how often: two (outputs, terms) arrays."""
+    """Which items of an axis each output adds up, and with which weights: two (outputs, terms) arrays.
+
+    A source is an index along the axis, or -1, which adds nothing.
+    """
 
     sources: Indices
     weights: Indices
@@ -66,20 +71,20 @@ class AxisSum:
 
     @property
     def identity(self) -> bool:
-        """Whether nothing changes, but possibly the extent of the axis."""
+        """Whether output o is item o, for every o; there may be fewer outputs than items."""
         return self.moves and bool((self.sources[:, 0] == np.arange(len(self.sources))).all())
 
     @property
     def moves(self) -> bool:
-        """Whether every output is one item, or zero."""
+        """Whether every output is a single item with the weight 1, or zero."""
         return self.sources.shape[1] == 1 and bool((self.weights[self.sources >= 0] == 1).all())
 
     def totals(self) -> Indices:
-        """What each output becomes where every item is 1."""
+        """The sum of the weights of each output, without those of sources -1."""
         return np.asarray((self.weights * (self.sources >= 0)).sum(axis=1))
 
     def of_items(self, items: Rationals, axis: int, extent: int) -> Rationals:
-        """The sums of constant items; extent 1 along the axis stands for ``extent`` equal ones."""
+        """The sums of constant ``items``; an extent of 1 along ``axis`` stands for ``extent`` equal items."""
         if items.shape[axis] == 1 != extent:
             totals = self.totals()
             totals = totals[:1] if (totals == totals[0]).all() else totals
@@ -96,9 +101,9 @@ class AxisSum:
 
 
 def summed(lowering: Lowering, form: LinearForm, sums: Sequence[AxisSum | None]) -> LinearForm:
-    """The form after a sum along each axis, None being none.
+    """The form after the given sum along each axis; there is one entry per axis, and None leaves the axis as it is.
 
-    Raises `Unsupported` where terms of different factors would have to be added.
+    Raises `Unsupported` where a sum would add items whose factors have no common measure that leaves small integers.
     """
     if any(sums_of is not None and len(set(sums_of.totals().tolist())) > 1 for sums_of in sums):
         form = moved_to_zero(lowering, form, [i for i, item in enumerate(sums) if item is not None])
@@ -177,9 +182,10 @@ def _plain_sum(value: Value, axis: int, sources: Indices) -> Value:
 
 
 def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
-    """Where factors vary along one axis only and are few, without a simple ratio: each, and where along the axis it is.
+    """Split factors by value: each distinct factor, and a mask of the indices of ``axis`` that have it.
 
-    Sums of such terms are better kept apart, each an accumulator of its own. Empty otherwise.
+    A sum along ``axis`` then makes one accumulator per factor. The list is empty where the factors vary along another
+    axis, are too many, or have ratios so simple that they are multiplied into the integers instead.
     """
     numerators = factor.numerators
     distinct = sorted(set(numerators.ravel().tolist()))
@@ -195,7 +201,10 @@ def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
 
 
 def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
-    """The greatest rationals of which the factors are whole multiples, one for all positions along ``axes``."""
+    """The greatest common measure of the factors along ``axes``: every factor is a whole multiple of it.
+
+    The result has extent 1 along ``axes``.
+    """
     divisors = factor.numerators
     for axis in axes:
         divisors = np.gcd.reduce(divisors, axis=axis, keepdims=True)
@@ -203,9 +212,10 @@ def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
 
 
 def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rationals]:
-    """The term with one factor for all positions along ``axes``: what differs is multiplied into the value.
+    """The value and the factor of an equal term whose factor has extent 1 along ``axes``.
 
-    Raises `Unsupported` where the factors have no common measure that leaves small integers.
+    The value is multiplied by what the factors are in units of their common measure. Raises `Unsupported` where the
+    products are not proven to fit 32 bits.
     """
     lowering = term.value.emission
     common = common_factors(term.factor, axes)
@@ -221,10 +231,10 @@ def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rational
 
 
 def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
-    """The form in integers around zero, so that a zero of the border is the integer 0, or nearly so.
+    """An equal form in which one value is shifted so that the real number 0 is near the integer 0, for zero borders.
 
-    Only where the constant is the same along ``axes``. Zeros far outside of the codes are approached, not reached:
-    what remains of the constant is exact anyway.
+    The constant shrinks accordingly, exactly. The shift is limited where the code of zero lies far outside of the codes
+    that occur. The form is returned as it is where its constant varies along ``axes`` or no term can be shifted.
     """
     if form.constant.is_zero() or any(form.constant.shape[axis] > 1 for axis in axes):
         return form
@@ -250,7 +260,7 @@ def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> 
 
 
 def with_constant_as_value(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
-    """The form with a constant that varies along ``axes`` as one more term, of constant integers."""
+    """An equal form whose constant does not vary along ``axes``: one that does becomes terms over constant integers."""
     constant = form.constant
     if not any(constant.shape[axis] > 1 for axis in axes):
         return form
@@ -274,7 +284,7 @@ def _minus(value: Value, codes: Array) -> Value | None:
 
 
 def spread(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
-    """The form with values of full extent along ``axes``."""
+    """An equal form whose values have the form's extents along ``axes``: values of extent 1 are repeated."""
     terms = []
     for term in form.terms:
         value, shape = term.value, term.value.shape

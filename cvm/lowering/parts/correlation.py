@@ -1,7 +1,7 @@
-"""conv2d for any number of axes and any layout of the input on the lines of its windows (`cvm.lowering.forms.windows`).
+"""Convolutions over any number of spatial axes, with any border, stride or dilation, in terms of ``conv2d``.
 
-`convolved` emits it for a tensor of integers, `correlated_constants` computes the same sums for constants, which differ
-from position to position only where taps read nothing.
+`cvm.lowering.forms.windows` describes the windows. `convolved` emits ops for a value of the program;
+`correlated_constants` computes the same sums of constants when compiling.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ Array = npt.NDArray[Any]
 
 
 def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
-    """The dimensions of a kernel (O, I, k_1, ..) that a reverse operation reads backwards."""
+    """The axes of a kernel (O, I, k_1, ..) that a reverse operation reads backwards."""
     return tuple(i + 2 for i, axis in enumerate(axes) if axis.reverse)
 
 
 def convolved(value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int) -> list[Value]:
-    """Emit the correlations of (N, C, x_1, ..) with kernels (O, C / groups, k_1, ..), already flipped, along all axes.
+    """Emit the correlation of ``value`` (N, C, x_1, ..) with each kernel (O, C / groups, k_1, ..), already flipped.
 
-    With one spatial axis a second one of extent 1 is added. With more than two, the windows along the first of them
-    are taken apart, their positions joining the batch and their taps the channels, until two are left.
+    Returns one value (N, O, outputs_1, ..) per kernel. With one spatial axis a second one of extent 1 is added. With
+    more than two, the windows along the first of them are gathered until two are left: positions of windows join the
+    batch, taps join the channels.
     """
     batch = value.shape[0]
     outputs = tuple(axis.outputs for axis in axes)
@@ -77,7 +78,10 @@ def _with_axis(value: Value) -> Value:
 
 
 def own_padding(axis: Axis) -> int | None:
-    """The padding of conv2d itself that gives the windows of this axis, if one does: zeros, as many on both sides."""
+    """The ``padding`` attribute of ``conv2d`` that gives the windows of this axis, or None where none does.
+
+    ``conv2d`` pads with zeros, with the same number before and after.
+    """
     line = axis.line()
     inside = np.flatnonzero(line >= 0)
     if not inside.size:
@@ -86,14 +90,14 @@ def own_padding(axis: Axis) -> int | None:
     plain = np.array_equal(line[pad : last + 1], np.arange(last + 1 - pad))
     covered = (axis.size - 1) * axis.dilation + 1
     outputs = (axis.extent + 2 * pad - covered) // axis.step + 1
-    # What follows the last item read is the image's own continuation, or zeros that the padding holds as well.
+    # After the last item that is read, conv2d must find what the line has: nothing more, or zeros of the padding.
     behind = line.size - last - 1
     whole = last + 1 - pad == axis.extent
     return pad if plain and outputs == axis.outputs and (whole or behind == 0) and behind <= pad else None
 
 
 def _folded(value: Value, axis: Axis) -> Value:
-    """Axis 2 of (N, C, x, ..) taken apart: (N * outputs, C * size, ..)."""
+    """Gather the windows along axis 2 of (N, C, x, ..): (N * outputs, C * size, ..)."""
     shape = value.shape
     rest = shape[3:]
     starts = np.arange(axis.outputs)[:, None] * axis.step
@@ -105,10 +109,10 @@ def _folded(value: Value, axis: Axis) -> Value:
 
 
 def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], groups: int) -> Array:
-    """The same sums for constant ``items`` (N, C or 1, x or 1, ..): extent 1 stands for equal items.
+    """The sums of `convolved` for constant ``items`` (N, C or 1, x or 1, ..), where extent 1 stands for equal items.
 
-    ``weights`` (O, C / groups, k_1, ..) are as the document has them, not flipped. Extent 1 is kept along axes on
-    which the result does not vary.
+    ``weights`` (O, C / groups, k_1, ..) are as the document has them, not flipped. The result has extent 1 along the
+    spatial axes on which it does not vary.
     """
     tables: list[Array] = []
     expansions: list[Array | None] = []
@@ -138,7 +142,7 @@ def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], gro
 
 
 def _product(weights: Array, items: Array, groups: int) -> Array:
-    """(O, C / groups) times (N, C or 1, ..), by groups of channels."""
+    """The product of weights (O, C / groups) with items (N, C or 1, ..) along the channels, group by group."""
     if items.shape[1] == 1 and weights.shape[1] * groups > 1:
         held = holding(weights, magnitude(weights) * weights.shape[1])
         sums = held.sum(axis=1).astype(object).reshape(1, -1, *(1,) * (items.ndim - 2))

@@ -1,7 +1,7 @@
-"""Integers that are too wide: values and constants as digits, products and sums digit by digit.
+"""Products and sums that do not fit 32 bits, computed digit by digit.
 
-Where a product, or a sum of many, would leave 32 bits, its operands are split into digits first; what one op would have
-given becomes several values of the program with weights 2^k, which are terms of a linear form like any others.
+Where a product, or a sum of many products, would not fit 32 bits, its operands are split into digits first. The result
+then is several values of the program with weights, mostly powers of two; they become terms of a linear form.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 Weighted = tuple[Value, int]
-"""A value of the program, and what it is multiplied with."""
+"""A value of the program, and the integer by which it is multiplied."""
 
 
 def budget(count: int) -> int:
-    """The largest magnitude of items of which ``count`` may be added up."""
+    """The largest m such that any ``count`` integers of magnitudes up to m have a sum within 32 bits."""
     return INT32_MAX // max(count, 1)
 
 
 def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
-    """Integers as digits of magnitudes up to ``limit`` >= 1, each with the sign of the whole, and their weights.
+    """Integers as sums of digits: pairs of an array of digits, of magnitudes up to ``limit`` >= 1, and its weight.
 
-    A power of two stands in one digit.
+    A digit has the sign of its integer. A power of two has a single digit other than zero.
     """
     bits = (limit + 1).bit_length() - 1
     signs = np.where(items < 0, -1, 1).astype(object)
@@ -62,7 +62,10 @@ def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
 
 
 def value_digits(value: Value, limit: int) -> list[Weighted]:
-    """A value as digits of magnitudes up to ``limit`` >= 2: X = 2^b * h + l with h = round(X / 2^b)."""
+    """Emit digits of a value, of magnitudes up to ``limit`` >= 2: X = 2^b * h + l with h = round(X / 2^b).
+
+    The high part h is split again where it is still too wide.
+    """
     magnitude = value.range.magnitude()
     if magnitude <= limit:
         return [(value, 1)]
@@ -85,7 +88,10 @@ def _rounded_sum(terms: Sequence[Weighted], shift: int, bounds: tuple[int, int])
 
 
 def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[Weighted]]:
-    """Digits of two values such that ``count`` products of any two of them may be added up."""
+    """Digits of ``x`` and of ``y`` such that a sum of ``count`` products of a digit of each fits 32 bits.
+
+    Raises `Unsupported` where ``count`` is so large that digits of two bits would not do.
+    """
     lowering = x.emission
     room = budget(count)
     a, b = (value.range.magnitude() for value in (x, y))
@@ -100,8 +106,10 @@ def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[
 
 
 def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[tuple[Value, Array, int]]:
-    """Digits of a value and of constant weights, such that the sum of their products over all but the ``kept`` axes of
-    the weights fits 32 bits; and the weights of these sums.
+    """Triples of a digit of the value, a digit of the constant weights and the power of two that their sum counts.
+
+    The sum of the products over all axes of the weights but ``kept`` fits 32 bits for each triple. Raises `Unsupported`
+    where the products are too many for that.
     """
     lowering = value.emission
     along = tuple(axis for axis in range(weights.ndim) if axis not in kept)
@@ -128,7 +136,7 @@ def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[
 
 
 def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
-    """Whether the sums of weights times integers in [lo, hi], which holds 0, are within 32 bits."""
+    """Whether the sums along the axes ``along`` of weights times integers in [lo, hi] fit 32 bits; lo <= 0 <= hi."""
     count = int(np.prod([weights.shape[axis] for axis in along]))
     widest = int(abs(weights).max()) if weights.size else 0
     exact = weights.astype(np.int64 if widest * max(-lo, hi) * count < 2**62 else object)
@@ -138,7 +146,7 @@ def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
 
 
 def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
-    """The form in values of which ``count`` may be added up."""
+    """An equal form in narrower values: ``count`` items of any of them have a sum within 32 bits."""
     terms: list[Term] = []
     for term in form.terms:
         rank = len(term.factor.shape)
@@ -148,7 +156,7 @@ def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
 
 
 def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
-    """X * y, broadcast: values of which ``count`` may be added up, and their weights."""
+    """Emit x * y, with broadcasting, as weighted values; ``count`` items of each have a sum within 32 bits."""
     if x == y:
         return square(x, count)
     digits = narrow_digits(x, y, count)
@@ -156,7 +164,7 @@ def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
 
 
 def square(x: Value, count: int = 1) -> list[Weighted]:
-    """X * x, as `product`. Squares are proven not to be negative."""
+    """Emit x * x as `product` does. The products of a digit with itself are proven not to be negative."""
     lowering = x.emission
     room = budget(count)
     if room < 4:
@@ -171,9 +179,9 @@ def square(x: Value, count: int = 1) -> list[Weighted]:
 
 
 def squared(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
-    """The square of a sum: the squares and products of its integers, moved to those around zero, and the integers.
+    """The square of a form, as a form in the squares and products of its values, and in the values themselves.
 
-    ``count`` of each may be added up.
+    The values are shifted towards zero first. ``count`` items of each square and product have a sum within 32 bits.
     """
     form = moved_to_zero(lowering, spread(lowering, form, range(form.rank)), ())
     two = Rationals.scalar(2, form.rank)

@@ -1,7 +1,7 @@
-"""Moving data: what a rearrangement of items does to whatever a tensor has become.
+"""Operations that only move items: they are applied to tensors of every form.
 
-An operation that only moves items applies the same movement to the integers (an op of the program) and to everything
-that gives them their meaning: factors, constants, table entries. Nothing is rounded.
+The values of a form are moved by an op of the program, its factors and constants by the same movement when compiling.
+Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def moved(
     lowering: Lowering, operand: Operand, shape: Shape, move: Move, op: str, *others: Value,
     **attributes: Any,
 ) -> Operand:  # fmt: skip
-    """The operand after a movement, which ``op`` does to values of the program and ``move`` to arrays.
+    """The operand after a movement: ``op`` moves values of the program, ``move`` moves arrays in the same way.
 
-    ``shape`` is that of the result, ``others`` are further inputs of the op. A pending clamp stays: it is the same for
-    all items.
+    ``shape`` is that of the result; ``others`` and ``attributes`` are further inputs and the attributes of the op. A
+    pending clamp stays, because it is the same for all items.
     """
     before = operand.shape
 
@@ -58,7 +58,7 @@ def moved(
 
 
 def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: int | None = None) -> Operand:
-    """A section of the operand, one slice with known ends per axis; axis ``drop``, of extent 1 then, is left out."""
+    """The part of the operand that one slice per axis selects. Axis ``drop``, of extent 1 by then, is removed."""
     begin, end, step = zip(*(part.indices(n) for part, n in zip(slices, operand.shape, strict=True)), strict=True)
     extents = tuple(len(range(*ends)) for ends in zip(begin, end, step, strict=True))
     result = operand
@@ -74,7 +74,10 @@ def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: 
 
 
 def valued(lowering: Lowering, operand: Known, what: str) -> LinearForm:
-    """A constant tensor as a value of the program; integers of more than 31 bits as a sum of their digits."""
+    """A constant tensor as a linear form in constants of the program: one, or one per digit for wider integers.
+
+    Every factor is the tensor's scale times the weight of the digit; ``what`` labels the constants.
+    """
     codes, scale, terms = operand.codes.astype(object), operand.scale, []
     while max(abs(item) for item in codes.ravel().tolist()) > INT32_MAX:
         low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
@@ -89,10 +92,11 @@ _DIGIT = 30
 
 
 def joined(lowering: Lowering, parts: Sequence[Operand], axis: int) -> Result:
-    """The parts side by side along an axis.
+    """Concatenate the parts along an axis.
 
-    Sums stay sums: the first terms of all parts become one term, the second terms another, .. (a part without one
-    has zeros there). Otherwise the parts become one table, or each gets its codes under the quantiser of the result.
+    Constants give a constant. Linear forms give a linear form: its k-th value concatenates the k-th values of all
+    parts, with zeros for a part that has fewer. Other parts become one table, or where that has too many entries, each
+    part is quantised as the result is. Raises `Unsupported` where that needs a quantiser and there is none.
     """
     shape = lowering.output_shape()
     if all(isinstance(part, Known) for part in parts):
@@ -113,7 +117,7 @@ def joined(lowering: Lowering, parts: Sequence[Operand], axis: int) -> Result:
 
 
 def _placed(parts: Sequence[Operand], axis: int) -> list[tuple[Operand, int]]:
-    """Each part and where it starts."""
+    """Each part with the index along ``axis`` at which it starts in the result."""
     starts = np.cumsum([0, *(part.shape[axis] for part in parts)])
     return [(part, int(start)) for part, start in zip(parts, starts, strict=False)]
 
@@ -129,7 +133,7 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
 
 
 def _summand(lowering: Lowering, part: Known) -> LinearForm:
-    """A constant part as a value of the program where its integers are small, else as constants of the positions."""
+    """A constant part as a linear form: one term where its integers fit 32 bits, else no term and only a constant."""
     if max(abs(code) for code in part.codes.ravel().tolist()) <= INT32_MAX:
         return valued(lowering, part, "part")
     return LinearForm(part.shape, (), part.rationals())
@@ -177,7 +181,7 @@ def _tables(lowering: Lowering, parts: Sequence[Operand], axis: int) -> TableFor
 
 
 def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, start: int) -> Value:
-    """The codes of a part; a quantiser along ``axis`` is split as the tensor is."""
+    """Emit the codes of the part that starts at index ``start``, with its section of a quantiser along ``axis``."""
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis == axis:
         own = slice(start, start + part.shape[axis])
         quantizer = replace(quantizer, scale=quantizer.scale[own], offset=quantizer.offset[own])
@@ -189,7 +193,10 @@ def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, s
 
 
 def _beside(parts: Sequence[Rationals], shapes: Sequence[Shape], axis: int) -> Rationals:
-    """Coefficients of the parts along ``axis``; elsewhere they keep extent 1 where all parts have it."""
+    """Concatenate coefficients of parts of the given shapes along ``axis``.
+
+    Other axes keep extent 1 where all parts have it; so does ``axis`` where all coefficients are one number.
+    """
     if all(part.uniform for part in parts) and len({part.item() for part in parts}) == 1:
         return parts[0]
     whole = [Rationals(part.numerators, part.denominator) for part in parts]

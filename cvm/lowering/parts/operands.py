@@ -1,4 +1,4 @@
-"""Operands of element-wise operations: their rank, their sums and multiples, their codes, functions of them."""
+"""Operands of element-wise operations: give them one rank, add and scale them, emit their codes, apply functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def expanded(lowering: Lowering, operand: Operand, shape: Shape) -> Operand:
-    """An operand of a result of ``shape``, in its rank: trailing dimensions of extent 1 are added."""
+    """The operand in the rank of ``shape``, the shape of the result: trailing axes of extent 1 are added."""
     if isinstance(operand, LinearForm):
         return linear_operand(lowering, operand, shape)
     tail = (1,) * (len(shape) - len(operand.shape))
@@ -74,7 +74,7 @@ def linear_operand(lowering: Lowering, form: LinearForm, shape: Shape) -> Linear
 
 
 def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
-    """The sum of two forms of one shape; terms in one value become one."""
+    """The sum of two forms of one shape, without pending clamps; terms in the same value are added up."""
     terms = {term.value: term.factor for term in first.terms}
     for term in second.terms:
         terms[term.value] = terms[term.value] + term.factor if term.value in terms else term.factor
@@ -83,13 +83,16 @@ def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
 
 
 def scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearForm:
-    """The form with every coefficient scaled."""
+    """The form with ``scale`` applied to every factor and to the constant."""
     terms = tuple(Term(term.value, scale(term.factor)) for term in form.terms)
     return replace(form, terms=terms, constant=scale(form.constant))
 
 
 def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real]) -> Form | Known:
-    """A function of the operands, element by element."""
+    """Lower ``real`` of the operands called ``parameters``, element by element, by a table.
+
+    Constant operands alone give a constant. Raises `Unsupported`, as `tabulate` and `folded`.
+    """
     shape = lowering.output_shape()
     operands = [expanded(lowering, lowering.operand(name), shape) for name in parameters]
     known = [operand for operand in operands if isinstance(operand, Known)]
@@ -101,7 +104,7 @@ def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real
 def table_or(
     lowering: Lowering, parameters: list[str], real: Callable[..., Real], otherwise: Callable[[Unsupported], Result]
 ) -> Result:
-    """A function of the operands by table, or ``otherwise``, given the refusal, where they have too many codes."""
+    """Lower as `function` does; where the operands have too many codes, return ``otherwise(refusal)`` instead."""
     try:
         return function(lowering, parameters, real)
     except Unsupported as refusal:
@@ -115,7 +118,11 @@ def by_form(
     linear: Callable[[Lowering], LinearForm | None],
     real: Callable[[Real, Real], Real],
 ) -> Form | Known:
-    """By linear forms where both operands have one, else by table."""
+    """Lower an operation on ``x`` and ``y`` by ``linear`` where both are linear forms or constants, else by a table.
+
+    Operands with too many codes for a table are tried with ``linear`` after all. ``linear`` returns None where it does
+    not apply. Raises `Unsupported`, as `function`.
+    """
     operands = [lowering.operand(name) for name in ("x", "y")]
     if all(isinstance(operand, Known) or is_linear(operand) for operand in operands):
         form = linear(lowering)
@@ -134,12 +141,12 @@ def by_form(
 
 
 def is_linear(operand: Operand) -> bool:
-    """Whether an operand is a sum without a pending clamp."""
+    """Whether an operand is a linear form without a pending clamp."""
     return isinstance(operand, LinearForm) and not operand.clamped
 
 
 def codes(lowering: Lowering, parameter: str, quantizer: Quantizer) -> Value:
-    """An operand's codes under the quantiser of the result."""
+    """Emit the codes of an operand, in the rank of the result, under ``quantizer``."""
     shape = lowering.output_shape()
     operand = expanded(lowering, lowering.operand(parameter), shape)
     if isinstance(operand, Known):
@@ -152,19 +159,19 @@ def codes(lowering: Lowering, parameter: str, quantizer: Quantizer) -> Value:
 
 
 def codes_of(lowering: Lowering, form: Form | Known, quantizer: Quantizer, what: str) -> Value:
-    """The codes of a form on the way to a tensor of the document, ``what`` being what they are to it."""
+    """Emit the codes of a computed form under ``quantizer``, as a part ``what`` of the tensor that is being lowered."""
     assert not isinstance(form, Known)
     with lowering.part(what):
         return requantize(lowering, form, quantizer)
 
 
 def integers(lowering: Lowering, parameter: str) -> Value:
-    """An operand whose real numbers are integers (indices, logical values), as the value of these integers."""
+    """Emit the integers of an operand whose numbers are integers, such as indices or logical values."""
     return integer_value(lowering, lowering.linear(parameter), parameter)
 
 
 def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
-    """The value of the integers that a form of integers stands for, at full extent."""
+    """Emit the integers that a form stands for, at its full shape; its numbers must be integers of 32 bits."""
     if not form.terms:
         values = form.constant.broadcast(form.shape)
         return lowering.tensor_constant(values.numerators // values.denominator, what)
@@ -176,7 +183,11 @@ def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
 
 
 def around_zero(lowering: Lowering, form: LinearForm) -> LinearForm:
-    """The same form in an integer whose 0 is the code nearest to zero."""
+    """An equal form of one term whose value is shifted: the real number 0 is then near the integer 0.
+
+    Factor and constant are the same for the whole tensor. The shift is limited where the code of zero lies far outside
+    of the codes that occur; the constant of the result makes up for the rest, exactly.
+    """
     (term,) = form.terms
     scale, constant = term.factor.item(), form.constant.item()
     zero = round_fraction(-constant / scale, "half_up") if scale else 0

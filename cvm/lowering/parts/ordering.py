@@ -1,8 +1,8 @@
-"""Integers in the order of real numbers: what comparisons, maxima and their positions need.
+"""Replace real tensors by integers in the same order, which comparisons, maxima and their positions need.
 
-The integers of a form with one positive factor are in order already; the number zero, which a constant border puts
-beside them, is one of them or lies between two. Any other operand of few codes is replaced by the ranks of its numbers
-among all numbers that occur.
+The integers of a form with one positive factor already have the order of its numbers. The number 0, which a constant
+border adds, is one of these integers or lies between two of them. Any other operand with few codes is replaced by
+ranks: the index of each number among all numbers that occur, in rising order.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ordered:
-    """``value`` orders as the real numbers do; ``zero`` stands where the number 0 does, and broadcasts to it.
+    """A ``value`` whose integers have the order of the real numbers, and the integers ``zero`` that stand for 0.
 
-    ``decoded`` makes a form of integers that were taken from value and zero; None where zero has no number of its own.
+    ``zero`` broadcasts to the value. ``decoded`` maps integers that were selected from both, and their shape, back to a
+    form; it is None where ``zero`` is in the order but stands for no number.
     """
 
     value: Value
@@ -48,12 +49,13 @@ def in_order(
     lowering: Lowering, operand: Form, axes: Sequence[int], zero: bool,
     beside_items: bool = False,
 ) -> Ordered | None:  # fmt: skip
-    """A form of one term whose factor and constant are the same along ``axes``, which are those compared along.
+    """Order a linear form of one term; ``axes`` are those along which items are compared with each other.
 
-    ``zero``: the number 0 takes part. Where it is no integer of its own the integers are doubled, and zero is the odd
-    one between two of them. None for any other operand. A pending clamp stays pending: it does not change which numbers
-    are less than others, but for those that it makes equal, and so leaves maxima where they are, but not positions.
-    ``beside_items``: a maximum is asked for, of zero and at least one item: a zero below all items is any least one.
+    Returns None for other forms, and where factor or constant vary along ``axes``. With ``zero`` the number 0 is
+    compared too: where it lies between two integers, all are doubled and zero is the odd integer between. A pending
+    clamp stays pending. It keeps the order but makes numbers equal, so that the result is right for maxima, and not for
+    their positions. ``beside_items`` says that a maximum of zero and at least one item is wanted: a zero below all
+    items may then be any integer that is not above them.
     """
     if not isinstance(operand, LinearForm) or len(operand.terms) != 1:
         return None
@@ -96,7 +98,10 @@ def in_order(
 
 
 def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
-    """The ranks of the operand's numbers, and of zero, among each other; None where the numbers are too many."""
+    """Order an operand by the ranks of its numbers and of zero; None where it has too many codes for a table.
+
+    Raises `Unsupported` where the order of two numbers cannot be decided.
+    """
     try:
         table = operand if isinstance(operand, TableForm) else tabulate(lowering, [operand], lambda x: x, operand.shape)
     except Unsupported:
@@ -117,7 +122,7 @@ def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
 
 
 def _ranks(numbers: Sequence[Real]) -> tuple[list[int], tuple[Real, ...]]:
-    """The index of each number among the distinct ones in rising order, and those."""
+    """The rank of each number among the distinct numbers, and the distinct numbers in rising order."""
     exact = [number.exact for number in numbers]
     if all(item is not None for item in exact):
         values: list[Any] = exact

@@ -4,8 +4,8 @@ The code of N / M, M > 0, under a quantiser is the count of steps t with N / M >
 
     N - base * M - scale * (t * M) >= 0,
 
-a comparison of a linear form in the accumulators of N and M, in t, and in the products of t with the accumulators of M
-(`cvm.lowering.proofs.decide`). It takes one bit of the code after the other.
+which compares a linear form with zero: its terms are the accumulators of N and M, t, and the products of t with the
+accumulators of M (`cvm.lowering.proofs.decide`). The bits of the count are found one by one, from the highest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HALF = Fraction(1, 2)
 
 
 def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
-    """A lower bound of a form, from the intervals of its values."""
+    """A lower bound of the numbers of a form, from the proven intervals of its values; a clamp is ignored."""
     least = min(form.constant.fractions())
     for term in form.terms:
         lo, hi = term.value.range.hull()
@@ -57,10 +57,10 @@ def ratio_codes(
     lowering: Lowering, numerator: LinearForm, denominator: LinearForm,
     quantizer: LinearQuantizer,
 ) -> Value:  # fmt: skip
-    """The codes of numerator / denominator, which have one shape and rank; the denominator is positive.
+    """Emit the codes of numerator / denominator, two forms of one rank; the denominator must be positive.
 
-    With the rounding half_even a step to an odd code must be exceeded: a tie stays at the even code before it.
-    Raises `Unsupported` (``lowering.unprovable``) where the sums are too wide.
+    With the rounding half_even a step to an odd code must be exceeded, because a tie keeps the even code before it.
+    Raises `Unsupported` (``lowering.operation``) where the sums do not fit 64 bits.
     """
     shape = lowering.output_shape()
     rank = len(shape)
@@ -97,7 +97,11 @@ def ratio_codes(
 
 
 def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer) -> Value:
-    """As `ratio_codes`; under a logarithmic quantiser of the squares of both, whose steps are rational."""
+    """Emit the codes of numerator / denominator under any quantiser; the denominator must be positive.
+
+    A linear quantiser is left to `ratio_codes`. The steps of a logarithmic one have rational squares, so that the
+    squares of both forms are compared instead (`root_codes`). Raises `Unsupported`, as they do.
+    """
     if isinstance(quantizer, LinearQuantizer):
         return ratio_codes(lowering, numerator, denominator, quantizer)
     squares = signed(lowering, numerator, squared(lowering, numerator, 1))
@@ -105,9 +109,10 @@ def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: Linea
 
 
 def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, quantizer: Quantizer) -> Value:
-    """The codes of x / sqrt(square) from numerator = sign(x) * x^2; ``square`` is positive.
+    """Emit the codes of x / sqrt(square), given numerator = sign(x) * x^2; ``square`` must be positive.
 
-    A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported`.
+    A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported` (``lowering.operation``)
+    where the sums do not fit 64 bits.
     """
     shape = lowering.output_shape()
     rank = len(shape)
@@ -157,7 +162,7 @@ def _table(lowering: Lowering, items: npt.NDArray[Any]) -> Value:
 
 
 def from_least(count: Value, quantizer: Quantizer) -> Value:
-    """The codes of a count of steps that were reached."""
+    """Emit the codes for a count of steps that were reached: count + lo."""
     lowering = count.emission
     if not quantizer.lo:
         return count
@@ -166,7 +171,7 @@ def from_least(count: Value, quantizer: Quantizer) -> Value:
 
 
 def signed(lowering: Lowering, x: LinearForm, form: LinearForm) -> LinearForm:
-    """sign(x) * form, where the sign of 0 is 1."""
+    """sign(x) * form as a form, where the sign of 0 is 1. Raises `TooWide` where ``x`` is too wide to compare."""
     rank = x.rank
     positive = at_least(lowering, x.shape, x)
     signs = positive + positive
@@ -182,7 +187,10 @@ def signed(lowering: Lowering, x: LinearForm, form: LinearForm) -> LinearForm:
 
 
 def bounded_below(lowering: Lowering, form: LinearForm, bound: Fraction, least: Fraction) -> LinearForm:
-    """max(u, bound) = bound + [u >= bound] * (u - bound), for a form that is never below ``least``."""
+    """max(form, bound) as a form: bound + [u >= bound] * (u - bound).
+
+    ``least`` is a lower bound of the form; where it is at least ``bound``, the form itself is returned.
+    """
     if least >= bound:
         return form
     rank = form.rank
@@ -196,13 +204,16 @@ def bounded_below(lowering: Lowering, form: LinearForm, bound: Fraction, least: 
 
 
 def floor_of_form(lowering: Lowering, form: LinearForm) -> Value:
-    """The value of the integers below a form: its codes where the code k stands for k + 1/2."""
+    """Emit the floor of a form: its codes under a quantiser of scale 1 and offset 1/2, which round to the nearest."""
     integers = LinearQuantizer((Fraction(1),), (_HALF,), -INT32_MAX, INT32_MAX)
     return codes_of(lowering, form, integers, "floor")
 
 
 def quotient_of_forms(lowering: Lowering) -> Coded | None:
-    """X / y for tensors of many values, where y is proven not to be zero and the result has a quantiser."""
+    """Lower x / y of two linear forms to codes; None where the result has no quantiser or an operand is no sum.
+
+    Raises `Unsupported` where y is not proven to differ from zero.
+    """
     quantizer = lowering.quantizer()
     operands = [lowering.operand(name) for name in ("x", "y")]
     if quantizer is None or not all(isinstance(item, Known) or is_linear(item) for item in operands):

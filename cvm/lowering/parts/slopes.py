@@ -1,7 +1,7 @@
-"""Piecewise linear functions of a sum that has too many values for a table: exact, however wide the sum is.
+"""Exact piecewise linear functions (leaky ReLU, maximum, sign) of sums that have too many values for a table.
 
-A quantiser is monotone. So the code of p * y where y >= 0, else n * y, is the greater of the codes of p * y and n * y
-where n <= p, and the lesser one where n > p. Without a quantiser the result is a form again
+A quantiser is monotone. Let f(y) = p * y for y >= 0 and n * y otherwise: its code is the greater of the codes of p * y
+and n * y where n <= p, and the lesser of them where n > p. Without a quantiser the result is a linear form again
 (`cvm.lowering.proofs.pieces`).
 """
 
@@ -25,9 +25,9 @@ __all__ = ["greater", "sign_of", "two_slopes"]
 
 
 def two_slopes(lowering: Lowering, below: Rationals, refusal: Unsupported) -> Result:
-    """The operand ``x`` where it is at least 0, else ``below`` times it, ``below`` being constant.
+    """Lower x where x >= 0, else below * x, for the operand ``x``; ``below`` is constant and broadcasts to it.
 
-    Raises ``refusal`` where the sum is too wide to compare, or is no sum.
+    Raises ``refusal`` where the sum is too wide to compare with zero, and `Unsupported` where there is no linear form.
     """
     shape = lowering.output_shape()
     quantizer = lowering.quantizer()
@@ -48,7 +48,10 @@ def two_slopes(lowering: Lowering, below: Rationals, refusal: Unsupported) -> Re
 
 
 def _multiple(operand: Operand, by: Rationals) -> LinearForm | SurdForm | None:
-    """A sum times a constant, with its pending clamp; None where the clamp would differ from channel to channel."""
+    """A linear or surd form times a constant, its pending clamp included; None for others.
+
+    It is None as well where there is a clamp and the constant varies: a form has one clamp for all channels.
+    """
     if not isinstance(operand, LinearForm | SurdForm):
         return None
     lower, upper = operand.lower, operand.upper
@@ -65,7 +68,7 @@ def _multiple(operand: Operand, by: Rationals) -> LinearForm | SurdForm | None:
 
 
 def _chosen(lowering: Lowering, sides: list[Value], below: Rationals) -> Value:
-    """The greater of two codes where the slope below 0 is at most 1, else the lesser."""
+    """Emit the greater of the two codes where the slope ``below`` is at most 1, and the lesser elsewhere."""
     signs = np.where(below.numerators > below.denominator, -1, 1).astype(np.int64)
     if (signs == 1).all():
         return lowering.emit("broadcast_max", *sides, label="")
@@ -76,7 +79,10 @@ def _chosen(lowering: Lowering, sides: list[Value], below: Rationals) -> Value:
 
 
 def greater(lowering: Lowering, greatest: bool, refusal: Unsupported) -> LinearForm:
-    """The greater of the operands ``x`` and ``y``, or the lesser, as a form: max(x, y) = y + max(x - y, 0)."""
+    """Lower the maximum of the operands ``x`` and ``y``, or without ``greatest`` the minimum, to a linear form.
+
+    max(x, y) = y + max(x - y, 0). Raises ``refusal`` where the difference is too wide to compare with zero.
+    """
     shape = lowering.output_shape()
     x, y = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "y"))
     difference = sum_of(x, scaled(y, lambda factor: -factor))
@@ -91,7 +97,10 @@ def greater(lowering: Lowering, greatest: bool, refusal: Unsupported) -> LinearF
 
 
 def sign_of(lowering: Lowering, refusal: Unsupported) -> LinearForm:
-    """The sign of the operand ``x``, whatever its scale: [x >= 0] - [-x >= 0]."""
+    """Lower the sign of the operand ``x`` to a form of -1, 0 and 1: [x >= 0] - [-x >= 0].
+
+    Raises ``refusal`` where the sum is too wide to compare with zero.
+    """
     shape = lowering.output_shape()
     form = linear_operand(lowering, lowering.linear("x"), shape)
     one, zero = (Rationals.scalar(item, len(shape)) for item in (1, 0))

@@ -21,12 +21,19 @@ _MOST_BITS = 16
 
 
 def function_of_sum(lowering: Lowering, real: Callable[[Real], Real], course: Course) -> Result:
-    """A function of the operand ``x``, which rises and falls as ``course`` says."""
+    """Lower ``real`` of the operand ``x``; ``course`` says where the function rises and where it falls.
+
+    Raises `Unsupported`: as `table_or`, or ``lowering.undefined`` and ``lowering.undecided`` for sums.
+    """
     return table_or(lowering, ["x"], real, lambda refusal: _by_thresholds(lowering, real, course, refusal))
 
 
 def _by_thresholds(lowering: Lowering, real: Callable[[Real], Real], course: Course, refusal: Unsupported) -> Result:
-    """Raises ``refusal`` where the result has no linear quantiser to the nearest, of at most 16 bits."""
+    """Emit the codes as a staircase over the sum.
+
+    Raises ``refusal`` where the operand is no sum, or where the result has no linear quantiser of at most 16 bits that
+    rounds to the nearest.
+    """
     quantizer = lowering.quantizer()
     operand = expanded(lowering, lowering.operand("x"), lowering.output_shape())
     if not isinstance(quantizer, LinearQuantizer) or not isinstance(operand, LinearForm | SurdForm):

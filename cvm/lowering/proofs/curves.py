@@ -1,12 +1,12 @@
-"""Functions of sums that have too many values for a table: where each code begins, found by exact search.
+"""Functions of sums that have too many values for a table: an exact search finds where each code begins.
 
-Of a function that rises, a code begins at one real number x. It lies in a bracket a < x <= b, found by halving: at a
-the function has not reached the step between the codes, at b it has, both decided by enclosures. The bracket is much
-narrower than the sum's unit, so that it says where the code begins among the values of the sum, for all channels; a
-value that lies inside of the bracket is decided by itself.
+For a function that rises, each code begins at one real number x. Bisection finds a bracket a < x <= b: at a the
+function has not reached the step to that code, at b it has, and enclosures decide both. The bracket is much narrower
+than the unit of the sum, so that it mostly tells at which integer the code begins, for all channels; an integer whose
+number lies inside of the bracket is decided by itself.
 
-A function that falls is one that rises in -x. One that falls, then rises, is searched in two ranges: it turns where
-another function, which rises and has the sign of its slope, reaches 0.
+A function that falls is treated as one of -x, which rises. One that first falls and then rises is searched in two
+ranges. They meet where its ``slope``, another function, which rises and has the sign of the derivative, reaches 0.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from cvm.quantization.steps import Step
 __all__ = ["COURSES", "Course", "Curve"]
 
 _PARTS = 16
-"""Of a unit of the sum: the width of a bracket at most."""
+"""A bracket is at most this part of the unit of the sum wide: 1 / `_PARTS`."""
 
 Function = Callable[[Real], Real]
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a function of one number goes: it rises, it ``falls``, or it falls where ``slope`` is negative, then rises.
+    """Where a function of one number rises or falls.
 
-    ``slope`` rises itself. "Rises" is: does not fall.
+    By default it rises everywhere, which means that it nowhere decreases. With ``falls`` it falls everywhere. With a
+    ``slope`` it falls where the slope is negative, and rises elsewhere; the slope is a function that rises itself.
     """
 
     falls: bool = False
@@ -51,29 +52,35 @@ COURSES: Mapping[str, Course] = MappingProxyType(
         **dict.fromkeys(_RISE, Course()),
         "rsqrt": Course(falls=True),
         **dict.fromkeys(("sqr", "cosh"), Course(slope=lambda x: x)),
-        # The slope of x / (1 + e^-x), over a positive number.
+        # The derivative of x / (1 + e^-x), divided by a positive number.
         "silu": Course(slope=lambda x: exp(x) + rational(1) + x),
     }
 )
-"""How functions go, by the names that they have as operations of graphs. Of others, numbers are tabulated only."""
+"""The course of each function, by its name as an operation of graphs. Other functions are lowered by tables only."""
 
 
 @dataclass(slots=True)
 class _Rising:
-    """A function that rises, of numbers in [low, high], and where it was found to reach a step."""
+    """A function that rises on the numbers in [low, high], with a cache of where it reaches each step.
+
+    ``surd`` tells that the sums are those of a `SurdForm`.
+    """
 
     function: Function
     low: Fraction
     high: Fraction
     surd: bool
     within: Callable[[Real], bool]
-    """Whether a number lies where the function rises: no other reaches any step, and none is greater than those."""
+    """Whether a number is in the part where the function rises; a number before that part reaches no step."""
     _met: dict[Step, bool] = field(default_factory=dict)
     """Whether the greatest number reaches a step."""
     _brackets: dict[Step, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
 
     def reached(self, step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
-        """As `cvm.lowering.proofs.staircase.Reached`; past the greatest number where no number reaches the step."""
+        """As `cvm.lowering.proofs.staircase.Reached`.
+
+        Where no number reaches the step, the result is an integer past that of the greatest number.
+        """
         least = surd_reached if self.surd else sum_reached
         if step not in self._met:
             self._met[step] = self._has_reached(rational(self.high), step)
@@ -90,7 +97,7 @@ class _Rising:
         return low
 
     def _bracket(self, step: Step, width: Fraction) -> tuple[Fraction, Fraction] | None:
-        """Numbers (a, b], so near, of which the greater alone reaches the step; None where the least number does."""
+        """Numbers a and b, at most ``width`` apart: b reaches the step, a does not. None where ``low`` reaches it."""
         if step not in self._brackets:
             reached = self._has_reached(rational(self.low), step)
             self._brackets[step] = None if reached else (self.low, self.high)
@@ -114,14 +121,14 @@ class _Rising:
 
 
 def _width(unit: Fraction, constants: Sequence[Fraction]) -> Fraction:
-    """A part of what one unit of the sum is to the number."""
+    """The width of a bracket: a small part of how much one unit of the sum changes the number."""
     if len(constants) == 1:
         return unit / _PARTS
     return unit / (_PARTS * (isqrt(math.ceil(constants[2])) + 1))
 
 
 def _number(total: int, unit: Fraction, constants: Sequence[Fraction]) -> Real:
-    """The number that a sum of so many units stands for: of a linear form, or over a root."""
+    """The number that a sum of ``total`` units stands for, in a linear form (one constant) or in a surd form."""
     if len(constants) == 1:
         return rational(total * unit + constants[0])
     origin, offset, radicand = constants
@@ -129,10 +136,10 @@ def _number(total: int, unit: Fraction, constants: Sequence[Fraction]) -> Real:
 
 
 class Curve:
-    """A function of the sums of a form: `branches` says where it rises and falls, and where it reaches a step."""
+    """A function of the numbers of a form; `branches` tells where it rises and falls, and where it reaches a step."""
 
     def __init__(self, form: LinearForm | SurdForm, function: Function, course: Course) -> None:
-        """Take in the pending clamp of ``form``, whose function this is. Raises `Undefined` and `Undecided`."""
+        """The ``function`` of the numbers of ``form``, after its pending clamp; ``course`` tells where it rises."""
         low, high = _numbers(form)
         surd = isinstance(form, SurdForm)
 
@@ -154,7 +161,10 @@ class Curve:
             self._slope = _Rising(lambda x: slope(limited(x)), low, high, surd, lambda x: True)
 
     def branches(self, lo: int, hi: int, unit: Fraction, constants: Sequence[Fraction]) -> list[Branch]:
-        """The sums from ``lo`` to ``hi`` in ranges in which the function rises or falls."""
+        """The branches of the function on the sums from ``lo`` to ``hi``, in units of ``unit``.
+
+        Raises `Undecided` where a comparison cannot be decided, `Undefined` where the function has no value.
+        """
         if self._falling is None:
             assert self._rising is not None
             return [Branch(lo, hi, self._rising.reached)]
@@ -168,7 +178,7 @@ class Curve:
 
     @staticmethod
     def _fallen(falling: _Rising) -> Reached:
-        """Of the negated sum: the number that it stands for is negated too."""
+        """`Reached` of a branch that falls: it takes the negated sum, so that origin and offset are negated too."""
 
         def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
             return falling.reached(step, unit, [*(-item for item in constants[:2]), *constants[2:]])
@@ -177,7 +187,7 @@ class Curve:
 
 
 def _numbers(form: LinearForm | SurdForm) -> tuple[Fraction, Fraction]:
-    """Bounds of the numbers that the sum stands for: its least and greatest number, where there are no roots."""
+    """A lower and an upper bound of the numbers of a form without its clamp, from the proven ranges of its values."""
     columns = [form.constant] if isinstance(form, LinearForm) else [form.origin, form.offset, form.radicand]
     columns = [*(term.factor for term in form.terms), *columns]
     extents = np.broadcast_shapes(*(column.shape for column in columns))

@@ -1,4 +1,4 @@
-"""Exact decisions about sums with coefficients of any size: comparisons, and codes found by comparing.
+"""Exact comparisons of sums with coefficients of any size, and codes found by such comparisons.
 
 A ``requantize`` adds in 64 bits. To compare sum_i P_i * X_i + R with zero for integers P_i of any size, write the
 coefficients in balanced digits of base 2^b, P_i = sum_j d_ij * 2^(b*j). From the lowest column up,
@@ -6,9 +6,9 @@ coefficients in balanced digits of base 2^b, P_i = sum_j d_ij * 2^(b*j). From th
     carry_j = floor((sum_i d_ij * X_i + r_j + carry_(j-1)) / 2^b),
 
 and since nested floors compose, the sum is not negative exactly if the last column with its carry is not. Each column
-is one ``requantize`` whose multipliers are digits; nothing is approximated and nothing needs a proof but its range.
+is one ``requantize`` whose multipliers are digits. Nothing is approximated; only the ranges need a proof.
 
-The code of a number is then the count of the thresholds that it reaches, found from the highest bit down.
+The code of a number is then the count of the thresholds that it reaches; `count_reached` finds it bit by bit.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 _BITS = (62, 28, 24, 20, 16, 12)
-"""Of a digit, tried in turn; with the first there is one column, whose coefficients are what they are."""
+"""The widths b of a digit, tried in turn. With the first there is a single column, of the coefficients themselves."""
 _TABLE_DIGIT = 27
 _MOST_TERMS = 6
-"""Of eight of a ``requantize``, one is the carry and one may be needed to give the shape."""
+"""A ``requantize`` adds up to eight values; one is the carry, and one may be zeros that give the result its shape."""
 
 
 class TooWide(Exception):
@@ -51,14 +51,14 @@ class TooWide(Exception):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Summand:
-    """Coefficient times a value of the program; the coefficients are integers of any size, broadcast to the value."""
+    """``coefficients`` times a value of the program; they are integers of any size and broadcast with the value."""
 
     value: Value
     coefficients: Array
 
 
 def at_least_zero(lowering: Emission, shape: Shape, summands: Sequence[Summand], constant: Array, label: str) -> Value:
-    """The value that is 1 where the sum and ``constant`` are together at least 0, else 0, of ``shape``.
+    """Emit a value of ``shape`` that is 1 where the sum of the summands and ``constant`` is at least 0, else 0.
 
     Raises `TooWide`.
     """
@@ -86,7 +86,7 @@ def at_least_zero(lowering: Emission, shape: Shape, summands: Sequence[Summand],
 def _gathered(
     lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], bits: int, label: str
 ) -> list[tuple[Value, Array]]:
-    """A sum as 2^bits * h + l for values h = floor(sum / 2^bits) and 0 <= l < 2^bits: two terms for many."""
+    """Emit a sum of terms as two terms, 2^bits * h + l, where h = floor(sum / 2^bits) and 0 <= l < 2^bits."""
     one = np.ones((1,) * len(shape), dtype=object)
     high = fixed_sum(lowering, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), label)
     low = fixed_sum(lowering, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), label)
@@ -94,7 +94,7 @@ def _gathered(
 
 
 def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tuple[list[Array], Array]]:
-    """Per power of 2^bits, lowest first: the digits of all coefficients, and of the constant."""
+    """One pair per power of 2^bits, lowest first: the digits of all coefficients, and the digits of the constant."""
     columns = []
     rest = [*(item.coefficients.astype(object) for item in summands), constant.astype(object)]
     while True:
@@ -104,7 +104,7 @@ def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tu
             digits.append(low)
             above.append((items - low) // 2**bits)
         if not any(items.any() for items in above):
-            # What is left fits the column as it is.
+            # No digit is left above this column.
             columns.append((rest[:-1], rest[-1]))
             return columns
         columns.append((digits[:-1], digits[-1]))
@@ -112,7 +112,7 @@ def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tu
 
 
 def _fits(summands: Sequence[Summand], columns: list[tuple[list[Array], Array]], bits: int) -> bool:
-    """Whether all columns fit 63 bits and all carries 31; a little is left for the rounding addend."""
+    """Whether the sums of all columns fit int64, with room for the rounding addend, and all carries fit int32."""
     carry = 0
     for digits, rest in columns:
         # Gathering terms (`_gathered`) rounds each group to a multiple of 2^bits.
@@ -131,7 +131,10 @@ def fixed_sum(
     lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], offset: Array, shift: int,
     bounds: tuple[int, int], label: str, rounding: str = "half_up",
 ) -> Value:  # fmt: skip
-    """clip(round((sum of terms + offset) / 2^shift), bounds), of ``shape``."""
+    """Emit clip(round((sum of terms + offset) / 2^shift), bounds) as one ``requantize`` of ``shape``.
+
+    A term is a value and its multipliers, which broadcast with it.
+    """
     with lowering.part(label):
         ordered = sorted(terms, key=lambda term: term[0].shape != shape)
         if not ordered or ordered[0][0].shape != shape:
@@ -148,12 +151,12 @@ def fixed_sum(
 def table_digits(
     lowering: Emission, thresholds: Sequence[int], index: Value, rank: int, label: str = ""
 ) -> list[Summand]:
-    """Minus the threshold at an index: integers of any size, whose balanced digits stand in tables of 32 bits."""
+    """Emit -thresholds[index] as summands: the thresholds, of any size, are stored as tables of their digits."""
     return looked_up(lowering, digit_tables(lowering, thresholds, label), index, rank, label)
 
 
 def digit_tables(lowering: Emission, thresholds: Sequence[int], label: str) -> list[tuple[Value, int]]:
-    """Tables of the balanced digits of integers of any size, and the weights of the digits."""
+    """Emit tables of the balanced digits of integers of any size, each with the weight of its digit."""
     items = np.array(thresholds, dtype=object)
     found: list[tuple[Value, int]] = []
     with lowering.part(label):
@@ -167,7 +170,7 @@ def digit_tables(lowering: Emission, thresholds: Sequence[int], label: str) -> l
 def looked_up(
     lowering: Emission, tables: Sequence[tuple[Value, int]], index: Value, rank: int, label: str
 ) -> list[Summand]:
-    """Minus the integer whose digits stand in ``tables`` at an index."""
+    """Emit, as summands, minus the integers at ``index`` whose digits are stored in ``tables``."""
     found = []
     with lowering.part(label):
         for number, (table, weight) in enumerate(tables):
@@ -177,7 +180,7 @@ def looked_up(
 
 
 def narrowed(items: Array) -> Array:
-    """The same parameters with extent 1 along every axis on which they do not vary."""
+    """The items with extent 1 along every axis on which they do not vary."""
     for axis in range(items.ndim):
         first = np.take(items, [0], axis)
         if (items == first).all():
@@ -188,10 +191,11 @@ def narrowed(items: Array) -> Array:
 def count_reached(
     lowering: Emission, shape: Shape, steps: int, reached: Callable[[Value], Value], label: str, most: int | None = None
 ) -> Value:
-    """The greatest k in [0, steps] such that a number reaches step k, where every number reaches the steps below.
+    """Emit, per element, the greatest k in [0, steps] such that step k is reached, or 0 where none is.
 
-    ``reached`` gives, for a value that holds a k in [1, 2^bits - 1] per element, the value that is 1 where step k is
-    reached, else 0; it must be 0 for k > steps unless the count is clipped to ``most`` = steps.
+    A number that reaches a step must reach all steps below it. ``reached`` maps a value that holds one k in [1, 2^bits
+    - 1] per element to the value that is 1 where step k is reached, else 0. It must give 0 for k > steps, unless the
+    count is clipped to ``most`` = steps.
     """
     found: Value | None = None
     one = np.ones((1,) * len(shape), dtype=object)

@@ -1,7 +1,7 @@
-"""From a form to codes: one ``requantize`` per quantised tensor, its constants proven exact.
+"""Emit the codes of a form, where possible by a single ``requantize`` whose constants are proven exact.
 
-See `cvm.quantization.fixed_point` for the proofs. A form's rows - distinct combinations of coefficients, constants and
-bounds over channels and positions - are proven once each.
+See `cvm.quantization.fixed_point` for the proofs. A *row* is a distinct combination of coefficients, constants and
+bounds among the channels and positions of a form; each row is proven once.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = ["requantize"]
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
 _MOST_TERMS = 7
-"""Of eight of a ``requantize``, one may be needed to give the shape."""
+"""A ``requantize`` adds up to eight values; one of them may be needed for zeros that give the result its shape."""
 
 
 def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
-    """Emit the codes of ``form`` under ``quantizer`` for the owner, and report them; returns the value that holds them.
+    """Emit the codes of ``form`` under ``quantizer`` for the owner, claim their exactness, and return their value.
 
     Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
     """
@@ -81,7 +81,7 @@ def _nearest(
     where: Array,
     bounds: tuple[int, int],
 ) -> Value | None:
-    """The codes that the rows give: one ``requantize``, or an estimate and its correction; None where neither fits."""
+    """Emit the codes of the rows by one ``requantize``, or by an estimate and its correction; None if neither fits."""
     try:
         values, rows = _without_idle_terms(values, rows)
         if len(values) > _MOST_TERMS:
@@ -106,12 +106,12 @@ def _half_even(
     bounds: tuple[int, int],
     quantizer: LinearQuantizer,
 ) -> Value:
-    """Codes rounded to the nearest, ties to the even one, where ties occur.
+    """Emit codes rounded to the nearest, ties to the even code, for rows in which ties occur.
 
-    A ``requantize`` that rounds so where all denominators are powers of two. Else the code u with ties upward and the
-    code d with ties downward: they differ at a tie alone, by one, and the code is max(2 * floor(u / 2), d). Clipping u
-    and d to the bounds first does not change that: a bound that is odd is the code of a tie beside it only if d is.
-    Where these do not fit, the thresholds are counted.
+    Where all denominators are powers of two, one ``requantize`` with the rounding half_even does it. Otherwise let u be
+    the code with ties rounded upward, d the code with ties rounded downward. They differ at ties only, by one, and the
+    code is max(2 * floor(u / 2), d). This also holds after u and d are clipped to the bounds: an odd bound is the code
+    of a tie beside it only if d is that bound. Where u or d do not fit, a staircase counts the thresholds.
     """
     values, rows, below, where = parts
     exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
@@ -138,10 +138,11 @@ def _toward_zero(
     quantizer: LinearQuantizer,
     bounds: tuple[int, int],
 ) -> Value:
-    """Codes that are truncated.
+    """Emit codes that are rounded toward zero.
 
-    A ``requantize`` that rounds so where all denominators are powers of two. Else max(floor, 0) + min(ceiling, 0),
-    of which one is 0; the ceiling of a number is the floor of the one just below it, plus 1.
+    Where all denominators are powers of two, one ``requantize`` with that rounding does it. Otherwise the code is
+    max(floor, 0) + min(ceiling, 0), of which one is 0; the ceiling is taken as the floor of the number just below,
+    plus 1. Raises `Unsupported` (``lowering.rounding``) for surd forms and where the parts do not fit 64 bits.
     """
     if isinstance(form, SurdForm):
         raise Unsupported(
@@ -185,13 +186,13 @@ def _by_staircase(lowering: Emission, form: LinearForm | SurdForm, quantizer: Qu
 
 
 def _clamped_per_channel(lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> Value:
-    """The codes without the clamp, then their clamp: each channel has its own codes of the bounds."""
+    """Emit the codes of the form without its clamp, then clamp them per channel to the codes of its bounds."""
     free = replace(form, lower=None, upper=None)
     with lowering.part("unclamped"):
         value = requantize(lowering, free, quantizer)
     assert quantizer.axis is not None
     extents = [len(quantizer.scale) if axis == quantizer.axis else 1 for axis in range(len(form.shape))]
-    # The least of two codes is the greatest of their negatives, negated.
+    # min(a, b) = -max(-a, -b)
     for bound, sign in ((form.lower, 1), (form.upper, -1)):
         if bound is None:
             continue
@@ -203,7 +204,7 @@ def _clamped_per_channel(lowering: Emission, form: LinearForm | SurdForm, quanti
 
 
 def _same_codes(form: LinearForm, quantizer: LinearQuantizer) -> bool:
-    """Whether the form is the codes of this very quantiser already: rounding a code's value gives the code."""
+    """Whether the form is scale * X + offset with scale and offset of the quantiser: X holds its codes already."""
     if len(form.terms) != 1 or form.clamped or not quantizer.per_tensor:
         return False
     term = form.terms[0]
@@ -215,7 +216,10 @@ def _same_codes(form: LinearForm, quantizer: LinearQuantizer) -> bool:
 
 
 def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tuple[int, int]:
-    """The codes of the form's bounds. A quantiser is monotone: the code of a clamped value is the clamped code."""
+    """The codes of the form's clamp, or of the quantiser's range where there is no clamp.
+
+    A quantiser is monotone, so that the code of a clamped number is the clamped code of the number.
+    """
     lo = quantizer.lo if form.lower is None else code(form.lower, quantizer)
     return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
 
@@ -278,14 +282,14 @@ def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int)
     bounds = ((key[4], key[5]),)
     if slope:
         return SurdRow(slope, origin, height, radicand, bounds, lo, hi)
-    # Without a slope the code is one number: that at which an accumulator of factor one, fixed at zero, stands.
+    # Without a slope the code is constant: that of an accumulator with the factor 1 whose only value is 0.
     steps = SurdRow(Fraction(1), origin, height, radicand, ((0, 0),), lo, hi)
     reached = sum(int(at <= 0) for at in steps.thresholds(np.arange(lo + 1, hi + 1, dtype=object)).tolist())
     return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
 
 
 def _without_idle_terms(values: list[Value], rows: list[Row]) -> tuple[list[Value], list[Row]]:
-    """Leave out the second of two accumulators, or the first, where its value never changes a code."""
+    """Leave out one of two accumulators, the second if possible, where its value does not change any code."""
     linear = [row for row in rows if isinstance(row, LinearRow)]
     for term in (1, 0):
         if len(values) == 2 and len(linear) == len(rows) and all(decides_without(row, term) for row in linear):
@@ -330,12 +334,12 @@ def _corrected(
     where: Array,
     bounds: tuple[int, int],
 ) -> Value | None:
-    """An estimate of the code that is right or one too small, and one comparison that decides which.
+    """Emit an estimate of the code that is right or one too small, and one comparison that decides which.
 
     Let v = (sum_i P_i * X_i + R) / D. With m_i = floor(P_i * 2^s / D) the sum of m_i * X_i is off from that of
     P_i * X_i * 2^s / D by at most M = sum_i max|X_i|. With c = floor(R * 2^s / D) - M - 1 the estimate w lies in
     (v - (2 M + 2) / 2^s, v], so that for 2^s >= 4 M + 4 its floor k is floor(v) or one less: the code is k + 1 exactly
-    if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k.
+    if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k. Returns None for surd rows and where the sums do not fit.
     """
     linear = [row for row in rows if isinstance(row, LinearRow)]
     if len(linear) < len(rows) or len(values) > _MOST_TERMS:
@@ -348,7 +352,7 @@ def _corrected(
         forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
-    # An estimate of the greatest int32 less one: the comparison adds the rest, and the sum is proven to fit.
+    # The estimate is clipped to INT32_MAX - 1, so that the sum with the answer of the comparison is proven to fit.
     most = bounds[0], min(bounds[1], max(INT32_MAX - 1, bounds[0]))
     with lowering.part("estimate"):
         estimate = _emit(lowering, shape, values, forms, where, most)

@@ -1,12 +1,12 @@
-"""Sums taken apart at the points where a piecewise linear function of them bends: exact, and without a table.
+"""Exact piecewise linear functions of sums, without a table: each bend of the function becomes one comparison.
 
-Whether a sum of integers with rational coefficients is at least 0 is a comparison (`cvm.lowering.proofs.decide`). Its
-answer B is 0 or 1, so that max(y, 0) = B * y is a sum again, whose terms are the products of B with the terms of y:
+A comparison (`cvm.lowering.proofs.decide`) tells whether a sum y of integers with rational coefficients is at least 0.
+Its answer B is 0 or 1, so that max(y, 0) = B * y is a sum again, whose terms are the products of B and the terms of y:
 
     clamp(y, l, u) = l + max(y - l, 0) - max(y - u, 0)
     where(y >= 0, p * y, n * y) = n * y + (p - n) * max(y, 0)
 
-Where a bend lies at an integer of the only term, the term is clipped instead, and stays one.
+Where there is one term and the bend lies at an integer of it, a maximum or minimum of this term is emitted instead.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["at_least", "clamped", "positive_part", "summands"]
 def summands(
     terms: Sequence[Term], constant: Rationals, whole: bool = False
 ) -> tuple[list[Summand], Rationals, Fraction]:
-    """The sum as integers times a unit: the summands, the constant in units, and the unit.
+    """Write a sum as integers times a unit: returns the summands, the constant in units, and the unit.
 
-    With ``whole`` the constant is an integer of units too.
+    With ``whole`` the unit is chosen so that the constant is an integer of units too.
     """
     numerators = [item for term in terms for item in term.factor.fractions()]
     if whole or not numerators:
@@ -47,14 +47,14 @@ def summands(
 
 
 def at_least(lowering: Emission, shape: Shape, form: LinearForm) -> Value:
-    """The value that is 1 where a form is at least 0, else 0. Raises `TooWide`."""
+    """Emit a value of ``shape`` that is 1 where a form is at least 0, else 0; a clamp is ignored. Raises `TooWide`."""
     found, constant, _ = summands(form.terms, form.constant)
-    # floor: the sum of integers and r is at least 0 exactly if that of the integers and floor(r) is.
+    # For an integer n, n + r >= 0 exactly if n + floor(r) >= 0.
     return at_least_zero(lowering, shape, found, constant.numerators // constant.denominator, "reached")
 
 
 def clamped(lowering: Emission, form: LinearForm) -> LinearForm:
-    """The form with its pending clamp taken into the terms. Raises `TooWide` where the sum is too wide to compare."""
+    """Emit the pending clamp and return an equal form without one. Raises `TooWide`."""
     lower, upper = form.lower, form.upper
     result = replace(form, lower=None, upper=None)
     if lower is not None:
@@ -77,7 +77,10 @@ def positive_part(lowering: Emission, form: LinearForm) -> LinearForm:
 
 
 def _clipped(lowering: Emission, form: LinearForm) -> LinearForm | None:
-    """The positive part of factor * X + constant where -constant / factor is an integer t: factor * (X' - t)."""
+    """max(factor * X + constant, 0) where t = -constant / factor is an integer: X is replaced by max(X, t).
+
+    For a negative factor it is replaced by min(X, t). Returns None where the form is not of that kind.
+    """
     if len(form.terms) != 1:
         return None
     (term,) = form.terms

@@ -1,13 +1,13 @@
 """Codes of functions of sums, found among exact thresholds.
 
-A code is monotone in the sum L = sum_i P_i * X_i with integers P_i: it changes where L reaches a threshold. Where L has
-few values, one value of the program, a table says the code. Else the thresholds that were reached are counted: for each
-bit of the count, from the highest, the threshold in the middle is looked up and compared (`proofs.decide`). Nothing
-needs a proof but that the sums fit. Where coefficients differ between channels or positions, each class of them
-has its own row of thresholds.
+A code is monotone in the sum L = sum_i P_i * X_i with integers P_i: it changes where L reaches a threshold. Where L is
+one value of the program that has few integers, a table maps it to codes. Otherwise the thresholds that L reaches are
+counted: for each bit of the count, from the highest, the threshold in the middle is looked up and compared
+(`cvm.lowering.proofs.decide`). Only the ranges of these sums need a proof. A *class* is a distinct combination of
+coefficients among the channels and positions; each class has its own thresholds.
 
-The thresholds are those of a quantiser (`cvm.quantization.steps`), taken back through the function: integers beside
-rationals or roots, decided by squaring.
+A threshold is the least integer L at which the function reaches a step of the quantiser (`cvm.quantization.steps`).
+Where roots are involved, it is found by comparing squares.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = ["Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "s
 Array = npt.NDArray[Any]
 
 _MOST_BITS = 16
-"""Of linear codes: each has a threshold in the tables."""
+"""The most bits of linear codes: the tables hold a threshold for each code."""
 _MOST_THRESHOLDS = 2**20
-"""Of all classes together."""
+"""The most thresholds of all classes together."""
 _MOST_ENTRIES = 2**16
-"""Of a table of codes; a search takes some ops per bit instead."""
+"""The most entries of a table of codes. Beyond that the thresholds are searched, with some ops per bit of the count."""
 
 Reached = Callable[[Step, Fraction, Sequence[Fraction]], "int | None"]
-"""For a step, a unit u and the constants of a class: the least integer L for which the function of L * u reaches the
-step; None where every L does."""
+"""Maps a step, a unit u and the constants of a class to the least integer L for which the function of L * u reaches the
+step; None where every L reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Sums from ``lo`` to ``hi`` of which a function does not decrease, or, where it ``falls``, does not increase.
+    """Sums ``lo`` .. ``hi`` on which a function does not decrease or, where it ``falls``, does not increase.
 
-    ``reached`` is that of the sum; where it falls, of the negated sum.
+    ``reached`` takes the sum or, if the function falls, the negated sum.
     """
 
     lo: int
@@ -63,17 +63,20 @@ class Branch:
 
 
 Branches = Callable[[int, int, Fraction, Sequence[Fraction]], Sequence[Branch]]
-"""For sums from lo to hi, a unit and the constants of a class: the branches of the function, in order of the sums."""
+"""Maps lo, hi, a unit and the constants of a class to the branches of the function on lo .. hi, in rising order."""
 
 
 def sum_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
-    """For the number L * u + c itself."""
+    """`Reached` for the number L * u + c itself, where ``constants`` is (c,)."""
     (constant,) = constants
     return least_integer(-constant / unit, [(step.sign, step.square / unit**2)], step.strict)
 
 
 def surd_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
-    """For offset + (L * u + origin) / sqrt(radicand): L * u + origin >= (step - offset) * sqrt(radicand)."""
+    """`Reached` for offset + (L * u + origin) / sqrt(radicand), with the constants origin, offset and radicand.
+
+    The step is reached where L * u + origin >= (step - offset) * sqrt(radicand).
+    """
     origin, offset, radicand = constants
     scale = radicand / unit**2
     sign = (offset < 0) - (offset > 0)
@@ -99,11 +102,12 @@ def staircase_codes(
     reached: Reached | None = None,
     branches: Branches | None = None,
 ) -> tuple[Value, str]:
-    """Emit the codes of a sum, or of a function of it, for the owner; returns value and note.
+    """Emit the codes of a sum, or of a function of it, for the owner; returns the value and a note for its claim.
 
-    The function does not decrease where ``reached`` is given, or goes as ``branches`` say. A pending clamp of ``form``
-    is one of what is quantised. Raises `Unsupported`: ``lowering.bits`` for linear codes of more than 16 bits,
-    ``lowering.rounding``, ``lowering.unprovable`` where the sums are too wide to compare.
+    ``reached`` gives a function that does not decrease, ``branches`` one that rises and falls. A pending clamp of
+    ``form`` applies to the result of the function. Raises `Unsupported`: ``lowering.bits`` for linear codes of more
+    than 16 bits, ``lowering.rounding`` for rounding toward zero, ``lowering.unprovable`` where the sums are too wide to
+    compare.
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
@@ -142,7 +146,10 @@ def staircase_codes(
 def _classes(
     parts: Sequence[Rationals], quantizer: Quantizer, rank: int
 ) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[np.int64]]:
-    """The distinct combinations of coefficients and channel of the quantiser, and which serves which position."""
+    """The classes, and an array with the index of the class at each position.
+
+    A class is a tuple of the coefficients and of the channel of the quantiser.
+    """
     extents = [1] * rank
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
         extents[quantizer.axis] = len(quantizer.scale)
@@ -163,7 +170,7 @@ def _stairs(
     channel: int,
     branches: Branches,
 ) -> _Stairs:
-    """The thresholds within the bounds of L, rising, and the codes between them."""
+    """The stairs of one class: its thresholds within the bounds of L, in rising order, and the codes between them."""
     common = lcm(*(factor.denominator for factor in factors))
     whole = [int(factor * common) for factor in factors]
     divisor = gcd(*whole) or 1
@@ -188,7 +195,7 @@ def _stairs(
 def _climb(
     branch: Branch, quantizer: Quantizer, channel: int, constants: Sequence[Fraction], unit: Fraction
 ) -> tuple[list[int], list[int]]:
-    """The thresholds of one branch, rising, and the codes before, between and behind them."""
+    """The thresholds of one branch, in rising order, and the codes before, between and after them."""
     lo, hi = (-branch.hi, -branch.lo) if branch.falls else (branch.lo, branch.hi)
 
     @cache
@@ -202,7 +209,7 @@ def _climb(
     codes = [code]
     while code < last:
         at = least(code + 1)
-        # Steps between which no integer lies are taken at once: look ahead twice as far until one is not reached.
+        # Several codes may begin at one integer: look ahead, twice as far each time, for a code that begins later.
         reach = 1
         while code + 2 * reach <= last and least(code + 2 * reach) <= at:
             reach *= 2
@@ -215,7 +222,7 @@ def _climb(
 
 
 def _code_at(total: int, least: Callable[[int], int], among: tuple[int, int]) -> int:
-    """The code of one L, which is at least the first of ``among``, by halving: steps do not fall."""
+    """The code at the sum ``total``, found by bisection among the codes from ``among[0]`` to ``among[1]``."""
     low, high = among
     while low < high:
         middle = (low + high + 1) // 2
@@ -226,7 +233,7 @@ def _code_at(total: int, least: Callable[[int], int], among: tuple[int, int]) ->
 def _clamped(
     row: _Stairs, clamps: tuple[Fraction | None, Fraction | None], quantizer: Quantizer, channel: int
 ) -> _Stairs:
-    """The stairs with the codes of a clamp: a quantiser is monotone."""
+    """The stairs with their codes clamped to the codes of the bounds, which is right as a quantiser is monotone."""
     codes = list(row.codes)
     for bound, choose in zip(clamps, (max, min), strict=True):
         if bound is not None:
@@ -263,12 +270,12 @@ def _looked_up(value: Value, span: tuple[int, int], stairs: Sequence[_Stairs], w
 def _searched(
     lowering: Emission, shape: Shape, values: Sequence[Value], stairs: Sequence[_Stairs], where: Array
 ) -> Value:
-    """The number of thresholds reached, in [0, steps], then the code that stands there."""
+    """Emit the number of thresholds that are reached, in [0, steps], and then the code of that number."""
     steps = max(len(row.thresholds) for row in stairs)
     run = 2 ** steps.bit_length()
     if run * len(stairs) > _MOST_THRESHOLDS:
         raise TooWide
-    # Entry c * run + k of the table is threshold number k of class c; those that are none are never reached.
+    # Entry c * run + k of the table is threshold number k of class c; entries past the last one are never reached.
     entries: list[int] = []
     for row in stairs:
         entries += [0, *row.thresholds, *[row.beyond] * (run - 1 - len(row.thresholds))]

@@ -1,9 +1,9 @@
-"""Functions by table: any function of operands that have few codes together, exactly.
+"""Exact tables of functions whose operands have few combinations of codes.
 
-The operands' values (program tensors) are combined into one index, which says for each element which codes its operands
-have and, where coefficients differ from channel to channel, which channel it is in. The table holds a real number per
-index; it becomes integers when a quantiser is reached (one ``cvm_lut``), or when all its numbers are multiples of one
-rational.
+The values of the operands are combined into one index per element, of the codes of all operands and, where coefficients
+vary, of the variant: the combination of coefficients at that position. The table holds one real number per index. It
+becomes a table of integers, read by one ``cvm_lut``, when a quantiser is reached (`quantize_table`) or when all its
+numbers are equally spaced (`lattice`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rati
 __all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
 
 MOST_ENTRIES = 2**18
-"""Entries of one table: two operands of 8 bits, or one of 16, in up to four variants."""
+"""The most entries of one table: two operands of 8 bits, or one of 16 bits, in up to four variants."""
 
 Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """How one operand's number follows from codes ``xs`` of its values and coefficients that depend on the position."""
+    """How to compute the number of one operand: ``number(xs, c)``.
+
+    ``xs`` are the integers of ``values`` at an element, ``c`` the coefficients at its position.
+    """
 
     values: tuple[Value, ...]
     coefficients: tuple[Rationals, ...]
@@ -74,7 +77,7 @@ def _source(operand: Operand) -> _Source:
 
 @lru_cache(maxsize=4096)
 def _inverse_root(radicand: Fraction) -> Real:
-    """1 / sqrt of a rational: one number for all codes of a channel, whose digits are found once."""
+    """1 / sqrt(radicand), cached: all codes of a channel share one number, whose digits are computed once."""
     return power(rational(radicand), Fraction(-1, 2))
 
 
@@ -84,7 +87,7 @@ def tabulate(
     function: Callable[..., Real],
     shape: Shape,
 ) -> TableForm:
-    """``function`` of the operands, element by element; they are broadcast to ``shape`` and have its rank.
+    """Tabulate ``function`` of the operands, element by element; they have the rank of ``shape`` and broadcast to it.
 
     Raises `Unsupported` where the operands have too many codes together (``lowering.unquantized``), or where the
     function has no value for a code (``lowering.undefined``).
@@ -128,7 +131,7 @@ def _entry(
 
 
 def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[Any]]:
-    """The distinct combinations of coefficients, and which of them serves which position."""
+    """The distinct combinations of coefficients, and an array with the index of the combination at each position."""
     if not coefficients:
         return [()], np.zeros((1,) * rank, np.int64)
     whole = np.broadcast_shapes((1,) * rank, *(item.shape for item in coefficients))
@@ -142,7 +145,10 @@ def _index(
     lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]],
     where: npt.NDArray[Any], shape: Shape,
 ) -> Value:  # fmt: skip
-    """One value with elements in [0, entries): the index of the codes in a table with one run per variant."""
+    """Emit the index into a table that has, for each variant in turn, one entry per combination of codes.
+
+    ``spans`` are the intervals of the values, ``where`` is the variant at each position.
+    """
     steps = [math.prod(hi - lo + 1 for lo, hi in spans[i + 1 :]) for i in range(len(spans))]
     run = math.prod(hi - lo + 1 for lo, hi in spans)
     start = where * run - sum(lo * step for (lo, _), step in zip(spans, steps, strict=True))
@@ -164,7 +170,10 @@ def _index(
 
 
 def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) -> Value:
-    """Emit the codes of a table's numbers under ``quantizer`` as the value that is called like the owner."""
+    """Emit the codes of a table form under ``quantizer``, as a value named after the owner: one ``cvm_lut``.
+
+    Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``) where a number has no code or none is found.
+    """
     try:
         channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
         tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(channels)]
@@ -189,7 +198,7 @@ def folded(
     shape: Shape,
     quantizer: Quantizer | None,
 ) -> Known:
-    """``function`` of constants. Without a quantiser its results must be rational.
+    """Compute ``function`` of constants when compiling. Without a quantiser its results must be rational.
 
     Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``, ``lowering.unquantized``).
     """
@@ -215,11 +224,11 @@ def folded(
 
 
 def lattice(form: TableForm) -> LinearForm | None:
-    """The table as a linear form, if its numbers are equally spaced rationals, not too far apart.
+    """Emit an equal linear form of a table whose numbers are rationals: integer multiples of a unit.
 
-    There is one integer tensor where the integers fit 31 bits: multiples of a unit, counted from zero where they fit
-    so, else from the first number. Wider integers become up to `_MOST_DIGITS` tensors of digits of 16 bits and one sign
-    (so that a power of two stands in one of them), which leaves room for sums.
+    One integer tensor is enough where the multiples fit 32 bits, counted from zero or else from the first number. Wider
+    integers become up to `_MOST_DIGITS` tensors of digits of 16 bits with the sign of the whole, which leaves room for
+    sums. Returns None where a number is irrational, or the integers or the denominator of the unit are too wide.
     """
     numbers = [number.exact for number in form.numbers if number.exact is not None]
     if len(numbers) < len(form.numbers):
@@ -256,7 +265,7 @@ _MOST_UNIT_BITS = 2**15
 
 
 def _digits(items: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Integers of any size as digits of 16 bits, each with the sign of the whole."""
+    """Integers of any size as arrays of digits of 16 bits, lowest first; a digit has the sign of its integer."""
     signs = np.where(items < 0, -1, 1).astype(object)
     rest, found = items * signs, []
     while rest.any():

@@ -1,7 +1,7 @@
-"""Ties: numbers half-way between two codes, which a quantiser with ``half_even`` gives the even one.
+"""Ties: numbers half-way between two codes. A quantiser with the rounding ``half_even`` gives them the even code.
 
-A row of a sum (`cvm.quantization.fixed_point`) takes ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
-the half of rounding is in R. A tie is where D divides the sum exactly, and it matters where the quotient is odd.
+A row of a sum (`cvm.quantization.fixed_point`) rounds ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
+R includes the half of rounding. A tie occurs where D divides sum_i P_i * x_i + R; it matters where the quotient is odd.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fi
 __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 
 _MOST_SOLUTIONS = 4096
-"""Ties that are looked at one by one; more are taken to hold an odd one."""
+"""The most ties that are examined one by one; of more, one is assumed to be odd."""
 _MOST_SHIFT = 62
 
 
 def has_odd_tie(row: Row, below: Row) -> bool:
-    """Whether a tie may occur whose code is odd when taken upward; ``below`` is the row that takes ties downward.
+    """Whether a tie may occur whose code, rounded upward, is odd; ``below`` is the row that rounds ties downward.
 
     Where the answer is no, rounding half up, half to even and half down are the same function.
     """
@@ -42,7 +42,7 @@ def has_odd_tie(row: Row, below: Row) -> bool:
 
 
 def _single_tie(row: LinearRow) -> bool:
-    """The x with P * x + R = 0 (mod D) are those of one residue: D' = D / gcd(P, D)."""
+    """`has_odd_tie` for one accumulator: the x with a tie are one residue class modulo D / gcd(P, D)."""
     (factor,), ((lo, hi),) = row.factors, row.bounds
     divisor = math.gcd(factor, row.denominator)
     period = row.denominator // divisor
@@ -56,15 +56,16 @@ def _single_tie(row: LinearRow) -> bool:
 
 
 def _surd_tie(row: SurdRow) -> bool:
-    """A rational plus a rational over an irrational root is an integer only where the second is zero."""
+    """`has_odd_tie` for a surd row. If the root is irrational, only a sum of 0 gives a rational number, the height."""
     root = Fraction(math.isqrt(row.radicand.numerator), math.isqrt(row.radicand.denominator))
     return root * root == row.radicand or row.height.denominator == 1
 
 
 def by_shift(row: Row, below: Row) -> FixedPoint | None:
-    """The row as a ``requantize`` with the rounding half_even: a power of two divides; None where none does.
+    """The row as the constants of a ``requantize`` with the rounding half_even.
 
-    A row without ties gets one more bit, so that the fraction that R lost keeps the sum from a tie.
+    None where the denominator is no power of two, or the sums do not fit int64. A row without ties gets one more bit:
+    it stands for the fraction that R lost in rounding, and keeps the sum from being a tie.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
@@ -94,7 +95,7 @@ def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
 
 
 def even_of(up: Value, down: Value) -> Value:
-    """max(2 * floor(u / 2), d): the codes with ties to the even one, of those with ties up and those with ties down."""
+    """Emit max(2 * floor(u / 2), d): codes with ties to even, from those with ties rounded up and rounded down."""
     one = np.ones((1,) * up.rank, dtype=np.int64)
     value, lowering = up, up.emission
     for factor, offset, shift, what in ((1, -1, 1, "half"), (2, 0, 0, "even")):

@@ -36,9 +36,10 @@ def _sigmoid_slope(x: Real) -> Real:
 
 
 def _erf_slope(x: Real) -> Real:
-    """Of x * P(x), P the normal distribution function and p its density: P(x) / p(x) + x, which is 0 near -0.75.
+    """The slope of x * P(x), for P the normal distribution function and p its density: P(x) / p(x) + x.
 
-    It rises since P(x) / p(x) < 1 / |x| where x < 0. Far from its zero its sign is enough.
+    This is the derivative divided by p(x) > 0. It is 0 near -0.75, and it rises since P(x) / p(x) < 1 / |x| for x < 0.
+    Outside of [-1, 0] only its sign is right (`_far`).
     """
     if (far := _far(x)) is not None:
         return far
@@ -48,7 +49,10 @@ def _erf_slope(x: Real) -> Real:
 
 
 def _tanh_slope(x: Real) -> Real:
-    """Of x * (1 + tanh(k * (x + a * x^3))) / 2: e^(2k * (x + a * x^3)) + 1 + 2k * (x + 3a * x^3), 0 near -0.75."""
+    """The slope of x * (1 + tanh(k * (x + a * x^3))) / 2: e^(2k * (x + a * x^3)) + 1 + 2k * (x + 3a * x^3).
+
+    This is the derivative divided by a positive number. It is 0 near -0.75.
+    """
     if (far := _far(x)) is not None:
         return far
     twice = power(rational(2) / FUNCTIONS["atan"](rational(1)), Fraction(1, 2))  # 2 sqrt(2 / pi)
@@ -57,7 +61,7 @@ def _tanh_slope(x: Real) -> Real:
 
 
 def _far(x: Real) -> Real | None:
-    """-1 or 2 where x is less than -1 or greater than 0: beyond what the slopes are there."""
+    """A stand-in for a slope far from its zero: -1 for x < -1, 2 for x > 0, None in between."""
     if x.compare(Fraction(-1)) < 0:
         return rational(-1)
     return rational(2) if x.sign > 0 else None
@@ -66,7 +70,7 @@ def _far(x: Real) -> Real | None:
 _GELU_SLOPE: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
     {"sigmoid": _sigmoid_slope, "none": _erf_slope, "tanh": _tanh_slope}
 )
-"""Functions that rise, of the signs of the slopes: each slope over a positive number."""
+"""A slope for each kind of gelu: it rises, and it is the derivative divided by a positive number."""
 
 
 def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
@@ -74,7 +78,7 @@ def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
 
 
 def _unit_course(alpha: Real) -> Course:
-    """How the exponential unit goes: it rises, or, where alpha is negative, falls as far as 0."""
+    """The course of the exponential unit: it rises or, if alpha is negative, falls for x < 0 and then rises."""
     return Course() if alpha.sign >= 0 else Course(slope=lambda x: x)
 
 

@@ -65,5 +65,5 @@ def _digits(lowering: Lowering, values: list[Value]) -> list[list[Value]]:
 
 
 def _is_digit(lo: int, hi: int) -> bool:
-    """Whether integers have as many as a digit, counted from zero on or around it."""
+    """Whether all integers of [lo, hi] are unsigned digits, or all are signed digits."""
     return bool((lo >= 0 and hi < 2**_DIGIT) or (lo >= -(2 ** (_DIGIT - 1)) and hi < 2 ** (_DIGIT - 1)))

@@ -152,7 +152,7 @@ def _outputs(items: Rationals) -> Rationals:
 
 
 def _constants(form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> Rationals:
-    """What the constant of the input becomes."""
+    """The constant of the result: the convolution of the input's constant with the kernel."""
     if form.constant.is_zero():
         return Rationals.scalar(0, form.rank)
     items = form.constant.numerators
@@ -266,7 +266,7 @@ def separable_deconv(lowering: Lowering) -> list[Result]:
 
 
 def _singular(operation: GraphOperation) -> GraphOperation:
-    """The operation without the geometry of its plane filter: that of its point filter."""
+    """The operation with the geometry of its point filter: no padding or border, and strides and dilations of 1."""
     own: dict[str, Attribute] = {"border": "constant", "padding": (), "stride": (), "dilation": ()}
     return replace(operation, attributes={**operation.attributes, **own})
 

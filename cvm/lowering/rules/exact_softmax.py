@@ -156,7 +156,7 @@ def _nearest(exponent: Fraction) -> float:
 
 
 def _sums_of(values: Floats, size: int) -> tuple[Floats, bool]:
-    """The distinct sums of all multisets of ``size`` values, and whether only ones give the sum ``size``."""
+    """The distinct sums of all multisets of ``size`` values, and whether at most one multiset has the sum ``size``."""
     if size == 0:
         return np.zeros(1), True
     choices = np.array(list(combinations_with_replacement(range(values.size), size)))
@@ -168,7 +168,7 @@ def _sums(
     lowering: Lowering, value: Value, axis: int, table: npt.NDArray[np.object_],
     size: tuple[int, int],
 ) -> list[Term]:  # fmt: skip
-    """Minus sum_j table[q_j - q_i], as sums of the digits of the table."""
+    """Emit -sum_j table[q_j - q_i] as terms, one for each digit of the table's entries."""
     span, count = size
     rank, shape = value.rank, value.shape
     rows, columns = ((*shape[:axis], *pair, *shape[axis + 1 :]) for pair in ((1, count), (count, 1)))

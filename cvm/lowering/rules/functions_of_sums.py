@@ -190,7 +190,7 @@ def _guarded_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count:
 
 
 def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: int) -> int | None:
-    """The W with which fixed-point sums are proven to decide as the true ones; None if that is not enumerated."""
+    """The W with which fixed-point sums are proven to decide as the true ones; None if none is found."""
     first, second = count // 2, count - count // 2
     sizes = [math.comb(len(numbers) + size - 1, size) for size in (first, second)]
     if max(sizes) > _MOST_SUMS or sizes[0] * len(steps) > _MOST_SEARCHES or min(numbers) < -600:
@@ -213,13 +213,13 @@ def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: 
 
 
 def _nearest(exponent: Fraction) -> float:
-    """e^x as a float64 that is off by at most 2^-52 of it."""
+    """e^x as a float64, with a relative error of at most 2^-52."""
     bits = 60 + max(0, -math.floor(exponent * Fraction(3, 2)))
     return float(Fraction(rounded(rational(2**bits) * exp(rational(exponent))), 2**bits))
 
 
 def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
-    """The sums of all multisets of so many values, rising."""
+    """The sums of all multisets of ``size`` values, in rising order."""
     choices = np.array(list(combinations_with_replacement(range(values.size), size)))
     return np.unique(values[choices].sum(axis=1))
 

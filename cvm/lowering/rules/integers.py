@@ -70,7 +70,7 @@ def combined(
     lowering: Lowering, values: list[Value], factors: tuple[int, ...], offset: int,
     shift: int, bounds: tuple[int, int],
 ) -> Value:  # fmt: skip
-    """Integers times factors plus an offset, over 2^shift, rounded half up and clipped to bounds."""
+    """Emit clip(round((sum of factors * values + offset) / 2^shift), bounds), rounded half up."""
     one = np.ones((1,) * len(values[0].shape), dtype=np.int64)
     parameters = [lowering.parameter(one * item, lowering.operation.name) for item in (*factors, offset, shift)]
     return lowering.emit("requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])

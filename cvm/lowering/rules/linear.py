@@ -65,7 +65,7 @@ def matmul(lowering: Lowering) -> list[Result]:
 
 
 def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]) -> LinearForm:
-    """The product of two operands; with each goes whether its last two axes are exchanged to put the sum last."""
+    """The matrix product of two operands; each has a flag: swap its last two axes, so that the summed axis is last."""
     a, b = (_matrices(lowering, *side) for side in (left, right))
     shape = lowering.output_shape()
     count = a.shape[-1]
@@ -123,7 +123,10 @@ _MOST_PARTS = 16
 
 
 def _apart(lowering: Lowering, matrices: _Matrices, factor: _Factor, parameter: str) -> list[_Factor]:
-    """A factor as several, whose coefficients do not vary along the axis that is summed over: each has some items."""
+    """Split a factor by coefficient: each part has one coefficient, and zeros for the items of the other parts.
+
+    Raises `Unsupported` where the coefficients are too many, or vary along other axes than the one summed over.
+    """
     coefficients = factor.factor
     if coefficients.shape[-1] == 1:
         return [factor]
@@ -145,18 +148,18 @@ def _apart(lowering: Lowering, matrices: _Matrices, factor: _Factor, parameter: 
 
 
 def _known(known: Known) -> _Matrices:
-    """Constant integers around zero."""
+    """A constant matrix as one factor, with its codes shifted towards zero."""
     codes, rest = known.centred()
     return _Matrices(known.shape, (_Factor(codes, known.scale),), rest)
 
 
 def _crossed(items: Rationals) -> Rationals:
-    """Coefficients of rows as coefficients of columns."""
+    """Swap the last two axes of coefficients: those of rows become those of columns."""
     return items.moved(lambda array: np.swapaxes(array, -1, -2))
 
 
 def _transposed(items: Value | Array) -> Value | Array:
-    """The last two axes exchanged."""
+    """Swap the last two axes of a value, with an op, or of an array."""
     if not isinstance(items, Value):
         return np.swapaxes(items, -1, -2)
     rank = len(items.shape)
@@ -164,7 +167,7 @@ def _transposed(items: Value | Array) -> Value | Array:
 
 
 def _totals(items: Value | Array) -> Value | Array:
-    """Sums over the last axis, of extent 1 then."""
+    """Sum a value or an array over its last axis, which keeps extent 1."""
     if not isinstance(items, Value):
         held = holding(items, magnitude(items) * items.shape[-1])
         return np.asarray(held.sum(axis=-1, keepdims=True), dtype=object)
@@ -175,7 +178,7 @@ def _totals(items: Value | Array) -> Value | Array:
 def _products(
     lowering: Lowering, left: tuple[Value | Array, Shape], right: tuple[Value | Array, Shape]
 ) -> list[tuple[Value | Array, int]]:
-    """X * transpose(Y) as products of their digits, and the weights of these."""
+    """Emit X * transpose(Y) as weighted products of digits."""
     (x, x_shape), (y, y_shape) = left, right
     if not isinstance(x, Value) and not isinstance(y, Value):
         return [(_multiplied(lowering, left, right), 1)]

@@ -62,7 +62,7 @@ def max_pool_with_index(lowering: Lowering) -> list[Result]:
 
 
 def _read(lowering: Lowering, name: str) -> bool:
-    """Whether an operation reads a tensor, or the graph gives it."""
+    """Whether an operation reads a tensor, or it is an output of the graph."""
     graph = lowering.graph
     return name in graph.outputs or any(
         name in (operand if isinstance(operand, tuple) else (operand,))

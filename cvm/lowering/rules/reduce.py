@@ -94,14 +94,17 @@ _MOST_IRRATIONAL = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
-    """Integers that stand in the order of the real numbers, equal where these are, and what such integers stand for."""
+    """A value whose integers have the order of the real numbers, and ``meaning``, which maps such integers to a result.
+
+    Equal numbers have equal integers.
+    """
 
     value: Value
     meaning: Callable[[Value, Shape], Result]
 
 
 def _ranks(lowering: Lowering, axes: Sequence[int], negated: bool) -> _Ranks:
-    """Ranks of the operand, or of its negative."""
+    """The ranks of the operand ``input``, or of its negative, for comparisons along ``axes``."""
     operand = lowering.operand("input")
     if isinstance(operand, LinearForm) and len(operand.terms) == 1:
         found = _ranks_of_integers(lowering, operand, axes, negated)

@@ -49,13 +49,13 @@ class _Regions:
         return self.lowering.tensor_constant(np.asarray(items, dtype=object), what)
 
     def images(self) -> Value:
-        """One image per region, (N, C, ..)."""
+        """Emit the image that the batch index of each region selects, (N, C, ..); indices are clipped to the batch."""
         value = self.form.terms[0].value.broadcast(self.form.shape)
         index = integers(self.lowering, "batch_index")
         return value.take(index.reshape((self.count,)).clip(0, self.form.shape[0] - 1), 0)
 
     def coordinate(self, column: int) -> LinearForm:
-        """One coordinate of every region, of shape (N, 1, 1)."""
+        """The coordinate in the given column of ``rois``, for every region, as a form of shape (N, 1, 1)."""
         lowering, rois = self.lowering, self.rois
         shape = (self.count, 1, 1)
 
@@ -73,7 +73,7 @@ class _Regions:
         return LinearForm(shape, tuple(terms), column_of(rois.constant))
 
     def result(self, value: Value, factor: Fraction) -> LinearForm:
-        """The meaning of integers that are a multiple of the input's."""
+        """The form of a result whose integers times ``factor`` count in the scale of the input."""
         rank = self.form.rank
         return LinearForm(
             (self.count, self.form.shape[1], *self.size),
@@ -94,7 +94,7 @@ class _Regions:
     claim=exact("cells by masks of zeros and ones; sums over areas bit by bit"),
 )
 def roi_pool(lowering: Lowering) -> list[Result]:
-    """The greatest item or the mean of each cell of each region."""
+    """Lower region pooling: the maximum or the mean of each cell of each region."""
     regions = _Regions(lowering, lowering.integers("output_size"))
     value = regions.images()
     average = lowering.operation.name == "avg_roi_pool"
@@ -115,7 +115,7 @@ def roi_pool(lowering: Lowering) -> list[Result]:
 
 
 def _cells(regions: _Regions, axis: int) -> tuple[Value, Value]:
-    """Per region the mask (N, cells, positions) of the cells along an axis, and their extent (N, 1, 1)."""
+    """Emit, per region, a 0/1 mask (N, cells, positions) of the cells along an axis, and the cell size (N, 1, 1)."""
     extent, cells = regions.extents[axis], regions.size[axis]
     lowering = regions.lowering
     first, last = (

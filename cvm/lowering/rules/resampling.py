@@ -33,7 +33,7 @@ __all__: list[str] = []
     claim=exact("the integers move"),
 )
 def nearest_downsample(lowering: Lowering) -> list[Result]:
-    """Every factor-th item."""
+    """Lower ``nearest_downsample``: keep every factor-th item along each spatial axis."""
     extents = lowering.operand("input").shape[2:]
     return [_nearest(lowering, [Axis(n, n // f, 1, 0, f) for n, f in _pairs(lowering, extents)])]
 
@@ -43,7 +43,7 @@ def nearest_downsample(lowering: Lowering) -> list[Result]:
     claim=exact("the integers move"),
 )
 def nearest_upsample(lowering: Lowering) -> list[Result]:
-    """Every item as a block of equal items."""
+    """Lower ``nearest_upsample``: repeat every item ``factor`` times along each spatial axis."""
     extents = lowering.operand("input").shape[2:]
     axes = [Axis(n, n * f, f, 0, f, reverse=True) for n, f in _pairs(lowering, extents)]
     return [_nearest(lowering, axes)]
@@ -54,7 +54,7 @@ def _pairs(lowering: Emission, extents: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _nearest(lowering: Lowering, axes: Sequence[Axis]) -> Result:
-    """Items moved along the spatial axes, whatever they stand for."""
+    """Move the items of the operand ``input``, of any form, along the spatial axes."""
     operand = lowering.operand("input")
     sums = [None, None, *(None if axis.identity else AxisSum.of(axis) for axis in axes)]
     if isinstance(operand, Known):

@@ -196,7 +196,7 @@ def _reflected(lowering: Lowering, operand: Operand, axis: int, before: int, aft
 
 
 def _taken(lowering: Lowering, operand: Operand, at: npt.NDArray[np.int64], axis: int) -> Operand:
-    """The items at constant positions along an axis, which the axes of ``at`` replace."""
+    """The items at the constant indices ``at`` along ``axis``; the axes of ``at`` replace that axis."""
     shape = (*operand.shape[:axis], *at.shape, *operand.shape[axis + 1 :])
     indices = lowering.tensor_constant(at.astype(object), "indices")
 
@@ -204,10 +204,10 @@ def _taken(lowering: Lowering, operand: Operand, at: npt.NDArray[np.int64], axis
 
 
 def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, int]], value: Fraction) -> Operand:
-    """The operand with a constant around it.
+    """The operand padded with the real number ``value``; ``padding`` gives the items before and after, per axis.
 
-    Integers are padded with the one nearest to the constant; what is missing joins the form's constant, which is then
-    one per position.
+    The integers of a form with one term are padded with the integer nearest to ``value``. The difference is added to
+    the constant of the form, which then varies by position.
     """
     shape = tuple(p + n + q for (p, q), n in zip(padding, operand.shape, strict=True))
     if shape == operand.shape:
@@ -245,7 +245,7 @@ def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, 
 
 
 def _surrounded(items: Rationals, padding: list[tuple[int, int]], value: Rationals) -> Rationals:
-    """Coefficients at full extent with another number around them."""
+    """Coefficients, given at full extent, padded with the number ``value``."""
     denominator = math.lcm(items.denominator, value.denominator)
     inner, around = items.over(denominator), value.over(denominator).item()
     whole = np.full([p + n + q for (p, q), n in zip(padding, inner.shape, strict=True)], around, dtype=object)
@@ -254,7 +254,7 @@ def _surrounded(items: Rationals, padding: list[tuple[int, int]], value: Rationa
 
 
 def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], fill: int) -> Value:
-    """Emit ``value`` with an integer around it, axis by axis."""
+    """Emit ``value`` padded with the integer ``fill``, axis by axis."""
     for axis, sides in enumerate(padding):
         shape = list(value.shape)
         parts = [value]

@@ -73,7 +73,7 @@ def wrapping_quantize(lowering: Lowering) -> list[Result]:
 
 
 def _ends(lowering: Lowering, form: LinearForm, scale: Fraction) -> tuple[Fraction, Fraction]:
-    """Bounds of a form in steps."""
+    """A lower and an upper bound of the numbers of a form, divided by ``scale``."""
     low, high = min(form.constant.fractions()), max(form.constant.fractions())
     for term in form.terms:
         ends = term.value.range.hull()
