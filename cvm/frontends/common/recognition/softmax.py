@@ -18,7 +18,7 @@ def softmax_around(regions: Regions, exponential: GraphOperation) -> Whole | Non
             found = _shares(regions, name, total)
             if found is not None:
                 last, parts = found
-                return _whole(regions, exponential, total, last, [exponential, total, *parts])
+                return _of_parts(regions, exponential, total, last, [exponential, total, *parts])
     return None
 
 
@@ -64,7 +64,7 @@ def _subtracted(regions: Regions, source: Operand, total: GraphOperation) -> tup
     return (name, [less, *moves, most]) if fits else None
 
 
-def _whole(
+def _of_parts(
     regions: Regions,
     exponential: GraphOperation,
     total: GraphOperation,
