@@ -37,6 +37,7 @@ def compile(
     compat: Compat = "correct",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> Program:
     """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``) or of
     TFLite (``.tflite``); or a graph of cvm-runtime.
@@ -53,6 +54,7 @@ def compile(
 
     ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
+    ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
     Raises `CvmError` with the file, line and column of what is wrong.
     """
     at = Location(os.fspath(path))
@@ -66,8 +68,8 @@ def compile(
     if kind != "nnef" and (quant is not None or variant is not None):
         raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
     if kind == "onnx":
-        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
-    if input_shapes or input_ranges:
+        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {}, states or {})
+    if input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
         return _of_tflite(path, optimize)
@@ -97,11 +99,12 @@ def _of_onnx(
     optimize: bool,
     shapes: Mapping[str, Sequence[int]],
     ranges: Mapping[str, tuple[int, int]],
+    states: Mapping[str, str],
 ) -> Program:
     from cvm.frontends import onnx
 
     try:
-        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges, states=states)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -192,6 +195,7 @@ def quantize_program(
     cycles: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    states: Mapping[str, str] | None = None,
     on_run: Callable[[int], None] | None = None,
 ) -> Quantized:
     """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
@@ -199,8 +203,8 @@ def quantize_program(
     ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
     are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
     and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
-    for `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the
-    tensor.
+    for `compile`, and so are ``states``, with which data have a cycle axis. The result holds the ``program`` and the
+    ``calibration``. Raises `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -210,8 +214,9 @@ def quantize_program(
     kind = model_format(path)
     if kind == "onnx":
         shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True)
-    elif input_shapes or input_ranges:
+        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True, states=states)
+        cycles = cycles or bool(states)
+    elif input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
@@ -223,7 +228,7 @@ def quantize_program(
     return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
 
 
-_ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
+_ONNX_ONLY = "input shapes and ranges are for a model of ONNX, and so are states; others state them"
 
 
 def run_op(

@@ -19,9 +19,11 @@ from cvm.cli.options import (
     Json,
     NoOptimize,
     Params,
+    States,
     Variant,
     input_ranges,
     input_shapes,
+    input_states,
 )
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 from cvm.formats import model_format
@@ -65,6 +67,7 @@ def command(
     compat: CompatMode = "correct",
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
+    state: States = [],  # noqa: B006
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -75,8 +78,8 @@ def command(
     that these leave unused (headroom).
     """
     kind = model_format(model)
-    if (input_shape or input_range) and (kind != "onnx" or params is not None):
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    if (input_shape or input_range or state) and (kind != "onnx" or params is not None):
+        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
     if kind != "nnef" and params is None and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
     if params is not None or model.suffix == ".json":
@@ -94,6 +97,7 @@ def command(
         program = cvm.compile(
             model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
+            states=input_states(state),
         )  # fmt: skip
         verified = verify(program)
     document = report(verified)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -20,8 +20,10 @@ from cvm.cli.options import (
     InputShape,
     Json,
     NoOptimize,
+    States,
     input_ranges,
     input_shapes,
+    input_states,
 )
 from cvm.cli.output import progress, say, show, table, working, write_file
 from cvm.formats import model_format
@@ -138,6 +140,7 @@ def command(
     cycles: Cycles = False,
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
+    state: States = [],  # noqa: B006
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -153,14 +156,14 @@ def command(
     signal-to-quantisation-noise ratio of each output.
     """
     kind = model_format(model)
-    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range))
+    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state))
     from cvm.calibration import Settings
 
     per_channel = kind != "nnef" if per_channel is None else per_channel
     settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
     if kind != "nnef":
-        return _completed(model, output, settings, data, (input_shape, input_range), not no_optimize, as_json)
+        return _completed(model, output, settings, data, (input_shape, input_range, state), not no_optimize, as_json)
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
 
 
@@ -175,7 +178,7 @@ def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: st
     if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
         raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}")
     if kind != "onnx" and shaped:
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
+        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,7 @@ def _completed(
     output: Path | None,
     settings: Settings,
     data: _Data,
-    wishes: tuple[list[str], list[str]],
+    wishes: tuple[list[str], list[str], list[str]],
     optimize: bool,
     as_json: bool,
 ) -> int:
@@ -267,8 +270,10 @@ def _completed(
     if model_format(model) == "tflite":
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
     else:
-        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
+        states = input_states(wishes[2])
+        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True, states=states)
     feeds = data.arrays(loaded.graph)
+    data = replace(data, cycles=data.cycles or bool(wishes[2]))
     runs = run_count(loaded.graph, feeds, data.cycles)
     with progress("calibrating", runs) as advance:
         made = quantize_completed(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)

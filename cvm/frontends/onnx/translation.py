@@ -83,6 +83,7 @@ class OnnxTranslation(OnnxScope):
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
+        self._commit(dict(zip((value.name for value in self._model.outputs), outputs, strict=True)))
         self._operations = recognized(self._tensors, self._operations, outputs)
         made = {name for operation in self._operations for name in operation.outputs}
         self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
@@ -263,9 +264,30 @@ class OnnxTranslation(OnnxScope):
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
+            if value.name in self._settings.states:
+                self._names[value.name] = self.zero_state(value.name, shape, quantizer)
+                continue
             self._names[value.name] = self.external(value.name, shape, quantizer)
             names.append(value.name)
         return names
+
+    def _commit(self, outputs: Mapping[str, str]) -> None:
+        """Make state of what the outputs are, at the end of the run. Raises `Invalid` for one that cannot be it."""
+        for name, output in self._settings.states.items():
+            where = Location(tensor=name)
+            if output not in outputs:
+                listed = ", ".join(map(repr, outputs))
+                raise Invalid(
+                    "onnx.state", f"the state {name!r} has no output {output!r}; the outputs are {listed}", where
+                )
+            before, after = self.read(name), self.read(output)
+            if (before.shape, before.data_type) != (after.shape, after.data_type):
+                found = (
+                    f"{after.data_type} {list(after.shape)}, the state {name!r} {before.data_type} {list(before.shape)}"
+                )
+                raise Invalid("onnx.state", f"the output {output!r} is {found}", where)
+            if name in self._names:
+                self.emit("update", self._names[name], outputs[output], wish=f"{name} next")
 
     def _interval(self, value: Value) -> tuple[int, int]:
         lo, hi = bounds(value.data_type)
