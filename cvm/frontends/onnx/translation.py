@@ -45,6 +45,8 @@ _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "
 _BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
 """Operations of one node that only move what another one of it computes; nothing else reads that."""
+_CODES_ALONE = ("layer_normalization", "softmax")
+"""Operations whose results exist as codes alone, so that a quantiser behind what moves them is theirs."""
 
 
 @dataclass(slots=True)
@@ -227,15 +229,37 @@ class OnnxTranslation(OnnxScope):
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         """Give a real result the quantiser of its only readers, QuantizeLinear alike, where it is computed."""
-        readers = self._readers.get(name, [])
-        if not is_float(made.data_type) or name in self._results or not readers:
+        if not is_float(made.data_type) or name in self._results:
             return
-        grids = [self._grid_of_reader(node, index, name) for node, index in readers]
-        if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
-            return
-        quantizer = grids[0].quantizer()
+        coded = bool(operations) and operations[-1].name in _CODES_ALONE
+        grid = self._grid_of_readers(name, moved=coded)
+        quantizer = None if grid is None else grid.quantizer()
         if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations, _MOVES):
             self._quantised.add(name)
+
+    def _grid_of_readers(self, name: str, moved: bool) -> Grid | None:
+        """The grid of all that read a tensor, QuantizeLinear alike; with ``moved`` also behind what only moves it."""
+        found: Grid | None = None
+        pending, seen = [(name, reader) for reader in self._readers.get(name, [])], {name}
+        while pending:
+            source, (node, index) = pending.pop(0)
+            if moved and node.op in MOVES and not node.domain and index == 0:
+                results = [item for item in node.outputs if item and item not in seen]
+                if seen.intersection(self._results) or self._results.intersection(results):
+                    return None
+                seen.update(results)
+                pending += [(item, reader) for item in results for reader in self._readers.get(item, [])]
+                continue
+            grid = self._grid_of_reader(node, index, name) if source == name else self._grid_of_moved(node, index, name)
+            if grid is None or (found is not None and not grid.same(found)):
+                return None
+            found = grid
+        return found
+
+    def _grid_of_moved(self, node: OnnxNode, index: int, name: str) -> Grid | None:
+        """The grid of a QuantizeLinear that reads a tensor in another shape: one scale for all of it."""
+        grid = self._grid_of_reader(node, index, name) if node.op == "QuantizeLinear" and index == 0 else None
+        return grid if grid is not None and grid.uniform else None
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
