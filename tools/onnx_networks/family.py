@@ -118,6 +118,28 @@ def _tried(name: str, form: Form, folder: Path) -> str:
     return f"{time.process_time() - start:.1f} s, {'exact' if not bound else f'within {bound}'}"
 
 
+def table() -> str:
+    """How many files of each network compile, and how exactly, by format and bits of activations."""
+    lines = ["| network | QDQ, 8 bits | QDQ, 16 bits | QOperator, 8 bits |", "|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in NETWORKS:
+            cells = []
+            for kind, bits in (("QDQ", "8"), ("QDQ", "16"), ("QOperator", "8")):
+                forms = [form for form in FORMS if form.format == kind and form.activations.endswith(f"Int{bits}")]
+                found = [_tried(name, form, Path(folder)) for form in forms]
+                cells.append(
+                    "; ".join(
+                        sorted({item.split(", ")[-1] if "refused" not in item else _code(item) for item in found})
+                    )
+                )
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _code(refusal: str) -> str:
+    return f"refused, `{refusal.rsplit('[', 1)[-1].rstrip(']')}`"
+
+
 def main(arguments: list[str]) -> int:
     """Compile networks in all forms."""
     parser = argparse.ArgumentParser(description="networks that ONNX Runtime quantises, in all forms")
