@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from cvm.frontends.onnx.model import MICROSOFT, STANDARD
+from cvm.frontends.onnx.model import LEARNING, MICROSOFT, STANDARD
 
 __all__ = ["FIRST", "LAST", "OPERATORS", "RUNTIME", "TYPES", "Kind", "Operator", "functions"]
 
@@ -177,6 +177,16 @@ _enter("LRN", "real", "real", "codes are found bit by bit, exactly")
 _enter("LpNormalization LpPool", "real", "real", "p 1 or 2")
 _enter("BiasGelu FastGelu QuickGelu FusedMatMul FusedGemm FusedConv MatMulNBits SkipLayerNormalization "
        "SkipSimplifiedLayerNormalization", "written out", domain=MICROSOFT)  # fmt: skip
+_enter(
+    "TreeEnsemble TreeEnsembleRegressor TreeEnsembleClassifier",
+    "written out",
+    "number",
+    "comparisons with thresholds and sums of leaves are exact; SUM and AVERAGE; labels that are integers",
+    LEARNING,
+)
+_enter("LinearRegressor LinearClassifier", "written out", "number", "labels that are integers", LEARNING)
+_enter("Scaler Binarizer ArrayFeatureExtractor", "written out", "number", domain=LEARNING)
+_enter("Normalizer", "written out", "number", "L1 and L2; MAX of what is proven not to be 0", LEARNING)
 
 _enter(
     "DynamicQuantizeLinear",

@@ -145,6 +145,10 @@ class OnnxTranslation(OnnxScope):
         for node in nodes:
             self._translate(node)
 
+    def wanted(self, name: str) -> bool:
+        """Whether something reads a tensor, or the model gives it."""
+        return name in self._readers or name in self._results
+
     def _version(self, node: OnnxNode) -> int:
         """The version of the operators of the node's domain."""
         version = node.opset if node.opset is not None else self._model.opsets.get(node.domain)

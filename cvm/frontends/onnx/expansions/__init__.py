@@ -1,8 +1,10 @@
 """Operators that are written out as others: one function per operator, by its domain and name."""
 
 from cvm.frontends.onnx.expansions import (  # noqa: F401  (enter the expansions)
+    classical,
     contrib,
     control,
+    ensembles,
     normalization,
     products,
     quantised,

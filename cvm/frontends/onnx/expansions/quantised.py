@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.grids import BIAS
-from cvm.frontends.onnx.model import invalid, refusal
+from cvm.frontends.onnx.model import MICROSOFT, invalid, refusal
 from cvm.frontends.onnx.writing import Writer
 
 __all__: list[str] = []
@@ -29,7 +29,7 @@ def matmul(w: Writer) -> None:
     w.codes(w.add("MatMul", parts), 6, 7)
 
 
-@expansion("QGemm", contrib=True)
+@expansion("QGemm", domain=MICROSOFT)
 def gemm(w: Writer) -> None:
     """As Gemm; without a quantiser of the result it is a real number."""
     if w.node.attributes.get("alpha", 1.0) != 1.0 and w.input(6):
@@ -51,19 +51,19 @@ _UNARY = {"QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu", "QLinear
 _POOLS = {"QLinearAveragePool": "AveragePool", "QLinearGlobalAveragePool": "GlobalAveragePool"}
 
 
-@expansion(*_BINARY, contrib=True)
+@expansion(*_BINARY, domain=MICROSOFT)
 def binary(w: Writer) -> None:
     """Sums and products."""
     w.codes(w.add(_BINARY[w.node.op], [w.real(0, 1, 2), w.real(3, 4, 5)], given=w.attributes()), 6, 7)
 
 
-@expansion(*_UNARY, contrib=True)
+@expansion(*_UNARY, domain=MICROSOFT)
 def unary(w: Writer) -> None:
     """Functions and means."""
     w.codes(w.add(_UNARY[w.node.op], [w.real(0, 1, 2)], given=w.attributes("opset")), 3, 4)
 
 
-@expansion(*_POOLS, contrib=True)
+@expansion(*_POOLS, domain=MICROSOFT)
 def pool(w: Writer) -> None:
     """Means of windows; with ``channels_last``, of a tensor whose channels are put first and back."""
     op, last = _POOLS[w.node.op], w.call.flag("channels_last", False)
@@ -79,14 +79,14 @@ def pool(w: Writer) -> None:
     w.codes(real, 3, 4)
 
 
-@expansion("QLinearSoftmax", contrib=True)
+@expansion("QLinearSoftmax", domain=MICROSOFT)
 def softmax(w: Writer) -> None:
     """By the meaning that Softmax has in the version ``opset``."""
     opset = w.call.integer("opset", 13)
     w.codes(w.add("Softmax", [w.real(0, 1, 2)], given=w.attributes("opset"), opset=opset), 3, 4)
 
 
-@expansion("QLinearConcat", contrib=True)
+@expansion("QLinearConcat", domain=MICROSOFT)
 def concat(w: Writer) -> None:
     """Parts of quantisers of their own."""
     parts = [w.real(index, index + 1, index + 2) for index in range(2, len(w.node.inputs), 3)]
@@ -95,7 +95,7 @@ def concat(w: Writer) -> None:
     w.codes(w.add("Concat", parts, given=w.attributes()), 0, 1)
 
 
-@expansion("QLinearWhere", contrib=True)
+@expansion("QLinearWhere", domain=MICROSOFT)
 def where(w: Writer) -> None:
     """A choice."""
     w.codes(w.add("Where", [*w.required(0), w.real(1, 2, 3), w.real(4, 5, 6)]), 7, 8)
