@@ -52,6 +52,8 @@ class Operator:
     types: str = "any"
     note: str = ""
     since: int = FIRST
+    advice: str = ""
+    """What to do where it is refused, if the remark does not say it."""
 
 
 OPERATORS: dict[tuple[str, str], Operator] = {}
@@ -101,7 +103,11 @@ _enter("Pad", "integer", "sized", "constant widths; all modes")
 _enter("DepthToSpace SpaceToDepth", "integer", "sized")
 _enter("Trilu", "integer", "sized", "constant diagonal", since=14)
 _enter("Gather GatherElements GatherND", "integer", note="an index out of range is clipped to those that exist")
-_enter("ScatterElements ScatterND", "integer", note="constant indices; the last of equal ones stays; no reduction")
+_enter(
+    "ScatterElements ScatterND",
+    "integer",
+    note="the last of equal ones stays; computed indices that do not exist write nothing; no reduction",
+)
 _enter("OneHot", "integer", "integer", "constant depth")
 _enter("CumSum", "integer", "number", "integers must be proven to fit")
 _enter("CumProd", "integer", "number", "at most 64 items; integers must be proven to fit", since=26)
@@ -159,6 +165,10 @@ _enter(
     domain=MICROSOFT,
 )
 _enter("Constant ConstantOfShape Shape Size Range EyeLike NonZero", "folded", note="when compiling")
+OPERATORS[STANDARD, "NonZero"] = replace(
+    OPERATORS[STANDARD, "NonZero"],
+    advice="the shape of its result depends on the data: end the model before it, or multiply by the truth values",
+)
 
 _STEPS = "one step after the other; quantise gates and states, or use `cvm quantize`"
 _enter(
@@ -190,9 +200,11 @@ _enter("Normalizer", "written out", "number", "L1 and L2; MAX of what is proven 
 
 _enter(
     "DynamicQuantizeLinear",
-    "refused",
-    note="its scales depend on the data: quantise statically, or give it fixed scales with "
-    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` of the model before it was quantised",
+    "written out",
+    "real",
+    "its scales depend on the data: quantise statically, or give it fixed scales with "
+    "`cvm quantize MODEL.onnx -i DATA -o model.cvm`",
+    since=11,
 )
 _enter(
     "NonMaxSuppression Unique Compress",

@@ -20,7 +20,7 @@ from cvm.frontends.common.recognition import recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
-from cvm.frontends.onnx.expansions import EXPANDED, older_form
+from cvm.frontends.onnx.expansions import EXPANDED, older_form, other_form
 from cvm.frontends.onnx.expansions.registry import Expansion
 from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
@@ -106,6 +106,10 @@ class OnnxTranslation(OnnxScope):
                 self._operands[name] = Operand(name, data_type, values.shape, values, node)
                 self._calls[name] = call
             return
+        write = other_form(call)
+        if write is not None:
+            self._write(call, write)
+            return
         write = EXPANDED.get((node.domain, node.op))
         if write is not None:
             self._write(self._declared(call), write)
@@ -145,6 +149,11 @@ class OnnxTranslation(OnnxScope):
         for node in nodes:
             self._translate(node)
 
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+        return self._settings.floats
+
     def wanted(self, name: str) -> bool:
         """Whether something reads a tensor, or the model gives it."""
         return name in self._readers or name in self._results
@@ -179,7 +188,8 @@ class OnnxTranslation(OnnxScope):
         if declared.kind == "folded":
             names = ", ".join(f"({item.name!r})" for item in call.operands if item is not None and item.values is None)
             message = f"its operands {names} must be constant, but are computed or given"
-            raise refusal(node, message, "export the model with fixed shapes", "onnx.constant")
+            advice = declared.advice or "export the model with fixed shapes"
+            raise refusal(node, message, advice, "onnx.constant")
         if not node.domain and call.version < declared.since:
             advice = f"convert the model with onnx.version_converter.convert_version(model, {FIRST})"
             message = f"the model uses opset {call.version}, and it is read from {declared.since} on"
@@ -350,7 +360,8 @@ class OnnxTranslation(OnnxScope):
                 elif node.op not in ("Shape", "Size"):
                     message = f"the float input {value.name!r} enters the graph without QuantizeLinear"
                     declared = OPERATORS.get((node.domain, node.op))
-                    advice = declared.note if declared and declared.kind == "refused" else _QUANTIZE
+                    dynamic = node.op == "DynamicQuantizeLinear"
+                    advice = declared.note if declared and (declared.kind == "refused" or dynamic) else _QUANTIZE
                     raise refusal(node, message, advice, "onnx.float")
         if seen & self._results or not found:
             message = (

@@ -39,6 +39,10 @@ class Scope(Protocol):
     def read(self, name: str) -> Operand:
         """The operand of a name."""
 
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+
     def wanted(self, name: str) -> bool:
         """Whether something reads a tensor, or the model gives it."""
 
@@ -78,6 +82,11 @@ class Writer:
     def operand(self, name: str) -> Operand:
         """What a tensor is that has been translated."""
         return self._scope.read(name)
+
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+        return self._scope.floats
 
     def wants(self, index: int) -> bool:
         """Whether somebody asks for a result of the node."""

@@ -5,12 +5,16 @@ Source: ONNX, QLinearConv and QLinearMatMul; ONNX Runtime, "Contrib operators" (
 
 from __future__ import annotations
 
-from cvm.frontends.onnx.expansions.registry import expansion
+import numpy as np
+
+from cvm.frontends.onnx.call import OnnxCall
+from cvm.frontends.onnx.declarations import OPERATORS
+from cvm.frontends.onnx.expansions.registry import Expansion, expansion
 from cvm.frontends.onnx.grids import BIAS
 from cvm.frontends.onnx.model import MICROSOFT, invalid, refusal
 from cvm.frontends.onnx.writing import Writer
 
-__all__: list[str] = []
+__all__ = ["of_numbers"]
 
 
 @expansion("QLinearConv")
@@ -93,6 +97,38 @@ def concat(w: Writer) -> None:
     if not parts:
         raise invalid(w.node, "inputs", "there is nothing to concatenate")
     w.codes(w.add("Concat", parts, given=w.attributes()), 0, 1)
+
+
+@expansion("DynamicQuantizeLinear")
+def dynamic(w: Writer) -> None:
+    """The numbers themselves, of scale 1: they are rounded where they are read, on the fixed grid of calibration.
+
+    What multiplies them as codes multiplies the numbers (`of_numbers`), and the factor of the scale is 1.
+    """
+    if not w.floats:
+        raise w.call.refuse("its scales depend on the data", OPERATORS["", "DynamicQuantizeLinear"].note.split(": ")[1])
+    w.add("Identity", w.required(0), w.node.outputs[0])
+    results = zip(w.node.outputs[1:], ((np.float32(1), "float32"), (np.uint8(0), "uint8")), strict=False)
+    for name, (value, data_type) in results:
+        if name:
+            w.add("Identity", [w.constant(value, data_type)], name)
+
+
+def of_numbers(call: OnnxCall) -> Expansion | None:
+    """How a product of integers is written whose first operand are the numbers of a DynamicQuantizeLinear."""
+    integers = call.node.op in ("MatMulInteger", "ConvInteger") and not call.node.domain
+    first = call.optional(0)
+    return _product_of_numbers if integers and first is not None and first.real else None
+
+
+def _product_of_numbers(w: Writer) -> None:
+    sides, axis = w.required(0, 1), 0 if w.node.op == "ConvInteger" else max(w.call.operand(1).rank - 1, 0)
+    if not w.call.operand(1).real:
+        zero = w.call.optional(3)
+        ones = np.ones(zero.shape if zero is not None else (), np.float32)
+        scale = w.constant(ones, "float32")
+        sides[1] = w.add("DequantizeLinear", [sides[1], scale, *w.given(3)], axis=axis if ones.ndim == 1 else None)
+    w.add(w.node.op.removesuffix("Integer"), sides, w.node.outputs[0], given=w.attributes())
 
 
 @expansion("QLinearWhere", domain=MICROSOFT)
