@@ -43,6 +43,8 @@ def test_every_rounded_tensor_is_that_of_exact_arithmetic(name: str) -> None:
     (sample,) = data(model, 1, seed=9)
     found = cvm.Session(program, "numpy").run(sample, capture="all")
     expected = FamilyEvaluator(model).run(sample)
+    native = cvm.Session(program, "native").run(sample)
+    assert all(np.array_equal(native[output.name], found[output.name]) for output in program.outputs)
 
     def equal(tensor: str, quantizer: Any, numbers: Real, step: Fraction) -> None:
         assert isinstance(quantizer, LinearQuantizer)
