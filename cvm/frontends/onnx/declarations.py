@@ -170,6 +170,13 @@ OPERATORS[STANDARD, "NonZero"] = replace(
     advice="the shape of its result depends on the data: end the model before it, or multiply by the truth values",
 )
 
+_enter(
+    "NonMaxSuppression",
+    "written out",
+    "real",
+    "of at most 256 boxes on the grid of one quantiser; the result has all rows that there may be, those left are -1",
+    since=10,
+)
 _STEPS = "one step after the other; quantise gates and states, or use `cvm quantize`"
 _enter(
     "If Loop", "written out", note="of a constant condition and count: the nodes of the branch, or of each iteration"
@@ -207,7 +214,7 @@ _enter(
     since=11,
 )
 _enter(
-    "NonMaxSuppression Unique Compress",
+    "Unique Compress",
     "refused",
     note="the shape of its result depends on the data: end the model before it",
 )

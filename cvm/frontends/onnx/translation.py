@@ -154,6 +154,10 @@ class OnnxTranslation(OnnxScope):
         """Whether calibration will find the quantisers that are missing."""
         return self._settings.floats
 
+    def grid(self, name: str) -> Grid | None:
+        """The grid that the numbers of a tensor are exactly of, if there is one."""
+        return grid_of_output(self._calls, self.read(name))
+
     def wanted(self, name: str) -> bool:
         """Whether something reads a tensor, or the model gives it."""
         return name in self._readers or name in self._results

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cvm.frontends.onnx.call import OnnxCall
 
-__all__ = ["MODES", "Ensemble", "digits_of", "newer_ensemble", "older_ensemble"]
+__all__ = ["MODES", "Ensemble", "digits_of", "features_of", "newer_ensemble", "older_ensemble"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -40,6 +40,14 @@ class Ensemble:
     roots: Integers
     leaves: npt.NDArray[np.float64]
     depth: int
+
+
+def features_of(call: OnnxCall) -> int:
+    """The extent of the last axis of the input, which has one or two. Raises `Invalid`."""
+    shape = call.operand().shape
+    if len(shape) not in (1, 2):
+        raise call.invalid("shape", f"the input must have one or two axes, found {list(shape)}")
+    return shape[-1]
 
 
 def _numbers(call: OnnxCall, name: str) -> npt.NDArray[np.float64] | None:
@@ -157,7 +165,7 @@ def _checked(
     leaves: npt.NDArray[np.float64],
 ) -> Ensemble:
     """The ensemble, if its trees end. Raises `Invalid`."""
-    width = call.operand().shape[-1]
+    width = features_of(call)
     unknown = sorted(set(modes) - set(MODES))
     if unknown:
         raise call.refuse(f"a node of mode {unknown[0]}", "write it as nodes that compare")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.frontends.common.grids import Grid
 from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.declarations import LAST
 from cvm.frontends.onnx.model import Attribute, Body, OnnxNode
@@ -42,6 +43,9 @@ class Scope(Protocol):
     @property
     def floats(self) -> bool:
         """Whether calibration will find the quantisers that are missing."""
+
+    def grid(self, name: str) -> Grid | None:
+        """The grid that the numbers of a tensor are exactly of, if there is one."""
 
     def wanted(self, name: str) -> bool:
         """Whether something reads a tensor, or the model gives it."""
@@ -87,6 +91,10 @@ class Writer:
     def floats(self) -> bool:
         """Whether calibration will find the quantisers that are missing."""
         return self._scope.floats
+
+    def grid(self, name: str) -> Grid | None:
+        """The grid that the numbers of a tensor are exactly of, if there is one."""
+        return self._scope.grid(name)
 
     def wants(self, index: int) -> bool:
         """Whether somebody asks for a result of the node."""

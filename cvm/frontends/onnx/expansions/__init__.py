@@ -10,6 +10,7 @@ from cvm.frontends.onnx.expansions import (  # noqa: F401  (enter the expansions
     products,
     quantised,
     recurrent,
+    suppression,
 )
 from cvm.frontends.onnx.expansions.quantised import of_numbers
 from cvm.frontends.onnx.expansions.registry import EXPANDED, Expansion

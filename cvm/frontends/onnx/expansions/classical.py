@@ -12,6 +12,7 @@ import numpy as np
 from cvm.frontends.onnx.expansions.ensembles import transformed
 from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.model import LEARNING
+from cvm.frontends.onnx.trees import features_of
 from cvm.frontends.onnx.writing import Writer
 
 __all__: list[str] = []
@@ -19,10 +20,7 @@ __all__: list[str] = []
 
 def _rows(w: Writer) -> str:
     """The input as real numbers [N, C]."""
-    source = w.call.operand()
-    if source.rank not in (1, 2):
-        raise w.call.invalid("shape", f"the input must have one or two axes, found {list(source.shape)}")
-    x = w.reshape(w.required(0)[0], (-1, source.shape[-1]))
+    x = w.reshape(w.required(0)[0], (-1, features_of(w.call)))
     return w.add("Cast", [x], to=1)
 
 
@@ -32,7 +30,7 @@ def _vector(w: Writer, items: Sequence[float]) -> str:
 
 def _linear(w: Writer, targets: int) -> str:
     """The product with the coefficients, plus the intercepts: [N, targets]."""
-    width = w.call.operand().shape[-1]
+    width = features_of(w.call)
     factors, offsets = w.call.numbers("coefficients") or (), w.call.numbers("intercepts")
     if len(factors) != targets * width or (offsets is not None and len(offsets) not in (1, targets)):
         message = f"{len(factors)} coefficients and {len(offsets or ())} intercepts for {width} features"
@@ -55,7 +53,7 @@ def linear_classifier(w: Writer) -> None:
     """The label of the greatest score, the first of equal ones, and the scores; of one row of two classes, -s and s."""
     labels, texts = w.call.integers("classlabels_ints"), w.call.texts("classlabels_strings")
     w.call.ignore("multi_class")
-    width = w.call.operand().shape[-1]
+    width = features_of(w.call)
     rows = len(w.call.numbers("coefficients") or ()) // max(width, 1)
     score = _linear(w, max(rows, 1))
     transform = w.call.text("post_transform", "NONE")
@@ -76,7 +74,7 @@ def linear_classifier(w: Writer) -> None:
 def scaler(w: Writer) -> None:
     """(X - offset) * scale."""
     offset, scale = w.call.numbers("offset") or (0.0,), w.call.numbers("scale") or (1.0,)
-    width = w.call.operand().shape[-1]
+    width = features_of(w.call)
     if not {len(offset), len(scale)} <= {1, width}:
         raise w.call.invalid("attribute", f"{len(offset)} offsets and {len(scale)} scales for {width} features")
     x = w.add("Cast", w.required(0), to=1)
