@@ -283,3 +283,7 @@ def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
                 {"axis": np.int64(1)})  # fmt: skip
     with pytest.raises(LimitExceeded, match="pairs of items of a running sum"):
         compiled(sums)
+    larger = made([helper.make_node("Resize", ["x", "", "", "sizes"], ["y"])], {"x": ("int8", (1, 1, 3, 3))},
+                  {"y": "int8"}, {"sizes": np.array([1, 1, 3, 2**24])})  # fmt: skip
+    with pytest.raises(LimitExceeded, match="an extent that is resampled"):
+        compiled(larger)

@@ -11,10 +11,13 @@ from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import exact
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
+from cvm.limits import elements, require
 
 __all__: list[str] = []
 
 _HALF = Fraction(1, 2)
+_MOST_COORDINATES = 2**20
+"""Items along an axis whose coordinates are computed, one by one."""
 
 _COORDINATES: dict[str, Callable[[int, Fraction, int, int], Fraction]] = {
     "half_pixel": lambda x, scale, n, m: (x + _HALF) / scale - _HALF,
@@ -62,6 +65,8 @@ def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
         extent, shape[axis] = shape[axis], size
         if size == extent and scale == 1:
             continue
+        require("extent", size, _MOST_COORDINATES, f"{call.node.label}: an extent that is resampled")
+        elements(shape, translation.limits, call.node.label)
         at = [_COORDINATES[kind](x, scale, extent, size) for x in range(size)]
         taps = _taps(at, mode, nearest, cubic, extent)
         name = resampled(translation, name, taps, axis, skip_ones=True)
