@@ -22,7 +22,7 @@ from cvm.quantization.float_enclosures import FLOATS, FloatInterval, Floats, bet
 from cvm.quantization.quantizer import LinearQuantizer, Quantizer
 from cvm.quantization.reals import OnlyExact, Real, Undecided, Undefined, code
 
-__all__ = ["Many", "Numbers", "codes_of", "enclosed", "integers", "interval_of", "many_rationals", "taken"]
+__all__ = ["Many", "Numbers", "codes_of", "enclosed", "integers", "interval_of", "many_rationals", "points", "taken"]
 
 _MOST_RUNS = 64
 """Runs of a function; numbers that give more different sequences of answers stay unknown."""
@@ -135,8 +135,12 @@ def taken(interval: FloatInterval, at: npt.NDArray[np.intp]) -> Real:
 
 def integers(items: npt.NDArray[np.int64]) -> Real:
     """Integers of at most 53 bits as numbers."""
-    floats = items.astype(np.float64)
-    return Many(low=floats, high=floats)
+    return points(items.astype(np.float64))
+
+
+def points(items: Floats) -> Real:
+    """The rationals that floats are."""
+    return Many(low=items, high=items)
 
 
 def enclosed(count: int, function: Callable[[npt.NDArray[np.intp]], Real]) -> FloatInterval:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from cvm.errors import Unsupported
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
+from cvm.graph.model import Operand
 from cvm.lowering import lower
 from cvm.program.model import Program
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.quantizer import Rounding
 
-__all__ = ["TableCase", "cases", "ranged", "refusal_or_digest"]
+__all__ = ["CurveCase", "TableCase", "cases", "curve_cases", "ranged", "refusal_or_digest"]
 
 Span = tuple[str, str]
 
@@ -112,10 +115,15 @@ class TableCase:
 
     def digest(self) -> str:
         """A digest of the constants of the program, or of the refusal."""
-        found = hashlib.sha256()
-        for constant in self.program().constants:
-            found.update(f"{constant.name} {constant.shape} ".encode() + constant.data)
-        return found.hexdigest()[:20]
+        return digest_of(self.program())
+
+
+def digest_of(program: Program) -> str:
+    """A digest of the constants of a program."""
+    found = hashlib.sha256()
+    for constant in program.constants:
+        found.update(f"{constant.name} {constant.shape} ".encode() + constant.data)
+    return found.hexdigest()[:20]
 
 
 def ranged(span: Span, bits: int, rounding: Rounding = "half_up", low: int = 0) -> LinearQuantizer:
@@ -160,9 +168,102 @@ def cases() -> Iterator[TableCase]:
             yield TableCase(name, (x, y), binary(values, 16, "half_up"))
 
 
-def refusal_or_digest(case: TableCase) -> str:
+def refusal_or_digest(case: TableCase | CurveCase) -> str:
     """The digest of a case, or its refusal."""
     try:
         return case.digest()
     except Unsupported as refusal:
         return str(refusal)
+
+
+CURVES: Mapping[str, Span] = {
+    "exp": ("0", "60"),
+    "sigmoid": ("0", "1"),
+    "tanh": ("-1", "1"),
+    "softplus": ("0", "9"),
+    "atan": ("-1.58", "1.58"),
+    "floor": ("-9", "9"),
+    "round": ("-9", "9"),
+    "sqr": ("0", "70"),
+    "cosh": ("0", "600"),
+    "silu": ("-0.3", "8"),
+    "gelu_sigmoid": ("-0.2", "8"),
+    "gelu_erf": ("-0.2", "8"),
+    "gelu_tanh": ("-0.2", "8"),
+    "elu": ("-0.7", "8"),
+    "selu": ("-1.8", "9"),
+    "softabs": ("0", "9"),
+    "log": ("-3", "3"),
+    "sqrt": ("0", "4"),
+    "rsqrt": ("0", "2"),
+}
+"""Functions of wide sums, and the ranges of their results."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveCase:
+    """A function of the sum of two tensors of ``bits`` bits, in some classes of channels.
+
+    With ``root`` the sum is normalised, by the root of a variance.
+    """
+
+    name: str
+    result: Quantizer
+    bits: int = 12
+    root: bool = False
+    classes: int = 3
+
+    @property
+    def key(self) -> str:
+        """A name of the case."""
+        return f"{self.name} of a sum, {self.bits} {self.root} {self.result}"
+
+    def digest(self) -> str:
+        """A digest of the constants of the program."""
+        return digest_of(self.program())
+
+    def program(self) -> Program:
+        """The lowered program."""
+        operator, attributes = ATTRIBUTES.get(self.name, (self.name, {}))
+        positive = self.name in ("log", "sqrt", "rsqrt")
+        first = LinearQuantizer(
+            tuple(Fraction(n, 3 * 2**self.bits) for n in range(17, 17 + 3 * self.classes, 3)),
+            (Fraction(1, 50 if positive else -1),) * self.classes, 0, 2**self.bits - 1, 1,
+        )  # fmt: skip
+        second = ranged(("0.01", "2") if positive else ("-4.3", "3.1"), self.bits)
+        shape = (1, self.classes)
+        tensors = {
+            "x": GraphTensor("x", shape, "external", quantizer=first),
+            "y": GraphTensor("y", shape, "external", quantizer=second),
+            "s": GraphTensor("s", shape, "computed"),
+        }
+        operations: list[GraphOperation] = [GraphOperation("add", {"x": "x", "y": "y"}, {}, ("s",))]
+        argument = "s"
+        if self.root:
+            numbers = {"mean": (0, 0, 0), "variance": (2, 2.5, 3), "offset": (0.25, 0.5, 1), "scale": (1, 1.5, 2)}
+            for name, items in numbers.items():
+                tensors[name] = GraphTensor(name, shape, "constant", data=TensorData(np.array([items], np.float32)))
+            parameters: dict[str, Operand] = {"input": "s", **{name: name for name in numbers}}
+            operations.append(GraphOperation("batch_normalization", parameters, {"epsilon": Fraction("0.001")}, ("n",)))
+            argument = "n"
+            tensors["n"] = GraphTensor("n", shape, "computed")
+        operations.append(GraphOperation(operator, {"x": argument}, attributes, ("z",)))
+        tensors["z"] = GraphTensor("z", shape, "computed", quantizer=self.result)
+        return lower(QuantizedGraph("g", ("x", "y"), ("z",), tensors, tuple(operations)))
+
+
+def curve_cases() -> Iterator[CurveCase]:
+    """Functions of wide sums, with and without a root under them."""
+    for name, values in CURVES.items():
+        yield CurveCase(name, ranged(values, 8, "half_even"))
+        yield CurveCase(name, ranged((str(Fraction(values[0]) / 2), str(Fraction(values[1]) / 2)), 5))
+        yield CurveCase(name, binary(values, 7, "half_even"))
+        if name not in ("log", "sqrt", "rsqrt"):
+            yield CurveCase(name, ranged(values, 7, low=-5), root=True)
+        scales = (Fraction(1, 64), Fraction(1, 100), Fraction(3, 40))
+        yield CurveCase(name, LinearQuantizer(scales, (Fraction(1, 3),) * 3, -30, 33, 1))
+    yield CurveCase("sigmoid", LogarithmicQuantizer.of(Fraction(1), 4))
+    yield CurveCase("sigmoid", ranged(("0", "1"), 11), bits=10)
+    yield CurveCase("gelu_tanh", ranged(("-0.2", "8"), 11), bits=10)
+    yield CurveCase("relu", ranged(("0", "8"), 9), root=True)
+    yield CurveCase("round", ranged(("-9", "9"), 14), bits=10)
