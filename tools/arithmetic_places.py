@@ -107,6 +107,7 @@ SIZES: Table = {
     ("cvm/lowering/rules/shape.py", "_reflected"): "positions within padded extents, all of which are arrays",
     ("cvm/lowering/proofs/staircase.py", "_looked_up"): "places in a table of at most _MOST_ENTRIES entries",
     ("cvm/lowering/proofs/staircase.py", "_searched"): "places in a table of at most _MOST_THRESHOLDS entries",
+    ("cvm/lowering/proofs/table.py", "_Table._enclosed"): "places in a table, and codes of 32 bits in 64",
     ("cvm/lowering/proofs/table.py", "_index"): "places in a table whose entries are a list",
     ("cvm/lowering/proofs/table.py", "quantize_table"): "places in a table whose entries are a list",
     ("cvm/lowering/forms/windows.py", "Axis.line"): "places on a line (limit.elements)",

@@ -9,7 +9,7 @@ codes, and what codes of a logarithmic quantiser stand for. A `Known` tensor is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -120,7 +120,7 @@ class TableForm:
 
     shape: Shape
     value: Value
-    numbers: tuple[Real, ...]
+    numbers: Sequence[Real]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
