@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
-    from cvm.quantizing import Quantized
+    from cvm.quantizing import Goal, Quantized
 
 __all__ = ["compile", "load", "quantize", "quantize_program", "run_op"]
 
@@ -196,14 +196,16 @@ def quantize_program(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     on_run: Callable[[int], None] | None = None,
+    goal: Goal | None = None,
 ) -> Quantized:
     """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
 
     ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
     are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
     and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
-    for `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the
-    tensor.
+    for `compile`. A ``goal`` (`cvm.quantizing.Goal`) gives tensors of models of ONNX and TFLite more bits until the
+    outputs have an SQNR, or the program a size. The result holds the ``program`` and the ``calibration``. Raises
+    `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -219,13 +221,16 @@ def quantize_program(
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
     else:
+        if goal is not None:
+            raise Invalid("calibration.goal", _NO_GOAL, Location(os.fspath(path)))
         graph = nnef.load(path)
         with exhaustion(os.fspath(path)):
             return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
     chosen = settings or Settings(per_channel=True)
-    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
+    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run, goal=goal)
 
 
+_NO_GOAL = "every tensor of a model of NNEF has the bits that the settings say: a goal is for ONNX and TFLite"
 _ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "VERSION",
     "headroom",
     "meaning",
+    "narrated",
     "print_document",
     "printable",
     "progress",
@@ -109,14 +110,21 @@ def working(what: str) -> Iterator[None]:
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, where that is a terminal; gives the function to call with the number of steps done."""
+    with narrated(what, total) as (advance, _):
+        yield advance
+
+
+@contextmanager
+def narrated(what: str, total: int) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """As `progress`; gives a second function, to call with the words for what is being done."""
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done: None, lambda words: None
         return
     from rich.progress import Progress
 
     with Progress(console=_console(sys.stderr), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done: bar.update(task, completed=done), lambda words: bar.update(task, description=words)
 
 
 def meaning(bound: str) -> str:

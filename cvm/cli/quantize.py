@@ -23,7 +23,7 @@ from cvm.cli.options import (
     input_ranges,
     input_shapes,
 )
-from cvm.cli.output import progress, say, show, table, working, write_file
+from cvm.cli.output import narrated, progress, say, show, table, working, write_file
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
@@ -112,6 +112,25 @@ _Form = Annotated[
         "of two (logarithmic_quantize) and all else linear.",
     ),
 ]
+_TargetSqnr = Annotated[
+    float | None,
+    typer.Option(
+        "--target-sqnr",
+        metavar="DB",
+        help="Give more bits (16 to activations, 12 to filters) to what costs the outputs most, and to no more than it "
+        "takes for every output to have this SQNR. For ONNX and TFLite.",
+    ),
+]
+_MaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="N",
+        min=1,
+        help="The most bytes of the program file. Without --target-sqnr, as many tensors get more bits as fit; with "
+        "it, a program that is larger is refused. For ONNX and TFLite.",
+    ),
+]
 _WriteWeights = Annotated[
     bool,
     typer.Option(
@@ -134,6 +153,8 @@ def command(
     random: _Random = None,
     seed: _Seed = 0,
     random_range: _RandomRange = "-1,1",
+    target_sqnr: _TargetSqnr = None,
+    max_bytes: _MaxBytes = None,
     write_weights: _WriteWeights = False,
     cycles: Cycles = False,
     input_shape: InputShape = [],  # noqa: B006
@@ -159,8 +180,11 @@ def command(
     per_channel = kind != "nnef" if per_channel is None else per_channel
     settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
+    aims = (target_sqnr, max_bytes)
     if kind != "nnef":
-        return _completed(model, output, settings, data, (input_shape, input_range), not no_optimize, as_json)
+        return _completed(model, output, settings, data, (input_shape, input_range), aims, not no_optimize, as_json)
+    if aims != (None, None):
+        raise Usage("--target-sqnr and --max-bytes are for a model of ONNX or TFLite")
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
 
 
@@ -257,12 +281,14 @@ def _completed(
     settings: Settings,
     data: _Data,
     wishes: tuple[list[str], list[str]],
+    aims: tuple[float | None, int | None],
     optimize: bool,
     as_json: bool,
 ) -> int:
     from cvm.frontends import onnx, tflite
-    from cvm.quantizing import quantize_completed
+    from cvm.quantizing import Goal, quantize_completed
     from cvm.reference import run_count
+    from cvm.report.document import decibel
 
     if model_format(model) == "tflite":
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
@@ -270,13 +296,18 @@ def _completed(
         loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
     feeds = data.arrays(loaded.graph)
     runs = run_count(loaded.graph, feeds, data.cycles)
-    with progress("calibrating", runs) as advance:
-        made = quantize_completed(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)
+    with narrated("calibrating", runs) as (advance, say_step):
+        goal = None if aims == (None, None) else Goal(*aims, on_step=say_step)
+        made = quantize_completed(
+            model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance, goal=goal
+        )
     document: dict[str, Any] = {
         "model": str(model),
         "data": data.said(runs),
+        "bits": settings.bits,
         "tensors": [_tensor(item) for item in made.calibration.tensors],
         "remedies": list(made.remedies),
+        "widened": [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened],
     }
     document |= _of_program(made, feeds, data, output)
     return show(document, lambda console: _render(console, document), as_json)
@@ -354,6 +385,11 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
     kinds = Counter(item["role"] for item in document["tensors"])
     listed = ", ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in kinds.items()) or "none"
     say(console, f"quantisers added: {listed}")
+    widened = document.get("widened", [])
+    if widened:
+        costs = ", ".join(f"{item['tensors'][0]} ({_ratio(item['alone_db'])} dB)" for item in widened[:_LISTED])
+        more = f" and {len(widened) - _LISTED} more" if len(widened) > _LISTED else ""
+        say(console, f"more bits for {len(widened)}; the SQNR if only that one had {document['bits']}: {costs}{more}")
     data = document.get("data", {})
     if "random" in data:
         say(console, f"data: {data['runs']} random samples (seed {data['random']['seed']}): the ranges are theirs")
@@ -365,6 +401,9 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
 def _ratio(value: float | str | None) -> str:
     return "undefined" if value is None else str(value)
 
+
+_LISTED = 5
+"""Tensors with 16 bits that are named; --json names all."""
 
 _LONGEST = 120
 """Characters of a quantiser in a table; lists per channel are longer."""
