@@ -59,7 +59,7 @@ class TfliteTranslation(Emission):
         self._operator: TfliteOperator | None = None
         self._wish = ""
         self._reserved = {self._name_of(self._graph.tensors[index]) for index in self._graph.outputs}
-        self.variables = Variables(model, limits)
+        self.variables = Variables(model, limits, floats)
 
     # Running
 
