@@ -72,7 +72,7 @@ class GraphBuilder:
         return name
 
     def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer | None) -> str:
-        """Add state, which ``update`` changes, with its first codes or numbers; returns the name, as near as is free."""
+        """Add state, which ``update`` changes, with its first codes or numbers; returns its name, which is free."""
         name = self._fresh(name)
         data = TensorData(np.asarray(values), quantizer)
         shape = data.values.shape or (1,)
