@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from cvm.calibration import Calibration, Completer, Settings, Widened
     from cvm.graph import QuantizedGraph
 
-__all__ = ["Goal", "Quantized", "decibels", "quantize_completed", "quantize_nnef", "random_inputs"]
+__all__ = ["Goal", "Quantized", "decibels", "quantize_completed", "quantize_nnef", "quantized_onnx", "random_inputs"]
 
 _MOST_REMEDIES = 64
 """How often a graph is lowered again, with one more tensor rounded."""
@@ -224,6 +226,35 @@ class _Widening:
 def _finite_ratios(ratios: Mapping[str, float | None]) -> list[float]:
     """The ratios that say something: none where an output is zero in the float graph."""
     return [ratio for ratio in ratios.values() if ratio is not None]
+
+
+def quantized_onnx(
+    path: str | os.PathLike[str],
+    made: Quantized,
+    *,
+    optimize: bool = True,
+    input_shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    input_ranges: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> tuple[bytes, Quantized]:
+    """The model of ONNX at ``path`` with the quantisers of ``made``, and the program that `cvm.compile` makes of it.
+
+    ONNX has scales of its own kind (`cvm.export.onnx`), so that it is another program than that of ``made``. Raises
+    `Unsupported` where the file has no place for a quantiser, and as `cvm.compile`.
+    """
+    from cvm.export.onnx import quantized_model
+    from cvm.frontends import onnx
+
+    try:
+        data = quantized_model(Path(path).read_bytes(), made.calibration)
+        shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
+        loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges))
+        try:
+            program = _lowered(loaded.graph, optimize)
+        except CvmError as error:
+            raise loaded.explained(error) from None
+    except CvmError as error:
+        raise error.at(file=os.fspath(path)) from None
+    return data, replace(made, program=program)
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:

@@ -40,7 +40,7 @@ __all__ = ["COMMAND"]
 
 _METHODS = ("minmax", "percentile", "mse", "entropy")
 _FORMS = ("linear", "zero-point", "logarithmic")
-_FILE, _PROGRAM = "graph.quant", ".cvm"
+_FILE, _PROGRAM, _ONNX = "graph.quant", ".cvm", ".onnx"
 
 
 _Model = Annotated[
@@ -56,7 +56,8 @@ _Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="What to write: the integer program (FILE.cvm), or for an NNEF model the quantisation file (graph.quant).",
+        help="What to write: the integer program (FILE.cvm); for a model of ONNX also the quantised model (FILE.onnx, "
+        "with QuantizeLinear and DequantizeLinear); for an NNEF model also the quantisation file (graph.quant).",
     ),
 ]
 _Random = Annotated[
@@ -196,8 +197,11 @@ def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: st
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
     if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
+    if kind == "onnx" and output is not None and output.suffix == _ONNX:
+        return
     if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
-        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}")
+        also = f", or FILE{_ONNX} for a quantised model of ONNX" if kind == "onnx" else ""
+        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}{also}")
     if kind != "onnx" and shaped:
         raise Usage("--input-shape and --input-range are for a model of ONNX")
 
@@ -286,7 +290,7 @@ def _completed(
     as_json: bool,
 ) -> int:
     from cvm.frontends import onnx, tflite
-    from cvm.quantizing import Goal, quantize_completed
+    from cvm.quantizing import Goal, quantize_completed, quantized_onnx
     from cvm.reference import run_count
     from cvm.report.document import decibel
 
@@ -309,12 +313,18 @@ def _completed(
         "remedies": list(made.remedies),
         "widened": [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened],
     }
-    document |= _of_program(made, feeds, data, output)
+    content = None
+    if output is not None and output.suffix == _ONNX:
+        shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
+        content, made = quantized_onnx(model, made, optimize=optimize, input_shapes=shapes, input_ranges=ranges)
+    document |= _of_program(made, feeds, data, output, content)
     return show(document, lambda console: _render(console, document), as_json)
 
 
-def _of_program(made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None) -> dict[str, Any]:
-    """What the program is, how far it is from the model, and where it was written."""
+def _of_program(
+    made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None, content: bytes | None = None
+) -> dict[str, Any]:
+    """What the program is, how far it is from the model, and where it, or the ``content``, was written."""
     from cvm.program.verifier import verify
     from cvm.quantizing import decibels
     from cvm.report.document import decibel
@@ -331,7 +341,7 @@ def _of_program(made: Quantized, feeds: Mapping[str, Array], data: _Data, output
         "exact": all(item.bound == 0 for item in made.program.provenance.exactness),
     }
     if output is not None:
-        content = made.program.to_bytes()
+        content = made.program.to_bytes() if content is None else content
         write_file(output, content)
         document["file"] = {"path": str(output), "bytes": len(content)}
     return document

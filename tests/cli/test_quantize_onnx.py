@@ -100,6 +100,19 @@ def test_a_goal_gives_more_bits_to_what_costs_most(cvm, model):
         assert "calibration.goal" in outcome.err
 
 
+def test_the_quantised_model_leaves_as_onnx(cvm, model):
+    document = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", "--json").document
+    assert document["file"] == {"path": "quantised.onnx", "bytes": (model / "quantised.onnx").stat().st_size}
+    compiled = cvm("compile", "quantised.onnx", "-o", "m.cvm", "--json").document
+    assert compiled["digest"] == document["digest"]
+    assert document["outputs"][0]["sqnr_db"] > 30
+    outcome = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", "--bits", "7")
+    assert outcome.code == 3
+    assert "codes of 7 bits have no type in ONNX: use --bits 8 or 16" in outcome.err
+    wrong = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "m.pt")
+    assert "say -o FILE.cvm, or FILE.onnx for a quantised model of ONNX" in wrong.err
+
+
 def test_options_for_data_shapes_and_scales(cvm, model):
     assert cvm("quantize", "float.onnx", "-i", "x.npy", "--input-shape", "x=1,3,5,5", "--no-optimize").code == 0
     assert cvm("quantize", "float.onnx", "-i", "x.npy", "--per-tensor", "--method", "mse").code == 0

@@ -38,6 +38,7 @@ def with_drawn_weights(data: bytes, seed: int = 0) -> bytes:
             kept.append(node)
     del graph.node[:]
     graph.node.extend(kept)
+    model.ir_version = max(model.ir_version, 8)  # before 4, what is stored had to be an input as well
     found: bytes = model.SerializeToString()
     return found
 
