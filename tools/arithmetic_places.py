@@ -176,6 +176,7 @@ SAME: Table = {
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
     ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
     ("cvm/webnn/tensor.py", "fill"): "another byte order",
+    ("cvm/export/onnx.py", "_Writer._store"): "codes are clipped to the type's own range",
     ("cvm/webnn/boundaries.py", "Border._given"): "codes within the interval of their data type",
 }
 """The same integers in another width or byte order: what is not held by it was refused, or is the type's own."""
