@@ -319,7 +319,7 @@ CHOSEN: Table = {
     ("cvm/passes/legalize/tensors.py", "Tensors.within"): "bounds of int32, in 64 bits",
     ("cvm/quantization/exact.py", "_quantize_powers"): "exponents of float64, and of a quantiser within +-2^14",
     ("cvm/quantization/fixed_point.py", "_Double"): "Python integers",
-    ("cvm/quantization/rationals.py", "Rationals.__add__"): "Python integers: Rationals refuse others",
+    ("cvm/quantization/rationals.py", "Rationals.equals"): "Python integers: Rationals refuse others",
     ("cvm/quantization/thresholds.py", "Steps.offsets"): "None where LARGEST does not bound the sums",
     ("cvm/quantization/thresholds.py", "_steps"): "None where LARGEST does not bound the sums",
 }
