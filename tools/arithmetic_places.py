@@ -286,11 +286,6 @@ CHOSEN: Table = {
     ("cvm/lowering/proofs/decide.py", "at_least_zero"): "Python integers",
     ("cvm/lowering/proofs/decide.py", "_fits"): "Python integers",
     (
-        "cvm/lowering/parts/digits.py",
-        "weighed_digits",
-    ): "magnitudes around zero, below 2^32, or Python integers",
-    ("cvm/lowering/parts/digits.py", "_sum_fits"): "magnitudes around zero, below 2^32, or Python integers",
-    (
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
-from cvm.graph import QuantizedGraph
+from cvm.graph import Operand, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim, with_accuracy
 from cvm.lowering.context import RULES, Coded, Lowering, Result
@@ -40,7 +40,8 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
             introduce_state(lowering, tensor)
         else:
             lowering.introduce(tensor)
-    for operation in graph.operations:
+    read_last = _last_readers(graph)
+    for operation, done_with in zip(graph.operations, read_last, strict=True):
         with lowering.at(operation):
             accuracy = operation.attributes.get("accuracy", "default")
             lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
@@ -49,10 +50,30 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
             for name, result in zip(operation.outputs, lower_rule(lowering), strict=True):
                 with lowering.serving(name):
                     _accept(lowering, name, result)
+        for name in done_with:
+            lowering.known.pop(name, None)
     outputs = [output(lowering, name) for name in graph.outputs]
     provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
     values = {name: value.name for name, value in lowering.values.items()}
     return finished(lowering.builder.build(outputs, provenance), values)
+
+
+def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
+    """For each operation the tensors that no later one reads, nor the caller: constants among them are forgotten."""
+    later = set(graph.outputs)
+    found: list[list[str]] = []
+    for operation in reversed(graph.operations):
+        names = {name for operand in operation.inputs.values() for name in _names(operand)} | {*operation.outputs}
+        found.append(sorted(names - later))
+        later |= names
+    return found[::-1]
+
+
+def _names(operand: Operand) -> list[str]:
+    """The tensors that an operand names."""
+    if isinstance(operand, tuple):
+        return [name for item in operand for name in _names(item)]
+    return [operand] if isinstance(operand, str) else []
 
 
 def _accept(lowering: Lowering, name: str, result: Result) -> None:

@@ -27,6 +27,7 @@ from cvm.lowering.forms.form import (
     known_codes,
     scale_and_offset,
 )
+from cvm.lowering.forms.known import KnownTensors
 from cvm.lowering.forms.logarithms import decoded, known_power_codes, known_powers
 from cvm.lowering.forms.unquantized import unquantized
 from cvm.lowering.proofs.decide import TooWide
@@ -83,7 +84,7 @@ class Lowering(Emission):
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors whose form is another one, where an operation has asked for them."""
-        self.known: dict[str, Known] = {}
+        self.known = KnownTensors()
         self.values: dict[str, Value] = {}
         """The value of the program that holds the codes of each quantised tensor."""
 
@@ -271,19 +272,18 @@ class Lowering(Emission):
     def _contents(self, tensor: GraphTensor) -> Known:
         if tensor.data is None:
             raise Invalid("lowering.contents", "the contents of a variable are needed to compile", _located(tensor))
+        quantizer, shape = tensor.quantizer, tensor.shape or (1,)
         try:
-            known = _stored(tensor.data, tensor.shape or (1,))
-            quantizer = tensor.quantizer
             if quantizer is None:
-                return known
+                return _stored(tensor.data, shape)
             if isinstance(quantizer, LogarithmicQuantizer):
-                known = known_powers(known.rationals(), quantizer)
+                known = known_powers(_stored(tensor.data, shape).rationals(), quantizer)
             elif tensor.data.quantizer is None:
-                known = known_codes(quantize(tensor.data.values.reshape(known.shape), quantizer), quantizer)
+                known = known_codes(quantize(tensor.data.values.reshape(shape), quantizer), quantizer)
             elif tensor.data.quantizer == quantizer:
-                known = known_codes(tensor.data.values.reshape(known.shape).astype(np.int64), quantizer)
+                known = known_codes(tensor.data.values.reshape(shape).astype(np.int64), quantizer)
             else:
-                known = known_codes(quantize_rationals(known.rationals(), quantizer), quantizer)
+                known = known_codes(quantize_rationals(_stored(tensor.data, shape).rationals(), quantizer), quantizer)
         except CvmError as error:
             raise error.at(tensor=tensor.name) from None
         self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))

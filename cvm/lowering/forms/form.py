@@ -162,7 +162,8 @@ class Known:
         rest = self.offset + self.scale * Rationals(zero)
         narrow = self.codes.dtype.kind in "iu" and not (abs(zero) >= 2**31).any()
         if narrow and max(abs(int(self.codes.min())), abs(int(self.codes.max()))) < 2**31:
-            return self.codes.astype(np.int64) - zero.astype(np.int64), rest.reduced()
+            codes = self.codes.astype(np.int64, copy=False)
+            return codes - zero.astype(np.int64) if zero.any() else codes, rest.reduced()
         return self.codes.astype(object) - zero, rest.reduced()
 
 

@@ -86,8 +86,13 @@ class Draft:
 
     def array(self, name: str) -> npt.NDArray[np.int64] | None:
         """The elements of a constant as int64; None for any other value."""
+        items = self.stored(name)
+        return None if items is None else items.astype(np.int64)
+
+    def stored(self, name: str) -> npt.NDArray[Any] | None:
+        """The elements of a constant at the width that they are stored with, not copied; None for any other value."""
         constant = self._scope.constants.get(name) or self.facts.constants.get(name)
-        return None if constant is None else constant.array().astype(np.int64)
+        return None if constant is None else constant.stored()
 
     # What rules write
 
