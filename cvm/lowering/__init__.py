@@ -22,6 +22,7 @@ from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
 from cvm.program.model import Program, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.timing import timed
 
 __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
@@ -34,15 +35,16 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
     rule.
     """
     lowering = Lowering(graph, limits)
-    updated = updated_variables(lowering)
-    for tensor in graph.tensors.values():
-        if tensor.name in updated:
-            introduce_state(lowering, tensor)
-        else:
-            lowering.introduce(tensor)
+    with timed("lowering", "inputs and constants"):
+        updated = updated_variables(lowering)
+        for tensor in graph.tensors.values():
+            if tensor.name in updated:
+                introduce_state(lowering, tensor)
+            else:
+                lowering.introduce(tensor)
     read_last = _last_readers(graph)
     for operation, done_with in zip(graph.operations, read_last, strict=True):
-        with lowering.at(operation):
+        with lowering.at(operation), timed("lowering", operation.name):
             accuracy = operation.attributes.get("accuracy", "default")
             lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
             if lower_rule is None:
@@ -52,10 +54,11 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
                     _accept(lowering, name, result)
         for name in done_with:
             lowering.known.pop(name, None)
-    outputs = [output(lowering, name) for name in graph.outputs]
-    provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
-    values = {name: value.name for name, value in lowering.values.items()}
-    return finished(lowering.builder.build(outputs, provenance), values)
+    with timed("lowering", "outputs"):
+        outputs = [output(lowering, name) for name in graph.outputs]
+        provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
+        values = {name: value.name for name, value in lowering.values.items()}
+        return finished(lowering.builder.build(outputs, provenance), values)
 
 
 def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
