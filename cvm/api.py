@@ -14,6 +14,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import model_format
 from cvm.program.model import Program
+from cvm.repeated import remembering
 from cvm.timing import timed
 
 if TYPE_CHECKING:
@@ -140,8 +141,9 @@ def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
         from cvm.lowering import lower
         from cvm.passes.optimize import optimize as optimized
 
-    program = lower(graph)
-    return optimized(program) if optimize else program
+    with remembering():
+        program = lower(graph)
+        return optimized(program) if optimize else program
 
 
 def load(path: str | PathLike[str]) -> Program:

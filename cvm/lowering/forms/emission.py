@@ -18,6 +18,7 @@ from cvm.ops import Range
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness, Shape
 from cvm.program.operators import Operators
+from cvm.repeated import proven
 
 __all__ = ["Emission", "Value"]
 
@@ -69,7 +70,7 @@ class Emission:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.builder = ProgramBuilder(limits)
+        self.builder = ProgramBuilder(limits, proven)
         self.report: list[Exactness] = []
         self.owner = ""
         self._in_part = False

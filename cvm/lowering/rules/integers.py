@@ -19,7 +19,7 @@ from cvm.lowering.forms.form import Known, LinearForm, TableForm, Term
 from cvm.lowering.parts.operands import function, integers
 from cvm.lowering.proofs.table import Operand
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import Real, rational
+from cvm.quantization.reals import OnlyExact, Real, rational
 
 __all__ = ["combined"]
 
@@ -77,7 +77,9 @@ def combined(
 
 
 def _exact(number: Real) -> Fraction:
-    assert number.exact is not None
+    """The rational that a number is known to be. Raises `OnlyExact` where only an enclosure is known."""
+    if number.exact is None:
+        raise OnlyExact
     return number.exact
 
 

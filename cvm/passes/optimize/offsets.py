@@ -74,7 +74,7 @@ def _offset(draft: Draft, name: str, readers: frozenset[int], depth: int) -> tup
     if node.op not in CARRIED:
         return None
     here = _reader(draft, node)
-    parts = [part for part in dict.fromkeys(node.inputs) if draft.stored(draft.now(part)) is None]
+    parts = [part for part in dict.fromkeys(node.inputs) if not draft.is_constant(draft.now(part))]
     found = [_offset(draft, part, here, depth - 1) for part in parts]
     known = [item for item in found if item is not None]
     if not known or len(known) < len(found) or len({by for by, _ in known}) > 1:
