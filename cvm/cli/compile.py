@@ -82,14 +82,13 @@ def command(
     codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
     that these leave unused (headroom).
     """
-    kind = model_format(model)
-    if (input_shape or input_range) and (kind != "onnx" or params is not None):
+    imported = params is not None or model.suffix == ".json"
+    kind = "cvm_runtime" if imported else model_format(model)
+    if (input_shape or input_range) and kind != "onnx":
         raise Usage("--input-shape and --input-range are for a model of ONNX")
-    if kind != "nnef" and params is None and (quant is not None or no_quant or variant is not None):
+    if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
-    if params is not None or model.suffix == ".json":
-        if quant is not None or no_quant or variant is not None:
-            raise Usage("--quant, --no-quant and --variant are for an NNEF model")
+    if imported:
         return _import(model, params, compat, output, profile, as_json)
     if compat != "correct":
         raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
@@ -128,9 +127,13 @@ def _profiled(times: Times) -> dict[str, Any]:
 
 
 def _import(
-    model: Path, params: Path | None, compat: Literal["correct", "cvm-1"], output: Path | None, profile: bool,
+    model: Path,
+    params: Path | None,
+    compat: Literal["correct", "cvm-1"],
+    output: Path | None,
+    profile: bool,
     as_json: bool,
-) -> int:  # fmt: skip
+) -> int:
     """A model of cvm-runtime: its program, and what that library charges for it."""
     from cvm.frontends import cvm_runtime
     from cvm.program.verifier import verify

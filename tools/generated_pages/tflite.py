@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+from cvm.frontends.tflite.folding import FOLDED
 from cvm.frontends.tflite.rules import RULES
 from tools.generated_pages.page import Page
 
@@ -58,9 +59,8 @@ and the tensor. Offsets and lengths of the file are checked before anything is a
 def markdown() -> str:
     """The page."""
     rows = [f"| `{name}` | {' '.join((inspect.getdoc(RULES[name]) or '').split())} |" for name in sorted(RULES)]
-    folded = (
-        "Operators on constant shapes and indices (SHAPE, RANGE, FILL, PACK, CAST, ...) are computed when compiling."
-    )
+    names = ", ".join(sorted(FOLDED))
+    folded = f"On shapes and constants these are computed when compiling, those without a row as well: {names}."
     return _INTRODUCTION + "\n".join(rows) + f"\n\n{folded}\n"
 
 

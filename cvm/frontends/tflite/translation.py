@@ -18,7 +18,7 @@ from cvm.errors import CvmError, Location, Unsupported
 from cvm.frontends.common.data_types import unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
-from cvm.frontends.tflite.folding import fold
+from cvm.frontends.tflite.folding import FOLDED, fold
 from cvm.frontends.tflite.model import Shape, Subgraph, TfliteModel, TfliteOperator, TfliteTensor, refusal
 from cvm.frontends.tflite.tensors import FLOATS, contents_of, integer_range, quantizer_of, stored_quantizer
 from cvm.frontends.tflite.variables import Variables
@@ -105,7 +105,7 @@ class TfliteTranslation(Emission):
 
     def _translate(self, operator: TfliteOperator) -> None:
         rule = self._rules.get(operator.op)
-        if rule is None:
+        if rule is None and operator.op not in FOLDED:
             advice = "docs/tflite.md lists those that are"
             raise refusal(operator, "this operator is not read", advice, "tflite.operator")
         tensors = self._graph.tensors
@@ -117,6 +117,9 @@ class TfliteTranslation(Emission):
             for tensor, items in zip(results, values, strict=True):
                 self._operands[tensor.index] = Operand(tensor, items.shape, stored_quantizer(tensor), items)
             return
+        if rule is None:
+            advice = "the shape of a tensor cannot depend on the data"
+            raise refusal(operator, "this operator is read on constants alone", advice, "tflite.operator")
         self._wish = self._name_of(results[0]) if results else ""
         before = len(self._operations)
         try:

@@ -58,9 +58,13 @@ class Summand:
 
 
 def at_least_zero(
-    lowering: Emission, shape: Shape, summands: Sequence[Summand], constant: Array, label: str,
+    lowering: Emission,
+    shape: Shape,
+    summands: Sequence[Summand],
+    constant: Array,
+    label: str,
     arranged: Callable[[Array], Array] = lambda items: items,
-) -> Value:  # fmt: skip
+) -> Value:
     """Emit a value of ``shape`` that is 1 where the sum of the summands and ``constant`` is at least 0, else 0.
 
     ``arranged`` makes coefficients that broadcast out of the arrays that are given, where these hold one item for each
@@ -132,9 +136,15 @@ def _fits(summands: Sequence[Summand], columns: list[tuple[list[Array], Array]],
 
 
 def fixed_sum(
-    lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], offset: Array, shift: int,
-    bounds: tuple[int, int], label: str, rounding: str = "half_up",
-) -> Value:  # fmt: skip
+    lowering: Emission,
+    shape: Shape,
+    terms: Sequence[tuple[Value, Array]],
+    offset: Array,
+    shift: int,
+    bounds: tuple[int, int],
+    label: str,
+    rounding: str = "half_up",
+) -> Value:
     """Emit clip(round((sum of terms + offset) / 2^shift), bounds) as one ``requantize`` of ``shape``.
 
     A term is a value and its multipliers, which broadcast with it.

@@ -190,9 +190,8 @@ def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[
 
 
 def _index(
-    lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]],
-    where: npt.NDArray[Any], shape: Shape,
-) -> Value:  # fmt: skip
+    lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]], where: npt.NDArray[Any], shape: Shape
+) -> Value:
     """Emit the index into a table that has, for each variant in turn, one entry per combination of codes.
 
     ``spans`` are the intervals of the values, ``where`` is the variant at each position.
