@@ -14,6 +14,8 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
 from cvm.program.model import Program
+from cvm.repeated import remembering
+from cvm.timing import timed
 
 if TYPE_CHECKING:
     from cvm.calibration import Calibration, Form, Settings
@@ -84,7 +86,8 @@ def _of_nnef(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
 
-    graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
+    with timed("reading"):
+        graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
         return _lowered(graph, optimize)
     except CvmError as error:
@@ -101,7 +104,8 @@ def _of_onnx(
     from cvm.frontends import onnx
 
     try:
-        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+        with timed("reading"):
+            loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -122,7 +126,8 @@ def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
     from cvm.frontends import tflite
 
     try:
-        loaded = tflite.load(path)
+        with timed("reading"):
+            loaded = tflite.load(path)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -132,11 +137,13 @@ def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
-    from cvm.lowering import lower
-    from cvm.passes.optimize import optimize as optimized
+    with timed("importing"):
+        from cvm.lowering import lower
+        from cvm.passes.optimize import optimize as optimized
 
-    program = lower(graph)
-    return optimized(program) if optimize else program
+    with remembering():
+        program = lower(graph)
+        return optimized(program) if optimize else program
 
 
 def load(path: str | PathLike[str]) -> Program:

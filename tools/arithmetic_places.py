@@ -288,11 +288,6 @@ CHOSEN: Table = {
     ("cvm/lowering/proofs/decide.py", "at_least_zero"): "Python integers",
     ("cvm/lowering/proofs/decide.py", "_fits"): "Python integers",
     (
-        "cvm/lowering/parts/digits.py",
-        "weighed_digits",
-    ): "magnitudes around zero, below 2^32, or Python integers",
-    ("cvm/lowering/parts/digits.py", "_sum_fits"): "magnitudes around zero, below 2^32, or Python integers",
-    (
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
@@ -321,7 +316,7 @@ CHOSEN: Table = {
     ("cvm/passes/legalize/tensors.py", "Tensors.within"): "bounds of int32, in 64 bits",
     ("cvm/quantization/exact.py", "_quantize_powers"): "exponents of float64, and of a quantiser within +-2^14",
     ("cvm/quantization/fixed_point.py", "_Double"): "Python integers",
-    ("cvm/quantization/rationals.py", "Rationals.__add__"): "Python integers: Rationals refuse others",
+    ("cvm/quantization/rationals.py", "Rationals.equals"): "Python integers: Rationals refuse others",
     ("cvm/quantization/thresholds.py", "Steps.offsets"): "None where LARGEST does not bound the sums",
     ("cvm/quantization/thresholds.py", "_steps"): "None where LARGEST does not bound the sums",
 }

@@ -55,7 +55,7 @@ class Undecided(ArithmeticError):
 
 
 class OnlyExact(ArithmeticError):
-    """A function asks of many numbers at once (`cvm.quantization.many`) what is known of one alone."""
+    """A function asks what is known of exact rationals alone, or of one number where there are many at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +70,12 @@ class Real:
     infinite: int = 0
     square: Fraction | None = None
     """The square of an irrational number, where that is known to be rational: a root may lie at a logarithmic tie."""
+
+    def known(self) -> Fraction:
+        """The rational that the number is known to be. Raises `OnlyExact` where an enclosure is all that is known."""
+        if self.exact is None:
+            raise OnlyExact
+        return self.exact
 
     def bounds(self, arithmetic: Arithmetic) -> Interval | None:
         """An enclosure at that precision; None where it is not precise enough for any."""

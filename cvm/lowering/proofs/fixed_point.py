@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import require_fits
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission, Value
@@ -35,12 +36,14 @@ from cvm.quantization.fixed_point import (
     fit,
     fits_int64,
 )
-from cvm.quantization.rationals import Rationals
+from cvm.quantization.rationals import Rationals, core
 
 __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
+_MANY = 2**14
+"""Positions whose rows are told apart by arrays of numbers rather than one by one."""
 _MOST_TERMS = 7
 """A ``requantize`` adds up to eight values; one of them may be needed for zeros that give the result its shape."""
 
@@ -234,6 +237,7 @@ def _rows(
 ) -> tuple[list[Value], list[Row], Array]:
     """The values that are summed, the distinct rows, and an array that says which row serves which position.
 
+    The array has extent 1 along axes along which nothing is known to vary.
     Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
     """
     rank = len(form.shape)
@@ -251,15 +255,44 @@ def _rows(
         values = [term.value for term in form.terms]
         parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
     bounds = [value.range for value in values]
-    columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
-    whole = np.broadcast_shapes(*(column.shape for column in columns))
-    flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
-    index: dict[tuple[int, ...], int] = {}
-    where = np.array([index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]).reshape(whole)
+    columns = [core(part.numerators) for part in parts]
+    columns += [end for bound in bounds for end in (bound.lo, bound.hi)]
+    keys, where = _distinct(columns)
     denominators = [part.denominator for part in parts]
     if isinstance(form, SurdForm):
-        return values, [_surd_row(key, denominators, lo, hi) for key in index], where
-    return values, [_linear_row(key, denominators, lo, hi, below) for key in index], where
+        return values, [_surd_row(key, denominators, lo, hi) for key in keys], where
+    return values, [_linear_row(key, denominators, lo, hi, below) for key in keys], where
+
+
+def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
+    """The distinct combinations of the items of columns, which broadcast, and the index of the one at each position.
+
+    They are in the order in which they first occur.
+    """
+    whole = np.broadcast_shapes(*(column.shape for column in columns))
+    if math.prod(whole) < _MANY:
+        flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
+        index: dict[tuple[int, ...], int] = {}
+        at = [index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]
+        return list(index), np.array(at).reshape(whole)
+    # Of many positions, number the items of each column where they are few, and then the pairs of numbers.
+    found = np.zeros((1,) * len(whole), np.int64)
+    for column in columns:
+        numbers: dict[int, int] = {}
+        items = core(column)
+        ordinals = np.array([numbers.setdefault(item, len(numbers)) for item in items.ravel().tolist()])
+        if len(numbers) == 1:
+            continue
+        require_fits((int(found.max()) + 1) * len(numbers), 63, "pairs of numbers")
+        pairs = found * len(numbers) + ordinals.reshape(items.shape)
+        found = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
+    _, first = np.unique(found, return_index=True)
+    order = np.argsort(first)
+    firsts = np.unravel_index(first[order], found.shape)
+    keys = zip(*(np.broadcast_to(column, whole)[firsts].tolist() for column in columns), strict=True)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return list(keys), np.broadcast_to(rank[found], whole)
 
 
 def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int, below: bool) -> Row:
@@ -357,17 +390,20 @@ def _corrected(
     with lowering.part("estimate"):
         estimate = _emit(lowering, shape, values, forms, where, most)
 
-    def arranged(items: list[int]) -> Array:
-        column = np.empty(len(items), dtype=object)
-        column[:] = items
-        return np.asarray(column[where], dtype=object)
+    def column(items: list[int]) -> Array:
+        found = np.empty(len(items), dtype=object)
+        found[:] = items
+        return found
 
-    denominators = arranged([row.denominator for row in linear])
-    summands = [Summand(value, arranged([row.factors[i] for row in linear])) for i, value in enumerate(values)]
+    def arranged(items: Array) -> Array:
+        return narrowed(np.array(items.tolist(), np.int64)[where])
+
+    denominators = column([row.denominator for row in linear])
+    summands = [Summand(value, column([row.factors[i] for row in linear])) for i, value in enumerate(values)]
     summands.append(Summand(estimate, -denominators))
     try:
-        rest = arranged([row.constant for row in linear]) - denominators
-        more = at_least_zero(lowering, shape, summands, rest, "next")
+        rest = column([row.constant for row in linear]) - denominators
+        more = at_least_zero(lowering, shape, summands, rest, "next", arranged)
     except TooWide:
         return None
     return estimate.apply("elemwise_add", more, label="corrected").clip(bounds[0], bounds[1], label="")

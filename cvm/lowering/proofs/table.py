@@ -29,6 +29,7 @@ from cvm.quantization.float_enclosures import FloatInterval
 from cvm.quantization.many import Numbers, codes_of, enclosed, integers, interval_of, many_rationals, taken
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
+from cvm.timing import timed
 
 __all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
 
@@ -136,8 +137,9 @@ class _Table:
 
     def numbers(self, entries: int) -> Sequence[Real]:
         """All of them. Raises `Unsupported` for the first one that has no value."""
-        together = self._enclosed(self.keys, entries)
-        return Numbers(together, self.entry)
+        with timed("tables", self.name):
+            together = self._enclosed(self.keys, entries)
+            return Numbers(together, self.entry)
 
     def _enclosed(self, keys: Sequence[tuple[Fraction, ...]], entries: int) -> FloatInterval:
         columns = [
@@ -221,7 +223,8 @@ def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) ->
     """
     try:
         channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
-        tables = [codes_of(form.numbers, quantizer, i) for i in range(channels)]
+        with timed("tables", lowering.operation.name):
+            tables = [codes_of(form.numbers, quantizer, i) for i in range(channels)]
     except (Undefined, Undecided) as error:
         what = "undefined" if isinstance(error, Undefined) else "undecided"
         message = f"a code of {lowering.owner!r} cannot be decided: {error}"
