@@ -43,10 +43,17 @@ class Translated:
 class TfliteTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, model: TfliteModel, limits: Limits, rules: Mapping[str, Rule], floats: bool = False) -> None:
-        """``rules`` are `cvm.frontends.tflite.rules.RULES`; with ``floats``, see `cvm.frontends.tflite.load`."""
+    def __init__(
+        self,
+        model: TfliteModel,
+        limits: Limits,
+        rules: Mapping[str, Rule],
+        floats: bool = False,
+        compat: str = "correct",
+    ) -> None:
+        """``rules`` are those of ``compat``; with ``floats``, see `cvm.frontends.tflite.load`."""
         super().__init__("the reader of TFLite", "wrap")
-        self._floats = floats
+        self._floats, self._compat = floats, compat
         self._model, self._limits, self._rules = model, limits, rules
         self._graph: Subgraph = model.subgraphs[0]
         self._operands: dict[int, Operand] = {}
@@ -72,7 +79,8 @@ class TfliteTranslation(Emission):
         self._operator = None
         self.variables.update(self)
         outputs = [self._given(self._graph.tensors[index]) for index in self._graph.outputs]
-        return Translated(self.finish("tflite", inputs, outputs, self._model.digest), self._served)
+        name = "tflite" if self._compat == "correct" else self._compat
+        return Translated(self.finish(name, inputs, outputs, self._model.digest), self._served)
 
     def _introduce(self, tensor: TfliteTensor) -> str:
         """An input. One of floats has the quantiser of the operator that quantises it."""
@@ -105,6 +113,10 @@ class TfliteTranslation(Emission):
 
     def _translate(self, operator: TfliteOperator) -> None:
         rule = self._rules.get(operator.op)
+        if rule is None and self._compat != "correct":
+            message = f"it is not computed as {self._compat} does"
+            advice = "docs/tflite.md lists the operators that are; without --compat the model has its exact meaning"
+            raise refusal(operator, message, advice, "tflite.compat")
         if rule is None:
             advice = "docs/tflite.md lists those that are"
             raise refusal(operator, "this operator is not read", advice, "tflite.operator")
