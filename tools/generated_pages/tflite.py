@@ -43,7 +43,6 @@ From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.n
 * Integers without a scale are integers. Shapes and indices that follow from constants are computed when compiling.
 * Where the scales of a constant name an axis of another extent, and one axis alone has theirs, that axis is taken:
   some converters write a wrong number.
-
 * `--compat tflite-reference` computes the integers of TFLite's reference kernels instead (below).
 
 ## Refused

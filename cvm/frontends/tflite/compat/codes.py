@@ -14,7 +14,7 @@ import numpy as np
 
 from cvm.frontends.tflite.call import TfliteCall
 from cvm.frontends.tflite.compat.fixed_point import Multiplier
-from cvm.frontends.tflite.compat.floats import binary32, round_away
+from cvm.frontends.tflite.floats import binary32, round_away
 from cvm.frontends.tflite.model import TfliteTensor
 from cvm.frontends.tflite.tensors import quantizer_of
 from cvm.frontends.tflite.translation import TfliteTranslation

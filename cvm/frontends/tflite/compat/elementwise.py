@@ -10,8 +10,8 @@ import numpy as np
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.compat.codes import WHOLE, Grid, clip_of, grid_of, rescaled, stepped, table
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, high_multiply, rounding_shift
-from cvm.frontends.tflite.compat.floats import binary32, binary64, exp32, round_away, tanh32
 from cvm.frontends.tflite.compat.registry import rule
+from cvm.frontends.tflite.floats import binary32, binary64, exp32, round_away, tanh32
 from cvm.frontends.tflite.rules.elementwise import aligned
 from cvm.frontends.tflite.tensors import FLOATS
 from cvm.frontends.tflite.translation import TfliteTranslation

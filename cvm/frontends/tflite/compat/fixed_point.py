@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cvm.frontends.tflite.compat.floats import binary64, frexp, round_away
+from cvm.frontends.tflite.floats import binary64, frexp, round_away
 
 __all__ = [
     "ONE_2",

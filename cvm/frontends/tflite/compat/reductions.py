@@ -9,8 +9,8 @@ from fractions import Fraction
 from cvm.frontends.tflite.call import Made, TfliteCall
 from cvm.frontends.tflite.compat.codes import WHOLE, grid_of, integer, placed, rescaled, stepped, table
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, exp_on_negative_values, high_multiply, rounding_shift
-from cvm.frontends.tflite.compat.floats import binary64
 from cvm.frontends.tflite.compat.registry import rule
+from cvm.frontends.tflite.floats import binary64
 from cvm.frontends.tflite.translation import TfliteTranslation
 
 __all__: list[str] = []

@@ -13,8 +13,8 @@ from cvm.frontends.common.decompositions.windows import convolution, pooling
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.compat.codes import Grid, clip_of, grid_of, placed, rescaled, stepped
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, effective
-from cvm.frontends.tflite.compat.floats import binary32, binary64
 from cvm.frontends.tflite.compat.registry import rule
+from cvm.frontends.tflite.floats import binary32, binary64
 from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, windows_of
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import Operand as Argument
