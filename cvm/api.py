@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import model_format
+from cvm.formats import diagnosed, model_format
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
@@ -147,7 +147,10 @@ def load(path: str | PathLike[str]) -> Program:
     """The program in a file, decoded and verified. Raises `CvmError` with the file, and OSError."""
     from cvm.program.files import load as load_program
 
-    return load_program(path)
+    try:
+        return load_program(path)
+    except CvmError as error:
+        raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
 
 
 def quantize(

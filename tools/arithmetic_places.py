@@ -264,6 +264,7 @@ PROVEN: Table = {
     ("cvm/ops/ranges.py", "Range.total"): "Python integers where count * magnitude exceeds 64 bits",
     ("cvm/ops/ranges.py", "products"): "None where twice the sum of all magnitudes exceeds 64 bits",
     ("cvm/ops/ranges.py", "_sum"): "`Range.total`: in halves where 64 bits may not hold the sum",
+    ("cvm/quantization/rationals.py", "Rationals.of_floats"): "mantissas of 53 bits, exponents within +-1100",
     ("cvm/ops/windows.py", "_sums"): "`for_terms`: Python integers where all taps exceed 64 bits",
 }
 """Values that the verifier has bounded: the label of the constraint, or the code of the check."""

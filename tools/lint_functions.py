@@ -1,9 +1,10 @@
-"""Check that no function of cvm and formal has more than 50 lines.
+"""Check that no function of cvm and formal has more than 50 lines, and that the formatter lays out signatures.
 
     python tools/lint_functions.py [ROOT]         (default: the repository)
 
-Lines are counted from ``def`` to the end, docstring included, decorators and what is defined inside too. Prints
-FILE:LINE: what, and exits 1 on a finding.
+Lines are counted from ``def`` to the end, docstring included, decorators and what is defined inside too.
+``# fmt: skip`` is for tables of data; a signature that needs it has too many parameters. Prints FILE:LINE: what, and
+exits 1 on a finding.
 """
 
 from __future__ import annotations
@@ -27,11 +28,25 @@ def functions(tree: ast.AST) -> Iterator[tuple[int, str, int]]:
             yield node.lineno, node.name, node.end_lineno - node.lineno + 1
 
 
+def signatures_kept_from_formatting(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The functions whose signature carries ``# fmt: skip``: line, name."""
+    lines = text.splitlines()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if any("# fmt: skip" in line for line in lines[node.lineno - 1 : node.body[0].lineno - 1]):
+            yield node.lineno, node.name
+
+
 def findings(root: Path) -> Iterator[str]:
-    """Functions that are too long."""
+    """Functions that are too long, and signatures that the formatter must not touch."""
     for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
         name = file.relative_to(root).as_posix()
-        for line, function, count in functions(ast.parse(file.read_text("utf-8"))):
+        text = file.read_text("utf-8")
+        tree = ast.parse(text)
+        for line, function in signatures_kept_from_formatting(text, tree):
+            yield f"{name}:{line}: the signature of {function} has # fmt: skip; use fewer parameters"
+        for line, function, count in functions(tree):
             if count > MOST:
                 yield f"{name}:{line}: {function} has {count} lines, at most {MOST} are good to read"
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from cvm.audit.receipt import Claim, Host, Receipt, Roots, Run, Signature
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Malformed
+from cvm.formats import diagnosed
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.files import read_bytes
 from cvm.program.wire import Reader, Tree, pack
@@ -148,7 +149,7 @@ def load_receipt(path: str | PathLike[str], limits: Limits = DEFAULT) -> Receipt
     try:
         return decode_receipt(read_bytes(path, limits.receipt_bytes, "receipt"), limits)
     except CvmError as error:
-        raise error.at(file=os.fspath(path)) from None
+        raise diagnosed(error.at(file=os.fspath(path)), path, "a receipt", ("receipt",)) from None
 
 
 def save_receipt(path: str | PathLike[str], receipt: Receipt) -> None:

@@ -8,6 +8,7 @@ from os import PathLike
 from cvm.audit.codec import decode_trace, encode_trace
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import diagnosed
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.files import read_bytes
 from cvm.writing import write_file
@@ -38,4 +39,4 @@ def read_trace(path: str | PathLike[str], limits: Limits = DEFAULT) -> Trace:
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("trace.unreadable", message, Location(where)) from None
     except CvmError as error:
-        raise error.at(file=where) from None
+        raise diagnosed(error.at(file=where), path, "a trace", ("trace",)) from None

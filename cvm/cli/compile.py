@@ -74,21 +74,18 @@ def command(
     codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
     that these leave unused (headroom).
     """
-    kind = model_format(model)
-    if (input_shape or input_range) and (kind != "onnx" or params is not None):
+    imported = params is not None or model.suffix == ".json"
+    kind = "cvm_runtime" if imported else model_format(model)
+    if (input_shape or input_range) and kind != "onnx":
         raise Usage("--input-shape and --input-range are for a model of ONNX")
-    if kind != "nnef" and params is None and (quant is not None or no_quant or variant is not None):
+    if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
-    if params is not None or model.suffix == ".json":
-        if quant is not None or no_quant or variant is not None:
-            raise Usage("--quant, --no-quant and --variant are for an NNEF model")
-        if compat == "tflite-reference":
-            raise Usage("--compat tflite-reference is for a model of TFLite")
+    if compat == "tflite-reference" and kind != "tflite":
+        raise Usage("--compat tflite-reference is for a model of TFLite")
+    if imported and compat != "tflite-reference":
         return _import(model, params, compat, output, as_json)
     if compat == "cvm-1":
         raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
-    if compat == "tflite-reference" and kind != "tflite":
-        raise Usage("--compat tflite-reference is for a model of TFLite")
     import cvm
     from cvm.program.verifier import verify
 

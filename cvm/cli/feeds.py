@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cvm.arrays import Array, kind_of, npz_members, read_npy, read_npz
 from cvm.cli.failures import Usage
 from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import diagnosed
 
 if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
@@ -146,6 +147,8 @@ def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Ar
         stored = read_tensor(data, bit_order=bit_order)
     except OSError as error:
         raise Invalid("array.unreadable", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
+    except CvmError as error:
+        raise diagnosed(error.at(file=str(path)), path, "an array (.npy, .npz, .dat)", ("tensor",)) from None
     quantizer = None if item is None else item.quantizer
     if stored.data.quantizer is not None:
         if stored.data.quantizer == quantizer:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cvm.cli.failures import Usage
-from cvm.errors import Invalid, Location
-from cvm.formats import model_format
+from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import diagnosed, model_format
 
 if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
@@ -33,7 +33,10 @@ def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "l
         if path.suffix == ".cvm" or _is_program(path):
             if no_optimize:
                 raise Usage("--no-optimize is for a model that is compiled on the way; a program runs as it is")
-            return load_verified(path)
+            try:
+                return load_verified(path)
+            except CvmError as error:
+                raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
         if path.suffix == ".json":
             raise Usage(f"a model of cvm-runtime is compiled first: cvm compile {path} --params FILE -o OUT.cvm")
         return verify(compile(path, optimize=not no_optimize, bit_order=bit_order))

@@ -252,9 +252,14 @@ def _of_nnef(
 
 
 def _completed(
-    model: Path, output: Path | None, settings: Settings, data: _Data, wishes: tuple[list[str], list[str]],
-    optimize: bool, as_json: bool,
-) -> int:  # fmt: skip
+    model: Path,
+    output: Path | None,
+    settings: Settings,
+    data: _Data,
+    wishes: tuple[list[str], list[str]],
+    optimize: bool,
+    as_json: bool,
+) -> int:
     from cvm.frontends import onnx, tflite
     from cvm.quantizing import quantize_completed
     from cvm.reference import run_count

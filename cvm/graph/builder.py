@@ -90,9 +90,15 @@ class GraphBuilder:
         return name
 
     def emit(
-        self, op: str, *operands: Operand, inputs: Mapping[str, Operand] | None = None,
-        quantizer: Quantizer | None = None, dtype: _DType | None = None, wish: str = "", **attributes: Attribute,
-    ) -> str:  # fmt: skip
+        self,
+        op: str,
+        *operands: Operand,
+        inputs: Mapping[str, Operand] | None = None,
+        quantizer: Quantizer | None = None,
+        dtype: _DType | None = None,
+        wish: str = "",
+        **attributes: Attribute,
+    ) -> str:
         """Add an operation with one result, as `emit_many` does; returns its name."""
         (name,) = self.emit_many(
             op, *operands, inputs=inputs, quantizer=quantizer, dtype=dtype, wish=wish, **attributes
@@ -100,9 +106,15 @@ class GraphBuilder:
         return name
 
     def emit_many(
-        self, op: str, *operands: Operand, inputs: Mapping[str, Operand] | None = None,
-        quantizer: Quantizer | None = None, dtype: _DType | None = None, wish: str = "", **attributes: Attribute,
-    ) -> list[str]:  # fmt: skip
+        self,
+        op: str,
+        *operands: Operand,
+        inputs: Mapping[str, Operand] | None = None,
+        quantizer: Quantizer | None = None,
+        dtype: _DType | None = None,
+        wish: str = "",
+        **attributes: Attribute,
+    ) -> list[str]:
         """Add an operation; returns the names of its results.
 
         ``operands`` are the first inputs in the order of the declaration, ``inputs`` others by name; what is not given

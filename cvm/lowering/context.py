@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
@@ -272,27 +271,30 @@ class Lowering(Emission):
         if tensor.data is None:
             raise Invalid("lowering.contents", "the contents of a variable are needed to compile", _located(tensor))
         try:
-            known = _stored(tensor.data, tensor.shape or (1,))
-            quantizer = tensor.quantizer
-            if quantizer is None:
-                return known
-            if isinstance(quantizer, LogarithmicQuantizer):
-                known = known_powers(known.rationals(), quantizer)
-            elif tensor.data.quantizer is None:
-                known = known_codes(quantize(tensor.data.values.reshape(known.shape), quantizer), quantizer)
-            elif tensor.data.quantizer == quantizer:
-                known = known_codes(tensor.data.values.reshape(known.shape).astype(np.int64), quantizer)
-            else:
-                known = known_codes(quantize_rationals(known.rationals(), quantizer), quantizer)
+            known = _contents(tensor.data, tensor.quantizer, tensor.shape or (1,))
         except CvmError as error:
             raise error.at(tensor=tensor.name) from None
-        self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
+        if tensor.quantizer is not None:
+            self.report.append(Exactness(tensor.name, "", Fraction(0), note=tensor.kind))
         return known
 
 
 def _located(tensor: GraphTensor) -> Location:
     at = tensor.location
     return Location(at.file, at.line, at.column, tensor.name)
+
+
+def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Known:
+    """A constant tensor: stored contents after quantisation by ``quantizer``, if there is one."""
+    if quantizer is None:
+        return _stored(data, shape)
+    if isinstance(quantizer, LogarithmicQuantizer):
+        return known_powers(_stored(data, shape).rationals(), quantizer)
+    if data.quantizer is None:
+        return known_codes(quantize(data.values.reshape(shape), quantizer), quantizer)
+    if data.quantizer == quantizer:
+        return known_codes(data.values.reshape(shape).astype(np.int64), quantizer)
+    return known_codes(quantize_rationals(_stored(data, shape).rationals(), quantizer), quantizer)
 
 
 def _stored(data: TensorData, shape: Shape) -> Known:
@@ -305,11 +307,6 @@ def _stored(data: TensorData, shape: Shape) -> Known:
     zero = Rationals.scalar(0, rank)
     if values.dtype.kind in "iub":
         return Known(values.astype(object), Rationals.scalar(1, rank), zero)
-    exact = Rationals.of((Fraction(item) for item in _finite(values)), shape)
-    return Known.of(exact)
-
-
-def _finite(values: npt.NDArray[Any]) -> list[float]:
     if not np.isfinite(values).all():
         raise Invalid("quantization.nan", "an item is NaN or infinite: not a real number")
-    return [float(item) for item in values.ravel()]
+    return Known.of(Rationals.of_floats(values))

@@ -54,9 +54,13 @@ class ProgramBuilder:
         return self._scope.ranges[name]
 
     def input(
-        self, name: str, shape: Sequence[int], lo: int | None = None, hi: int | None = None,
+        self,
+        name: str,
+        shape: Sequence[int],
+        lo: int | None = None,
+        hi: int | None = None,
         quantizer: Quantizer | None = None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """Add an input with elements in [lo, hi]; by default the codes of ``quantizer``. Returns ``name``."""
         if quantizer is not None:
             lo, hi = quantizer.lo if lo is None else lo, quantizer.hi if hi is None else hi

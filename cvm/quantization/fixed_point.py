@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.modular import greatest_residue, least_residue
-from cvm.quantization.surds import ceil_surd
+from cvm.quantization.surds import ceil_root
 from cvm.quantization.thresholds import blocks
 
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
@@ -151,14 +151,20 @@ class SurdRow:
         return range(self.lo + 1, self.hi + 1)
 
     def thresholds(self, steps: Integers) -> Integers:
-        """For positive slope: the least x with slope*x + origin >= (k - height) * sqrt(radicand)."""
-        return np.array([self._threshold(k) for k in steps.tolist()], dtype=object)
+        """For positive slope: the least x with slope*x + origin >= (k - height) * sqrt(radicand).
 
-    def _threshold(self, k: int) -> int:
-        rise = k - self.height
-        square = rise * rise * self.radicand / (self.slope * self.slope)
-        start = -self.origin / self.slope
-        return ceil_surd(start, square, 1 if rise >= 0 else -1)
+        With u = (k - height) * h for the denominator h of the height, and with radicand / slope^2 = r / q in lowest
+        terms, this is ceil(start + u * sqrt(r * q) / (h * q)), where start = -origin / slope.
+        """
+        start, ratio = -self.origin / self.slope, self.radicand / (self.slope * self.slope)
+        h, q = self.height.denominator, ratio.denominator
+        a, d, square = start.numerator * h * q, start.denominator * h * q, ratio.numerator * q
+
+        def threshold(k: int) -> int:
+            u = (k * h - self.height.numerator) * start.denominator
+            return ceil_root(a, u * u * square, d, 1 if u >= 0 else -1)
+
+        return np.array([threshold(k) for k in steps.tolist()], dtype=object)
 
     def mirrored(self) -> SurdRow:
         """The same staircase in -x."""

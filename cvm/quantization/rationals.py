@@ -38,6 +38,18 @@ class Rationals:
         return Rationals(np.array(numerators, dtype=object).reshape(tuple(shape)), denominator)
 
     @staticmethod
+    def of_floats(values: npt.NDArray[np.floating[Any]]) -> Rationals:
+        """The rationals that finite floats of at most 64 bits are, over the least common denominator."""
+        fractions, exponents = np.frexp(values.astype(np.float64))
+        integers = np.ldexp(fractions, 53).astype(np.int64)  # exact: a float64 has 53 significant bits
+        lowest_bits = integers & -integers
+        zeros = np.frexp(np.maximum(lowest_bits, 1).astype(np.float64))[1].astype(np.int64) - 1  # trailing zero bits
+        powers = np.where(integers == 0, 0, exponents.astype(np.int64) - 53 + zeros)  # odd * 2^power, within +-1100
+        least = min(int(powers.min(initial=0)), 0)
+        odd = (integers >> zeros).astype(object)
+        return Rationals(np.asarray(odd << (powers - least).astype(object), dtype=object), 1 << -least)
+
+    @staticmethod
     def scalar(value: Fraction | int, rank: int) -> Rationals:
         """An array of one rational, with extent 1 along all ``rank`` axes; it broadcasts to any tensor of that rank."""
         return Rationals.of([Fraction(value)], (1,) * rank)

@@ -10,21 +10,25 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-__all__ = ["Surd", "ceil_surd", "least_integer"]
+__all__ = ["Surd", "ceil_root", "ceil_surd", "least_integer"]
 
 Surd: TypeAlias = tuple[int, Fraction]
 """sign * sqrt(square), for a sign of -1, 0 or 1 and a square that is not negative."""
 
 
 def ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
-    """ceil(start + sign * sqrt(square)), exactly.
-
-    Over one denominator d it is ceil((a + sign * sqrt(n)) / d) with integers. Where n is no square, a + sqrt(n) is
-    irrational, so that its ceiling is one more than its floor, and floors nest.
-    """
+    """ceil(start + sign * sqrt(square)), exactly."""
     d = start.denominator * square.denominator
     a = start.numerator * square.denominator
     n = start.denominator * start.denominator * square.numerator * square.denominator
+    return ceil_root(a, n, d, sign)
+
+
+def ceil_root(a: int, n: int, d: int, sign: int) -> int:
+    """ceil((a + sign * sqrt(n)) / d) for integers n >= 0 and d > 0.
+
+    Where n is no square, a + sqrt(n) is irrational, so that its ceiling is one more than its floor, and floors nest.
+    """
     root = math.isqrt(n)
     if root * root == n:
         return -(-(a + sign * root) // d)

@@ -157,9 +157,12 @@ class MLContext(_CamelCase):
     # Graphs
 
     def compile(
-        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        self,
+        outputs: Mapping[str, MLOperand],
+        inputs: Mapping[str, MLOperand],
+        calibration: Any,
         settings: Mapping[str, Any],
-    ) -> MLGraph:  # fmt: skip
+    ) -> MLGraph:
         """The graph of these operands, for `MLGraphBuilder.build`."""
         self._require_alive("build")
         return self._owning(compile_graph(self, outputs, inputs, calibration, settings))

@@ -44,9 +44,13 @@ class MLGraph:
     """A graph that `MLGraphBuilder.build` compiled (WebNN 8.4)."""
 
     def __init__(
-        self, context: MLContext, program: Program, translated: Translated, inputs: Mapping[str, MLOperand],
+        self,
+        context: MLContext,
+        program: Program,
+        translated: Translated,
+        inputs: Mapping[str, MLOperand],
         executor: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._context = context
         self._program = program
         self._translated = translated
@@ -145,9 +149,12 @@ class MLGraph:
 
 
 def compile_graph(
-    context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], samples: Any = None,
+    context: MLContext,
+    outputs: Mapping[str, MLOperand],
+    inputs: Mapping[str, MLOperand],
+    samples: Any = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
-) -> MLGraph:  # fmt: skip
+) -> MLGraph:
     """Translate and lower; with ``samples`` calibrate in between.
 
     Raises `NotSupportedError` with label and operand for what does not run on integers.
@@ -162,9 +169,12 @@ def compile_graph(
 
 
 def _calibrated_graph(
-    context: MLContext, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], samples: Sequence[Arrays],
+    context: MLContext,
+    outputs: Mapping[str, MLOperand],
+    inputs: Mapping[str, MLOperand],
+    samples: Sequence[Arrays],
     settings: Settings,
-) -> MLGraph:  # fmt: skip
+) -> MLGraph:
     """The graph with sums that go on unrounded, or, where these have no exact form, with all of them rounded."""
     refused: NotSupportedError | None = None
     exact: QuantizedGraph | None = None

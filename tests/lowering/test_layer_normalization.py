@@ -21,9 +21,14 @@ SIZES = st.builds(Fraction, st.integers(1, 99), st.sampled_from([1, 3, 64, 127, 
 
 
 def network(
-    shape: tuple[int, ...], axes: tuple[int, ...], source: LinearQuantizer, result: LinearQuantizer, epsilon: Fraction,
-    scale: np.ndarray, bias: np.ndarray,
-) -> QuantizedGraph:  # fmt: skip
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    source: LinearQuantizer,
+    result: LinearQuantizer,
+    epsilon: Fraction,
+    scale: np.ndarray,
+    bias: np.ndarray,
+) -> QuantizedGraph:
     tensors = {
         "x": GraphTensor("x", shape, "external", quantizer=source),
         "s": GraphTensor("s", scale.shape, "constant", data=TensorData(scale)),
@@ -60,9 +65,14 @@ def code(n: Fraction, square: Fraction, bias: Fraction, quantizer: LinearQuantiz
 
 
 def expected(
-    codes: np.ndarray, axes: tuple[int, ...], source: LinearQuantizer, result: LinearQuantizer, epsilon: Fraction,
-    scale: np.ndarray, bias: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    codes: np.ndarray,
+    axes: tuple[int, ...],
+    source: LinearQuantizer,
+    result: LinearQuantizer,
+    epsilon: Fraction,
+    scale: np.ndarray,
+    bias: np.ndarray,
+) -> np.ndarray:
     channel = np.indices(codes.shape)[source.axis] if source.axis is not None else np.zeros(codes.shape, int)
     reals = np.array(
         [source.offset[c] + source.scale[c] * int(q) for q, c in zip(codes.ravel(), channel.ravel(), strict=True)],

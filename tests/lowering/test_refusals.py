@@ -28,7 +28,7 @@ UNREACHED = {
     "context.tensor": "the type of the parameter is a tensor that is computed",
     "context.operand_of": "the type of the parameter is a tensor, not an array",
     "context._contents": "quantisers are checked where they are read",
-    "context._finite": "items are checked where they are read",
+    "context._stored": "items are checked where they are read",
     "elementwise.add_n": "the type of the parameter is an array",
     "norms._selected": "2^18 thresholds leave sums of squares that fit",
     "digits.narrow_digits": "a tensor of more than 2^28 items would be added up",

@@ -5,8 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from cvm.quantization.rationals import Rationals
 
@@ -50,3 +51,22 @@ def test_items_are_row_major() -> None:
     array = Rationals.of(items, (2, 3))
     for i, j in product(range(2), range(3)):
         assert Fraction(array.numerators[i, j], array.denominator) == items[3 * i + j]
+
+
+@given(arrays(np.float64, (7,), elements=st.floats(allow_nan=False, allow_infinity=False)))
+@example(np.array([0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1, 3.0, -0.375]))
+@example(np.array([2.0**53, -(2.0**53) + 1, 1.0, 2.0**1023, 2.0**-1022, 2.0**-1074, -1.5]))
+def test_floats_are_the_rationals_that_they_are(values: np.ndarray) -> None:
+    exact, wanted = Rationals.of_floats(values), Rationals.of(map(Fraction, values.tolist()), values.shape)
+    assert exact.numerators.tolist() == wanted.numerators.tolist()
+    assert exact.denominator == wanted.denominator
+    assert all(type(item) is int for item in exact.numerators.tolist())
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(0,), (), (2, 3), (1, 1)])
+def test_floats_of_any_width_and_shape_are_exact(dtype: type[np.floating], shape: tuple[int, ...]) -> None:
+    values = np.asarray(np.random.default_rng(4).normal(size=shape), dtype)
+    exact = Rationals.of_floats(values)
+    assert exact.shape == shape
+    assert exact.fractions() == [Fraction(float(item)) for item in values.ravel()]

@@ -32,6 +32,7 @@ from tools.fuzz import (
 )
 from tools.fuzz.grammar import document
 from tools.fuzz.harness import ADDRESS_SPACE, Fuzzer, examine, minimise, run
+from tools.fuzz.mutation import enlarged_tree, packed_tree
 
 FUZZERS = [
     documents.FUZZER, arguments.FUZZER, tensors.FUZZER, archives.FUZZER, quantization.FUZZER, programs.FUZZER,
@@ -172,3 +173,9 @@ def test_a_run_keeps_its_failures_and_survives_the_death_of_a_worker(tmp_path: P
     kept = {path.name for path in (tmp_path / "failures").iterdir()}
     assert {"fuzz_of_bugs-0-2", "fuzz_of_bugs-0-2.small", "fuzz_of_bugs-0-2.txt", "fuzz_of_bugs-0-5.txt"} <= kept
     assert (tmp_path / "failures" / "fuzz_of_bugs-0-2.small").read_bytes() == b"needle"
+
+
+def test_a_tree_that_is_made_large_stays_within_bounds() -> None:
+    random_, tree = random.Random(5), [[b"x" * 1000] * 1000]
+    sizes = [len(packed_tree(enlarged_tree(random_, enlarged_tree(random_, tree)))) for _ in range(60)]
+    assert len(packed_tree(tree)) < max(sizes) < 2**25

@@ -1,4 +1,4 @@
-"""Long functions are found; the project has none."""
+"""Long functions and signatures without formatting are found; the project has none."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def test_a_function_of_fifty_lines_passes(tmp_path: Path) -> None:
 def test_a_longer_one_is_found(tmp_path: Path) -> None:
     found = list(lint_functions.findings(module(tmp_path, 51)))
     assert found == ["cvm/a.py:3: f has 51 lines, at most 50 are good to read"]
+
+
+def test_a_signature_that_the_formatter_must_not_touch_is_found(tmp_path: Path) -> None:
+    (tmp_path / "cvm").mkdir()
+    table = "X = [1,\n     2]  # fmt: skip\n\n\n"
+    text = table + "def f(\n    a, b,\n) -> int:  # fmt: skip\n    return [a,\n            b]  # fmt: skip\n"
+    (tmp_path / "cvm" / "a.py").write_text(text)
+    found = list(lint_functions.findings(tmp_path))
+    assert found == ["cvm/a.py:5: the signature of f has # fmt: skip; use fewer parameters"]
 
 
 def test_the_project_is_clean() -> None:

@@ -85,9 +85,15 @@ class Parameters:
 
 
 def parameters(
-    random: Random, terms: Sequence[Term], lo: int, hi: int, arithmetic: str, kind: str = "steps", style: int = 0,
+    random: Random,
+    terms: Sequence[Term],
+    lo: int,
+    hi: int,
+    arithmetic: str,
+    kind: str = "steps",
+    style: int = 0,
     shift: int | None = None,
-) -> Parameters:  # fmt: skip
+) -> Parameters:
     """Parameters that fit: ``steps`` of results all over [lo, hi], or one of the `WILD` kinds.
 
     ``arithmetic`` is the one that the multipliers aim at. ``style`` stands for a number of bits and of results, which

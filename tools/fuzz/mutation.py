@@ -128,6 +128,9 @@ def changed_tree(random_: random.Random, tree: Any) -> Any:
 
 _VAST = (0, -1, 2**16, 2**24, 2**31 - 1, 2**31, 2**62)
 
+_MOST_PACKED = 2**23
+"""Bytes of a list that was repeated: a fuzzer must not need the memory that it looks for in others."""
+
 
 def enlarged_tree(random_: random.Random, tree: Any) -> Any:
     """A tree in which one number is vast, or one list is long."""
@@ -136,7 +139,8 @@ def enlarged_tree(random_: random.Random, tree: Any) -> Any:
         return {**tree, key: enlarged_tree(random_, tree[key])}
     if isinstance(tree, list) and tree:
         if random_.random() < 0.1:
-            return tree * random_.choice((2, 100, 1000))
+            times = random_.choice((2, 100, 1000))
+            return tree * max(1, min(times, _MOST_PACKED // len(msgpack.packb(tree, use_bin_type=True))))
         at = random_.randrange(len(tree))
         return [*tree[:at], enlarged_tree(random_, tree[at]), *tree[at + 1 :]]
     if isinstance(tree, int) and not isinstance(tree, bool):

@@ -236,9 +236,8 @@ def _rebuilt(
 
 class _Rebuilding:
     def __init__(
-        self, case: Case, renamed: dict[str, str], cut: tuple[int, slice] | None,
-        constants: dict[str, npt.NDArray[Any]],
-    ) -> None:  # fmt: skip
+        self, case: Case, renamed: dict[str, str], cut: tuple[int, slice] | None, constants: dict[str, npt.NDArray[Any]]
+    ) -> None:
         self.before, self.renamed, self.cut_to, self.constants = case, renamed, cut, constants
         self.builder = ProgramBuilder()
         self.names: dict[str, str] = {}

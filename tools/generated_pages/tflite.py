@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from cvm.frontends.tflite.compat import REFERENCE
+from cvm.frontends.tflite.folding import FOLDED
 from cvm.frontends.tflite.rules import RULES
 from cvm.frontends.tflite.translation import Rule
 from tools.generated_pages.page import Page
@@ -96,9 +97,8 @@ def _sentence(rule: Rule) -> str:
 def markdown() -> str:
     """The page."""
     rows = [f"| `{name}` | {_sentence(RULES[name])} |" for name in sorted(RULES)]
-    folded = (
-        "Operators on constant shapes and indices (SHAPE, RANGE, FILL, PACK, CAST, ...) are computed when compiling."
-    )
+    names = ", ".join(sorted(FOLDED))
+    folded = f"On shapes and constants these are computed when compiling, those without a row as well: {names}."
     return _INTRODUCTION + "\n".join(rows) + f"\n\n{folded}\n\n" + _reference()
 
 

@@ -155,9 +155,12 @@ class Emission(GraphBuilder):
         return self.emit("mul", steps, self.numbers(grid.scale, shape))
 
     def quantize_where_computed(
-        self, name: str, quantizer: LinearQuantizer, operations: Sequence[GraphOperation],
+        self,
+        name: str,
+        quantizer: LinearQuantizer,
+        operations: Sequence[GraphOperation],
         moves: Collection[str] = ("reshape", "transpose"),
-    ) -> str | None:  # fmt: skip
+    ) -> str | None:
         """Give a quantiser to a tensor that one of ``operations`` computes; returns the tensor that got it, if any.
 
         Operations that only move elements are passed by: one quantiser for the whole tensor rounds alike before them.

@@ -43,9 +43,11 @@ class Names:
 
 
 def renamed(
-    nodes: Sequence[OnnxNode], names: dict[str, str], fresh: Callable[[str], str],
+    nodes: Sequence[OnnxNode],
+    names: dict[str, str],
+    fresh: Callable[[str], str],
     change: Callable[[OnnxNode], OnnxNode],
-) -> list[OnnxNode]:  # fmt: skip
+) -> list[OnnxNode]:
     """Nodes that read other names and give fresh ones, those of graphs in them as well; ``names`` is completed.
 
     A name that ``names`` has not, and no node gives, stays what it is. ``change`` is made of each node first.
@@ -65,7 +67,7 @@ def renamed(
 
 def _renamed_body(
     value: Attribute, names: Mapping[str, str], fresh: Callable[[str], str], change: Callable[[OnnxNode], OnnxNode]
-) -> Attribute:  # fmt: skip
+) -> Attribute:
     """A graph within the nodes: what it reads from outside under other names; its own names are fresh, too."""
     if not isinstance(value, Body):
         return value

@@ -236,9 +236,13 @@ class _Reader:
 
 
 def _require_defined(
-    inputs: Iterable[str], constants: Iterable[str], nodes: Iterable[OnnxNode], outputs: Iterable[str],
-    outside: Set[str] = frozenset(), functions: bool = False,
-) -> None:  # fmt: skip
+    inputs: Iterable[str],
+    constants: Iterable[str],
+    nodes: Iterable[OnnxNode],
+    outputs: Iterable[str],
+    outside: Set[str] = frozenset(),
+    functions: bool = False,
+) -> None:
     """Check that every name is defined once, before it is read; then there is no cycle.
 
     ``outside`` are the names that a graph in a node may read besides; only nodes of functions may hold references.

@@ -87,9 +87,15 @@ class Writer:
                 return wish
 
     def add(
-        self, op: str, inputs: Sequence[str], output: str = "", axis: int | None = None,
-        given: Mapping[str, Attribute] | None = None, opset: int = LAST, **attributes: Attribute,
-    ) -> str:  # fmt: skip
+        self,
+        op: str,
+        inputs: Sequence[str],
+        output: str = "",
+        axis: int | None = None,
+        given: Mapping[str, Attribute] | None = None,
+        opset: int = LAST,
+        **attributes: Attribute,
+    ) -> str:
         """A node with one result, by the name ``output`` or one of its own."""
         every = {**(given or {}), **attributes}
         if axis is not None:
@@ -98,9 +104,13 @@ class Writer:
         return name
 
     def add_many(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str] | int, attributes: Mapping[str, Attribute],
+        self,
+        op: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str] | int,
+        attributes: Mapping[str, Attribute],
         opset: int = LAST,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """A node with several results, by their names or as many as are asked for."""
         names = [self._name(op) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
         node = self.node
@@ -110,9 +120,13 @@ class Writer:
         return names
 
     def result(
-        self, op: str, inputs: Sequence[str], given: Mapping[str, Attribute] | None = None, index: int = 0,
+        self,
+        op: str,
+        inputs: Sequence[str],
+        given: Mapping[str, Attribute] | None = None,
+        index: int = 0,
         **attributes: Attribute,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The node that gives a result of this one; nothing where nobody asks for that result."""
         if index < len(self.node.outputs) and self.node.outputs[index]:
             self.add_many(op, inputs, [self.node.outputs[index]], {**(given or {}), **attributes})

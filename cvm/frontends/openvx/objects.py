@@ -146,9 +146,15 @@ class Tensor(Reference):
     kind = Type.VX_TYPE_TENSOR
 
     def __init__(
-        self, context: Context, dims: tuple[int, ...], format: Format | None, graph: Reference | None = None,
-        parent: Tensor | None = None, box: Box | None = None, name: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        context: Context,
+        dims: tuple[int, ...],
+        format: Format | None,
+        graph: Reference | None = None,
+        parent: Tensor | None = None,
+        box: Box | None = None,
+        name: str | None = None,
+    ) -> None:
         super().__init__(context, name)
         self.dims = dims
         self.format = format

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cvm.frontends.tflite.call import Operand, TfliteCall
 from cvm.frontends.tflite.slicing import strided
 
-__all__ = ["fold"]
+__all__ = ["FOLDED", "fold"]
 
 Items = npt.NDArray[Any]
 
@@ -148,3 +148,6 @@ _FOLDED: dict[str, Callable[[TfliteCall, list[Operand], list[Items]], list[Items
     "REDUCE_PROD": _product,
     "SUM": _product,
 }
+
+FOLDED = frozenset({"SHAPE", "RANK", *_FOLDED})
+"""The operators that are computed while compiling where their operands are constant."""

@@ -18,7 +18,7 @@ from cvm.errors import CvmError, Location, Unsupported
 from cvm.frontends.common.data_types import unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
-from cvm.frontends.tflite.folding import fold
+from cvm.frontends.tflite.folding import FOLDED, fold
 from cvm.frontends.tflite.model import Shape, Subgraph, TfliteModel, TfliteOperator, TfliteTensor, refusal
 from cvm.frontends.tflite.tensors import FLOATS, contents_of, integer_range, quantizer_of, stored_quantizer
 from cvm.frontends.tflite.variables import Variables
@@ -113,13 +113,8 @@ class TfliteTranslation(Emission):
 
     def _translate(self, operator: TfliteOperator) -> None:
         rule = self._rules.get(operator.op)
-        if rule is None and self._compat != "correct":
-            message = f"it is not computed as {self._compat} does"
-            advice = "docs/tflite.md lists the operators that are; without --compat the model has its exact meaning"
-            raise refusal(operator, message, advice, "tflite.compat")
-        if rule is None:
-            advice = "docs/tflite.md lists those that are"
-            raise refusal(operator, "this operator is not read", advice, "tflite.operator")
+        if rule is None and operator.op not in FOLDED:
+            raise self._unread(operator)
         tensors = self._graph.tensors
         results = [tensors[index] for index in operator.outputs if index >= 0]
         intermediates = [tensors[index] for index in operator.intermediates if index >= 0]
@@ -129,6 +124,8 @@ class TfliteTranslation(Emission):
             for tensor, items in zip(results, values, strict=True):
                 self._operands[tensor.index] = Operand(tensor, items.shape, stored_quantizer(tensor), items)
             return
+        if rule is None:
+            raise self._unread(operator)
         self._wish = self._name_of(results[0]) if results else ""
         before = len(self._operations)
         try:
@@ -139,6 +136,17 @@ class TfliteTranslation(Emission):
         for tensor, result in zip(results, found, strict=False):
             self._wish = self._name_of(tensor)
             self._enter(call, tensor, result, self._operations[before:])
+
+    def _unread(self, operator: TfliteOperator) -> CvmError:
+        """The refusal of an operator that has no rule."""
+        if self._compat != "correct":
+            advice = "docs/tflite.md lists the operators that are; without --compat the model has its exact meaning"
+            return refusal(operator, f"it is not computed as {self._compat} does", advice, "tflite.compat")
+        if operator.op in FOLDED:
+            advice = "the shape of a tensor cannot depend on the data"
+            return refusal(operator, "this operator is read on constants alone", advice, "tflite.operator")
+        advice = "docs/tflite.md lists those that are"
+        return refusal(operator, "this operator is not read", advice, "tflite.operator")
 
     def _enter(self, call: TfliteCall, tensor: TfliteTensor, made: Made, operations: Sequence[GraphOperation]) -> None:
         """Give a result its quantiser, and note where it is."""

@@ -45,9 +45,12 @@ class Context(Protocol):
         """The descriptor and the contents of a constant tensor; None for any other object."""
 
     def compile(
-        self, outputs: Mapping[str, MLOperand], inputs: Mapping[str, MLOperand], calibration: Any,
+        self,
+        outputs: Mapping[str, MLOperand],
+        inputs: Mapping[str, MLOperand],
+        calibration: Any,
         settings: Mapping[str, Any],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The graph; ``calibration`` is None or samples of the inputs."""
 
 

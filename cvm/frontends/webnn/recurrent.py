@@ -142,9 +142,16 @@ class Recurrent(Recorder):
 
 
 def _network(
-    call: RecordedCall, family: _Family, steps: Any, hidden_size: Any, return_sequence: Any, direction: Any,
-    layout: Any, activations: Any, **attributes: Any,
-) -> list[MLOperand]:  # fmt: skip
+    call: RecordedCall,
+    family: _Family,
+    steps: Any,
+    hidden_size: Any,
+    return_sequence: Any,
+    direction: Any,
+    layout: Any,
+    activations: Any,
+    **attributes: Any,
+) -> list[MLOperand]:
     """Check gru and lstm. All operands have an axis of directions; the input has a time axis as well."""
     steps = call.unsigned("steps", steps, least=1)
     source = call.operands["input"]

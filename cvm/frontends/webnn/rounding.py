@@ -34,9 +34,11 @@ _TERMS = frozenset({"add", "sub", "mul"})
 
 
 def operands_to_round(
-    nodes: Sequence[WebnnNode], readers: Mapping[MLOperand, Sequence[WebnnNode]], outputs: Sequence[MLOperand],
+    nodes: Sequence[WebnnNode],
+    readers: Mapping[MLOperand, Sequence[WebnnNode]],
+    outputs: Sequence[MLOperand],
     accumulates: bool,
-) -> set[MLOperand]:  # fmt: skip
+) -> set[MLOperand]:
     """The real results, and the real inputs, that calibration gives quantisers to; ``nodes`` are in order.
 
     Without ``accumulates`` all sums are rounded.

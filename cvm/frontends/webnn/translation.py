@@ -98,9 +98,13 @@ class WebnnTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
     def __init__(
-        self, outputs: Mapping[str, MLOperand], overflow: Literal["wrap", "error"], rules: Mapping[str, Rule],
-        calibrated: bool = False, accumulates: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        outputs: Mapping[str, MLOperand],
+        overflow: Literal["wrap", "error"],
+        rules: Mapping[str, Rule],
+        calibrated: bool = False,
+        accumulates: bool = True,
+    ) -> None:
         """``rules`` are `cvm.frontends.webnn.rules.RULES`; with ``calibrated`` real numbers may stay without a grid.
 
         ``accumulates`` says whether calibration leaves sums unrounded that only linear calls or clipping ones read.

@@ -31,9 +31,8 @@ Move = Callable[[Array], Array]
 
 
 def moved(
-    lowering: Lowering, operand: Operand, shape: Shape, move: Move, op: str, *others: Value,
-    **attributes: Any,
-) -> Operand:  # fmt: skip
+    lowering: Lowering, operand: Operand, shape: Shape, move: Move, op: str, *others: Value, **attributes: Any
+) -> Operand:
     """The operand after a movement: ``op`` moves values of the program, ``move`` moves arrays in the same way.
 
     ``shape`` is that of the result; ``others`` and ``attributes`` are further inputs and the attributes of the op. A

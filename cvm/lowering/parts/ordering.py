@@ -46,9 +46,8 @@ class Ordered:
 
 
 def in_order(
-    lowering: Lowering, operand: Form, axes: Sequence[int], zero: bool,
-    beside_items: bool = False,
-) -> Ordered | None:  # fmt: skip
+    lowering: Lowering, operand: Form, axes: Sequence[int], zero: bool, beside_items: bool = False
+) -> Ordered | None:
     """Order a linear form of one term; ``axes`` are those along which items are compared with each other.
 
     Returns None for other forms, and where factor or constant vary along ``axes``. With ``zero`` the number 0 is

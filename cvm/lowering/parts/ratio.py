@@ -54,9 +54,8 @@ def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
 
 
 def ratio_codes(
-    lowering: Lowering, numerator: LinearForm, denominator: LinearForm,
-    quantizer: LinearQuantizer,
-) -> Value:  # fmt: skip
+    lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: LinearQuantizer
+) -> Value:
     """Emit the codes of numerator / denominator, two forms of one rank; the denominator must be positive.
 
     With the rounding half_even a step to an odd code must be exceeded, because a tie keeps the even code before it.

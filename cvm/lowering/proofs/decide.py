@@ -128,9 +128,15 @@ def _fits(summands: Sequence[Summand], columns: list[tuple[list[Array], Array]],
 
 
 def fixed_sum(
-    lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], offset: Array, shift: int,
-    bounds: tuple[int, int], label: str, rounding: str = "half_up",
-) -> Value:  # fmt: skip
+    lowering: Emission,
+    shape: Shape,
+    terms: Sequence[tuple[Value, Array]],
+    offset: Array,
+    shift: int,
+    bounds: tuple[int, int],
+    label: str,
+    rounding: str = "half_up",
+) -> Value:
     """Emit clip(round((sum of terms + offset) / 2^shift), bounds) as one ``requantize`` of ``shape``.
 
     A term is a value and its multipliers, which broadcast with it.

@@ -112,9 +112,12 @@ def tabulate(
 
 
 def _entry(
-    lowering: Emission, sources: Sequence[_Source], key: Sequence[Fraction],
-    held: dict[Value, int], function: Callable[..., Real],
-) -> Real:  # fmt: skip
+    lowering: Emission,
+    sources: Sequence[_Source],
+    key: Sequence[Fraction],
+    held: dict[Value, int],
+    function: Callable[..., Real],
+) -> Real:
     rest = iter(key)
     try:
         arguments = []
@@ -142,9 +145,8 @@ def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[
 
 
 def _index(
-    lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]],
-    where: npt.NDArray[Any], shape: Shape,
-) -> Value:  # fmt: skip
+    lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]], where: npt.NDArray[Any], shape: Shape
+) -> Value:
     """Emit the index into a table that has, for each variant in turn, one entry per combination of codes.
 
     ``spans`` are the intervals of the values, ``where`` is the variant at each position.

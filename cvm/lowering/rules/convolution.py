@@ -92,9 +92,8 @@ def correlated(lowering: Lowering, form: LinearForm, kernel: Kernel, axes: Seque
 
 
 def _sums(
-    lowering: Lowering, value: Value, kernels: Sequence[Array], axes: Sequence[Axis],
-    groups: int,
-) -> list[tuple[Value, int, int]]:  # fmt: skip
+    lowering: Lowering, value: Value, kernels: Sequence[Array], axes: Sequence[Axis], groups: int
+) -> list[tuple[Value, int, int]]:
     """Convolutions of the value with each kernel: the sum, the number of the kernel, and a weight.
 
     There is one sum per kernel, unless it would not fit 32 bits: then there are sums of digits.
@@ -167,9 +166,8 @@ def _constants(form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> Ration
 
 
 def _computed_filter(
-    lowering: Lowering, form: LinearForm, weights: LinearForm, axes: Sequence[Axis],
-    groups: int,
-) -> LinearForm:  # fmt: skip
+    lowering: Lowering, form: LinearForm, weights: LinearForm, axes: Sequence[Axis], groups: int
+) -> LinearForm:
     """As `correlated`, for weights t*v + u that are computed: V = sum v is a correlation of ones with the weights."""
     form = moved_to_zero(lowering, form, range(form.rank))
     weights = moved_to_zero(lowering, weights, range(weights.rank))
@@ -277,9 +275,8 @@ def _biased(lowering: Lowering, form: LinearForm) -> LinearForm:
 
 
 def _filtered(
-    lowering: Lowering, form: LinearForm, parameter: str, reverse: bool, groups: int,
-    shape: tuple[int, ...],
-) -> LinearForm:  # fmt: skip
+    lowering: Lowering, form: LinearForm, parameter: str, reverse: bool, groups: int, shape: tuple[int, ...]
+) -> LinearForm:
     """One convolution or deconvolution; ``shape`` has the spatial extents of the result, ``groups`` 0 is depth-wise.
 
     The filter of a deconvolution has the input's channels as its batch; it is brought into the layout of the

@@ -61,9 +61,8 @@ def softmax_of_two(lowering: Lowering, value: Value, scale: Fraction, axes: Sequ
 
 
 def softmax_of_few(
-    lowering: Lowering, value: Value, scale: Fraction, axes: Sequence[int],
-    quantizer: Quantizer,
-) -> Result | None:  # fmt: skip
+    lowering: Lowering, value: Value, scale: Fraction, axes: Sequence[int], quantizer: Quantizer
+) -> Result | None:
     """The exact codes, or None where exactness cannot be proven by enumeration."""
     shape = value.shape
     count = math.prod(shape[axis] for axis in axes)
@@ -165,9 +164,8 @@ def _sums_of(values: Floats, size: int) -> tuple[Floats, bool]:
 
 
 def _sums(
-    lowering: Lowering, value: Value, axis: int, table: npt.NDArray[np.object_],
-    size: tuple[int, int],
-) -> list[Term]:  # fmt: skip
+    lowering: Lowering, value: Value, axis: int, table: npt.NDArray[np.object_], size: tuple[int, int]
+) -> list[Term]:
     """Emit -sum_j table[q_j - q_i] as terms, one for each digit of the table's entries."""
     span, count = size
     rank, shape = value.rank, value.shape

@@ -225,9 +225,8 @@ def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float
 
 
 def _summed(
-    lowering: Lowering, value: Value, lo: int, items: npt.NDArray[np.object_],
-    axes: Sequence[int], form: LinearForm,
-) -> LinearForm:  # fmt: skip
+    lowering: Lowering, value: Value, lo: int, items: npt.NDArray[np.object_], axes: Sequence[int], form: LinearForm
+) -> LinearForm:
     """The sum of the table's items at the codes over ``axes``, by digits that fit 32 bits together."""
     count = math.prod(form.shape[axis] for axis in axes)
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))

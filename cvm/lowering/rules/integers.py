@@ -67,9 +67,8 @@ def wrap(lowering: Lowering) -> list[Result]:
 
 
 def combined(
-    lowering: Lowering, values: list[Value], factors: tuple[int, ...], offset: int,
-    shift: int, bounds: tuple[int, int],
-) -> Value:  # fmt: skip
+    lowering: Lowering, values: list[Value], factors: tuple[int, ...], offset: int, shift: int, bounds: tuple[int, int]
+) -> Value:
     """Emit clip(round((sum of factors * values + offset) / 2^shift), bounds), rounded half up."""
     one = np.ones((1,) * len(values[0].shape), dtype=np.int64)
     parameters = [lowering.parameter(one * item, lowering.operation.name) for item in (*factors, offset, shift)]

@@ -81,9 +81,8 @@ def _magnitude(items: Rationals) -> Rationals:
 
 
 def _codes(
-    lowering: Lowering, numerator: LinearForm, radicand: LinearForm, offset: Rationals,
-    quantizer: LinearQuantizer,
-) -> Value:  # fmt: skip
+    lowering: Lowering, numerator: LinearForm, radicand: LinearForm, offset: Rationals, quantizer: LinearQuantizer
+) -> Value:
     """The codes of offset + n / sqrt(radicand) from ``numerator`` = sign(n) * n^2. Raises `Unsupported`."""
     shape = lowering.output_shape()
     rank = len(shape)

@@ -235,10 +235,7 @@ def single_integer(lowering: Lowering, form: LinearForm) -> LinearForm:
     return LinearForm(form.shape, (Term(value, Rationals.scalar(unit, form.rank)),), Rationals.scalar(0, form.rank))
 
 
-def _over_root(
-    lowering: Lowering, form: LinearForm, sigma: LinearForm, least: Fraction,
-    quantizer: Quantizer,
-) -> Coded:  # fmt: skip
+def _over_root(lowering: Lowering, form: LinearForm, sigma: LinearForm, least: Fraction, quantizer: Quantizer) -> Coded:
     """The codes of x / max(sqrt(sigma) + bias, epsilon); ``least`` is a lower bound of sigma."""
     bias, epsilon = lowering.fraction("bias"), lowering.fraction("epsilon")
     if epsilon <= 0 and bias <= 0 and (bias < 0 or least <= 0):
@@ -274,10 +271,7 @@ def _too_many(lowering: Lowering, reason: str) -> Unsupported:
     )
 
 
-def _divided(
-    lowering: Lowering, form: LinearForm, sigma: LinearForm, divisor: _Divisor,
-    quantizer: Quantizer,
-) -> Coded:  # fmt: skip
+def _divided(lowering: Lowering, form: LinearForm, sigma: LinearForm, divisor: _Divisor, quantizer: Quantizer) -> Coded:
     """The codes of x / d(sigma)."""
     (term,) = form.terms
     codes = term.value.range.hull()
@@ -296,9 +290,14 @@ def _divided(
 
 
 def _thresholds(
-    form: LinearForm, codes: tuple[int, int], quantizer: Quantizer, divisor: _Divisor, unit: Fraction,
-    bound: int, run: int,
-) -> list[int]:  # fmt: skip
+    form: LinearForm,
+    codes: tuple[int, int],
+    quantizer: Quantizer,
+    divisor: _Divisor,
+    unit: Fraction,
+    bound: int,
+    run: int,
+) -> list[int]:
     """For each integer of x and each step, the least signed sum that reaches it; the sum is negated where x >= 0."""
     (term,) = form.terms
     always, never = -bound, bound + 1
@@ -328,9 +327,15 @@ def _thresholds(
 
 
 def _selected(
-    lowering: Lowering, form: LinearForm, codes: tuple[int, int], sigma: list[Summand],
-    rest: Array, thresholds: list[int], size: tuple[int, int], least: int,
-) -> Value:  # fmt: skip
+    lowering: Lowering,
+    form: LinearForm,
+    codes: tuple[int, int],
+    sigma: list[Summand],
+    rest: Array,
+    thresholds: list[int],
+    size: tuple[int, int],
+    least: int,
+) -> Value:
     """The count of steps that the signed sum reaches, by digits of the thresholds in tables."""
     shape, rank = form.shape, form.rank
     (term,) = form.terms

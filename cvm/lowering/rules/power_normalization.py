@@ -197,10 +197,7 @@ def _square_digits(lowering: Lowering, squares: LinearForm, scale: Fraction) -> 
     return [(low, 1), *((value, weight * 2**bits) for value, weight in above)]
 
 
-def _magnitudes(
-    magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables,
-    steps: int,
-) -> Value:  # fmt: skip
+def _magnitudes(magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables, steps: int) -> Value:
     """The greatest k whose step a magnitude reaches."""
     lowering, shape = magnitude.emission, magnitude.shape
     rank = len(shape)

@@ -162,9 +162,8 @@ def _spread_out(value: Value, sources: Sequence[Indices], fill: int) -> Value:
 
 
 def _named(
-    lowering: Lowering, index: Value, size: Sequence[int], sources: Sequence[Indices],
-    taps: Sequence[Indices],
-) -> Value:  # fmt: skip
+    lowering: Lowering, index: Value, size: Sequence[int], sources: Sequence[Indices], taps: Sequence[Indices]
+) -> Value:
     """1 where the index of the item at ``sources`` names the tap ``taps``, which leads back to the position; else 0."""
     rank = len(size)
     wanted = np.zeros((1,) * rank, dtype=object)

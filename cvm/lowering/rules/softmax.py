@@ -100,9 +100,8 @@ def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
 
 
 def _numerator(
-    lowering: Lowering, quantizer: LinearQuantizer, powers: Value, total: Value, width: int,
-    count: int,
-) -> tuple[Value, Fraction]:  # fmt: skip
+    lowering: Lowering, quantizer: LinearQuantizer, powers: Value, total: Value, width: int, count: int
+) -> tuple[Value, Fraction]:
     """2*K*E + (1 - 2*z)*S, at least zero, and the error it adds to the code before rounding, in steps."""
     rise, shift = _coefficients(quantizer)
     exact = rise.denominator == shift.denominator == 1

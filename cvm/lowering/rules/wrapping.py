@@ -90,9 +90,14 @@ def _known(form: LinearForm, scale: Fraction, lo: int, hi: int, rounding: Roundi
 
 
 def _wrapped(
-    lowering: Lowering, shape: tuple[int, ...], terms: list[Term], offset: npt.NDArray[Any], shift: int,
-    bounds: tuple[int, int], rounding: Rounding,
-) -> Value:  # fmt: skip
+    lowering: Lowering,
+    shape: tuple[int, ...],
+    terms: list[Term],
+    offset: npt.NDArray[Any],
+    shift: int,
+    bounds: tuple[int, int],
+    rounding: Rounding,
+) -> Value:
     (lo, hi), one = bounds, np.ones((1,) * len(shape), dtype=object)
     bits = shift + (hi - lo).bit_length()
     half = 2**shift >> 1

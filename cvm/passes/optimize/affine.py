@@ -111,9 +111,15 @@ def _after(draft: Draft, node: Node, step: AffineStep, inner: Node) -> bool:
 
 
 def _requantize(
-    draft: Draft, node: Node, names: list[str], factors: list[Exact], offset: Exact, shift: Exact, attributes: Any,
+    draft: Draft,
+    node: Node,
+    names: list[str],
+    factors: list[Exact],
+    offset: Exact,
+    shift: Exact,
+    attributes: Any,
     gas: int,
-) -> None:  # fmt: skip
+) -> None:
     """Compute the result of ``node`` by this requantize. Raises `Declined`."""
     owner = node.outputs[0].name
     rank = len(node.outputs[0].shape)

@@ -42,9 +42,15 @@ class Case:
     """A graph of one node, verified."""
 
     def __init__(
-        self, kernel: str, fmt: str, params: Mapping[str, Any], arrays: Mapping[str, Array], shape: Sequence[int],
-        compat: Compat = "spec", executor: str = "numpy",
-    ) -> None:  # fmt: skip
+        self,
+        kernel: str,
+        fmt: str,
+        params: Mapping[str, Any],
+        arrays: Mapping[str, Array],
+        shape: Sequence[int],
+        compat: Compat = "spec",
+        executor: str = "numpy",
+    ) -> None:
         self.context = vx.create_context(executor=executor)
         self.graph = vx.create_graph(self.context, compat)
         data_type, point = FORMATS[fmt]

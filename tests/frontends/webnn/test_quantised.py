@@ -40,9 +40,14 @@ class Sandwich:
         self.scale, self.zero, self.data_type = scale, zero, data_type
 
     def check(
-        self, build: Callable[..., webnn.MLOperand], reference: Callable[..., Array], *shapes: tuple[int, ...],
-        executors: str = "numpy formal", constants: int = 0, grids: Any = None,
-    ) -> webnn.MLGraph:  # fmt: skip
+        self,
+        build: Callable[..., webnn.MLOperand],
+        reference: Callable[..., Array],
+        *shapes: tuple[int, ...],
+        executors: str = "numpy formal",
+        constants: int = 0,
+        grids: Any = None,
+    ) -> webnn.MLGraph:
         grids = grids or [(0.03125, 3), (0.011, -20), (0.75, 0)]
         codes = [RANDOM.integers(-128, 128, shape, dtype=np.int8) for shape in shapes]
         reals = [(exact(c) - z) * Fraction(float(np.float32(s))) for c, (s, z) in zip(codes, grids, strict=False)]

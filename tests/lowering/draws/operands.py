@@ -16,9 +16,13 @@ CODED = ("input", "input", "scaled", "moved")
 
 
 def operand(
-    document: Document, shape: tuple[int, ...], kinds: tuple[str, ...] = KINDS, low: float = -1.0, high: float = 1.0,
+    document: Document,
+    shape: tuple[int, ...],
+    kinds: tuple[str, ...] = KINDS,
+    low: float = -1.0,
+    high: float = 1.0,
     bits: int = 16,
-) -> str:  # fmt: skip
+) -> str:
     """The name of a tensor with numbers in about [low, high]; codes of at most so many bits."""
     random = document.random
     kind = random.choice(kinds)

@@ -45,9 +45,16 @@ def const(builder: ProgramBuilder, values: Any, parameter: bool = False) -> str:
 
 
 def requantize(
-    builder: ProgramBuilder, x: str, m: Any, c: Any, s: Any, lo: int, hi: int, rounding: str = "half_up",
+    builder: ProgramBuilder,
+    x: str,
+    m: Any,
+    c: Any,
+    s: Any,
+    lo: int,
+    hi: int,
+    rounding: str = "half_up",
     name: str | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Add a requantize of one tensor."""
     parameters = [const(builder, np.atleast_1d(item), parameter=True) for item in (m, c, s)]
     return add(builder, "requantize", x, *parameters, name=name, rounding=rounding, lo=lo, hi=hi)

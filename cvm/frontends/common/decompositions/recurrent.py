@@ -83,9 +83,13 @@ def activated(graph: Emission, function: Activation, total: str) -> str:
 
 
 def lstm_step(
-    graph: Emission, cell: Cell, x: str, states: States, activations: Sequence[Activation],
+    graph: Emission,
+    cell: Cell,
+    x: str,
+    states: States,
+    activations: Sequence[Activation],
     output_sees: Literal["old", "new"] = "new",
-) -> States:  # fmt: skip
+) -> States:
     """One step of long short-term memory; gates are i, o, f and g (the cell gate).
 
     ``activations`` are those of the gates, of the cell gate, and of the cell state in the hidden one. The peephole of

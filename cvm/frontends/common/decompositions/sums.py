@@ -34,9 +34,14 @@ Taps = Sequence[Sequence[tuple[int, Fraction]]]
 
 
 def gemm(
-    graph: Emission, a: str, b: str, transposes: tuple[bool, bool], alpha: Fraction, beta: Fraction,
+    graph: Emission,
+    a: str,
+    b: str,
+    transposes: tuple[bool, bool],
+    alpha: Fraction,
+    beta: Fraction,
     c: Callable[[], str] | None,
-) -> str:  # fmt: skip
+) -> str:
     """Alpha * A * B + beta * C of matrices; ``c`` gives the tensor that is added, in rank 2, when it is needed."""
     name = graph.emit("matmul", a, b, transposeA=transposes[0], transposeB=transposes[1])
     if alpha != 1:

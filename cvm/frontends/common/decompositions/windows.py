@@ -25,9 +25,13 @@ class Windows:
 
 
 def sides(
-    extents: Sequence[int], outputs: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
-    before: Sequence[int], dilations: Sequence[int],
-) -> Padding:  # fmt: skip
+    extents: Sequence[int],
+    outputs: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    before: Sequence[int],
+    dilations: Sequence[int],
+) -> Padding:
     """Padding before and after each axis, such that there are exactly as many windows as outputs."""
     found = []
     for extent, output, size, stride, first, dilation in zip(
@@ -39,9 +43,14 @@ def sides(
 
 
 def convolution(
-    graph: Emission, x: str, weights: str, bias: Operand, windows: Windows, groups: int,
+    graph: Emission,
+    x: str,
+    weights: str,
+    bias: Operand,
+    windows: Windows,
+    groups: int,
     transposed_shape: Sequence[int] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """A convolution with zero padding, or the transpose of one where the shape of its result is given."""
     if transposed_shape is None:
         return graph.emit(
@@ -55,9 +64,14 @@ def convolution(
 
 
 def pooling(
-    graph: Emission, op: str, x: str, sizes: Sequence[int], windows: Windows, border: str = "ignore",
+    graph: Emission,
+    op: str,
+    x: str,
+    sizes: Sequence[int],
+    windows: Windows,
+    border: str = "ignore",
     quantizer: LinearQuantizer | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """One number of each window of each channel: its mean, its maximum or its norm."""
     padding, strides, dilations = windows.padding, windows.strides, windows.dilations
     return graph.emit(

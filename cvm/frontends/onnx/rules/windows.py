@@ -106,9 +106,15 @@ def _bias(translation: OnnxTranslation, call: OnnxCall, channels: int) -> Argume
 
 
 def _convolved(
-    translation: OnnxTranslation, call: OnnxCall, source: Operand, name: str, weights: Operand, filter_name: str,
-    bias: Argument, group: int,
-) -> tuple[str, Shape]:  # fmt: skip
+    translation: OnnxTranslation,
+    call: OnnxCall,
+    source: Operand,
+    name: str,
+    weights: Operand,
+    filter_name: str,
+    bias: Argument,
+    group: int,
+) -> tuple[str, Shape]:
     windows, outputs = _geometry(call, source, weights.shape[2:])
     found = convolution(translation, name, filter_name, bias, windows, group)
     return found, (source.shape[0], weights.shape[0], *outputs)

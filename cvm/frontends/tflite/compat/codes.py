@@ -125,9 +125,12 @@ def _numbers(translation: TfliteTranslation, items: Sequence[Fraction]) -> Argum
 
 
 def table(
-    translation: TfliteTranslation, name: str, span: tuple[int, int], function: Callable[[int], int],
+    translation: TfliteTranslation,
+    name: str,
+    span: tuple[int, int],
+    function: Callable[[int], int],
     quantizer: LinearQuantizer,
-) -> str:  # fmt: skip
+) -> str:
     """A function of the codes of a tensor that has a quantiser, as a table; its results are codes of ``quantizer``."""
     codes = tuple(function(code) for code in range(span[0], span[1] + 1))
     return translation.emit("lookup", name, codes=codes, first=span[0], quantizer=quantizer)

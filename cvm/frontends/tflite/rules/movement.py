@@ -350,9 +350,14 @@ def batches(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _to_batches(
-    translation: TfliteTranslation, call: TfliteCall, source: Operand, sizes: Sequence[int],
-    edges: Sequence[Sequence[int]], space: Shape, rest: Shape,
-) -> str:  # fmt: skip
+    translation: TfliteTranslation,
+    call: TfliteCall,
+    source: Operand,
+    sizes: Sequence[int],
+    edges: Sequence[Sequence[int]],
+    space: Shape,
+    rest: Shape,
+) -> str:
     count, images = len(sizes), source.shape[0]
     whole = [extent + sum(edge) for extent, edge in zip(space, edges, strict=True)]
     if any(extent % size for extent, size in zip(whole, sizes, strict=True)):
