@@ -71,9 +71,9 @@ exponentials and reciprocals of softmax are fixed-point polynomials. All of it i
 every tensor is proven exact, as the kernel defines it. Kernels that are optimised for a processor, and other
 releases, may give other codes now and then.
 
-Operators that are not in the table are refused by name, and so are codes of 16 bits where a kernel multiplies them.
-TFLite's own constraints hold: where a kernel needs one scale for all its tensors, other scales are refused. A shift
-to the left that leaves 32 bits, which a kernel does not define, is computed without the loss.
+Operators that are not in the table are refused by name, and so are codes of 16 bits beyond convolutions with a bias
+of 64 bits. TFLite's own constraints hold: where a kernel needs one scale for all its tensors, other scales are
+refused. A shift to the left that leaves 32 bits, which a kernel does not define, is computed without the loss.
 
 | operator | what its kernel computes |
 |---|---|

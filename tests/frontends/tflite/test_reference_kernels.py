@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import cvm
+from cvm.cli import main
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends import tflite
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, exp_on_negative_values, high_multiply, rounding_shift
@@ -134,6 +135,30 @@ def test_convolutions_per_channel(depthwise: bool, kind: int, out: float) -> Non
     if depthwise:
         options["DepthMultiplier"] = 2
     agree(op, tensors, q((1, 5, 5, 4), out), kernel, kind_, options)
+
+
+@pytest.mark.parametrize("out", [0.001, 0.02, 3.0])
+def test_a_convolution_of_16_bits_has_a_multiplier_of_15_bits(out: float) -> None:
+    scales = [0.011, 0.5, 0.0003, 0.07]
+    weights, bias = random((4, 2, 3, 2), -127, 127), random((4,), -(2**20), 2**20, 1)
+    tensors = [
+        q((1, 4, 5, 2), 0.0007, 0, "int16"), constant(weights, "int8", *scales),
+        constant(bias, "int64", *(0.0007 * scale for scale in scales)),
+    ]  # fmt: skip
+
+    def multiply(x: int, scale: float) -> int:
+        real = float(F32(0.0007)) * float(F32(scale)) / float(F32(out))
+        multiplier, shift = model.quantize_multiplier(real)
+        reduced = (multiplier + 2**15) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+        return (x * reduced + (1 << (14 - shift))) >> (15 - shift)
+
+    def kernel(x: Array, *_: Array) -> Array:
+        total = convolved(x, weights, bias, 0, False)
+        channels = [elements(lambda t, s=s: multiply(t, s), total[..., c]) for c, s in enumerate(scales)]
+        return np.clip(np.stack(channels, -1), -32768, 32767)
+
+    options = {"Padding": 1, "StrideW": 1, "StrideH": 1}
+    agree("CONV_2D", tensors, q((1, 3, 3, 4), out, 0, "int16"), kernel, "Conv2DOptions", options)
 
 
 def test_a_convolution_of_uint8_has_one_multiplier_and_a_zero_point_of_weights() -> None:
@@ -357,3 +382,13 @@ def test_the_option_is_for_tflite(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"")
     with pytest.raises(CvmError, match="compat tflite-reference is for a model of TFLite"):
         cvm.compile(tmp_path / "model.onnx", compat="tflite-reference")
+
+
+def test_the_command_line_has_the_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    operator = Operator("QUANTIZE", [0], [1])
+    file, program = tmp_path / "model.tflite", tmp_path / "model.cvm"
+    file.write_bytes(written(Graph([replace(q((4,)), name="x"), q((4,), 0.2)], [operator], [0], [1])))
+    assert main(["compile", str(file), "--compat", "tflite-reference", "-o", str(program)]) == 0
+    assert cvm.load(program).provenance.source == "tflite-reference"
+    assert main(["compile", str(tmp_path), "--compat", "tflite-reference"]) == 2
+    assert "--compat tflite-reference is for a model of TFLite" in capfd.readouterr().err

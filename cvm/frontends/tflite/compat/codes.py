@@ -22,7 +22,7 @@ from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["WHOLE", "Grid", "clip_of", "grid_of", "integer", "placed", "rescaled", "stepped", "table"]
+__all__ = ["WHOLE", "Grid", "clip_of", "grid_of", "integer", "placed", "rescaled", "rescaled_once", "stepped", "table"]
 
 WHOLE = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
 """Integers of the machine, rounded half up."""
@@ -107,6 +107,14 @@ def rescaled(
             y = translation.emit("add", y, translation.emit("mul", bit, _numbers(translation, tie)))
             offset = [item / 2 - item for item in tie]
         y = translation.emit("add", y, _numbers(translation, offset))
+    return placed(translation, y, grid, clip)
+
+
+def rescaled_once(
+    translation: TfliteTranslation, x: str, factors: Sequence[Multiplier], grid: Grid, clip: tuple[int, int]
+) -> str:
+    """Sums of 64 bits times factors of 15 bits, rounded half up once: numbers of ``grid``, whose zero point is 0."""
+    y = translation.emit("mul", x, _numbers(translation, [item.narrow for item in factors]))
     return placed(translation, y, grid, clip)
 
 

@@ -61,6 +61,12 @@ class Multiplier:
         """The bits of the second rounding."""
         return max(-self.shift, 0)
 
+    @property
+    def narrow(self) -> Fraction:
+        """The factor with an integer of 15 bits, by which sums of 64 bits are multiplied."""
+        integer = (self.integer + 2**15) >> 16 if self.integer < 0x7FFF0000 else 0x7FFF
+        return Fraction(integer, 2**15) * Fraction(2) ** self.shift
+
     def over(self, count: int) -> Multiplier:
         """The multiplier of a mean of ``count`` items, from that of their sum."""
         bits = min(count.bit_length() - 1, 32, 31 + self.shift)

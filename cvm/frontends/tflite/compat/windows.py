@@ -11,7 +11,7 @@ import numpy as np
 from cvm.frontends.common.data_types import bounds
 from cvm.frontends.common.decompositions.windows import convolution, pooling
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
-from cvm.frontends.tflite.compat.codes import Grid, clip_of, grid_of, placed, rescaled, stepped
+from cvm.frontends.tflite.compat.codes import Grid, clip_of, grid_of, placed, rescaled, rescaled_once, stepped
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, effective
 from cvm.frontends.tflite.compat.registry import rule
 from cvm.frontends.tflite.floats import binary32, binary64
@@ -59,16 +59,32 @@ def _factors(call: TfliteCall, source: Grid, weights: Operand, result: Grid, per
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
 def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of products of integers, each scaled by a multiplier of its channel and rounded twice."""
+    """Sums of products of integers, each scaled by a multiplier of its channel and rounded twice.
+
+    Sums of codes of 16 bits, with a bias of 64 bits, are scaled by a multiplier of 15 bits and rounded once.
+    """
     source, weights = call.operand(0), call.operand(1)
-    given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
+    given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
     order, results, groups = filter_layout(call, source, weights, call.operator.op == "DEPTHWISE_CONV_2D")
     windows, _ = windows_of(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
     x = stepped(translation, translation.planar(source), given)
     filter_ = _weights(translation, call, weights, order)
     name = convolution(translation, x, filter_, _bias(translation, call, 2, results), windows, groups)
-    factors = _factors(call, given, weights, result, source.data_type == "int8")
-    return Made(rescaled(translation, name, factors, result, clip_of(call, result)), planar=True)
+    factors = _factors(call, given, weights, result, source.data_type != "uint8")
+    scaled = rescaled_once if _wide(call, given, result) else rescaled
+    return Made(scaled(translation, name, factors, result, clip_of(call, result)), planar=True)
+
+
+def _wide(call: TfliteCall, given: Grid, result: Grid) -> bool:
+    """Whether codes have 16 bits. Raises `Unsupported` where their kernel is another one."""
+    types = {call.operand().data_type, call.result.data_type}
+    if "int16" not in types:
+        return False
+    bias = call.optional(2)
+    if len(types) > 1 or given.zero or result.zero or bias is None or bias.data_type != "int64":
+        message = "codes of 16 bits are computed with zero points of 0 and a bias of 64 bits alone"
+        raise call.refuse(message, "compile it without --compat")
+    return True
 
 
 @rule("FULLY_CONNECTED")
