@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Lowering, Result, rule
@@ -26,10 +25,6 @@ def non_max_suppression(lowering: Lowering) -> list[Result]:
     """
     boxes, _, _, form = lowering.coded("boxes")
     scores, factor, constant, _ = lowering.coded("scores")
-    if boxes.range.magnitude() >= 2**17:
-        name = str(lowering.operation.inputs["boxes"])
-        message = f"the boxes {name!r} are codes of more than 18 bits"
-        raise Unsupported("lowering.bits", message, lowering.location)
     batches, items, _ = form.shape
     column = (batches, items, 1)
     numbers = np.broadcast_to(np.arange(items, dtype=np.int64).reshape(1, items, 1), column)

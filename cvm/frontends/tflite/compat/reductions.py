@@ -51,7 +51,7 @@ def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
     if source.data_type != call.result.data_type or items > _MOST_ITEMS:
         message = f"from {source.data_type} to {call.result.data_type}, with rows of {items} items"
         raise call.refuse(f"{message}, it is not computed as the reference kernel does", "compile it without --compat")
-    exponential = _exponentials(given.scale, call.number("Beta", 1.0))
+    exponential = _exponentials(call, given.scale, call.number("Beta", 1.0))
     steps = stepped(translation, translation.name(source), given)
     greatest = translation.emit("max_reduce", steps, axes=(axis,))
     span = given.lo - given.hi
@@ -67,9 +67,12 @@ def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
     return Made(placed(translation, name, result, (result.lo, result.hi)))
 
 
-def _exponentials(scale: Fraction, beta: Fraction) -> Callable[[int], int]:
+def _exponentials(call: TfliteCall, scale: Fraction, beta: Fraction) -> Callable[[int], int]:
     """e^(beta * scale * d) as a multiple of 2^-31, for a distance d of codes up to 0; 0 for one that is too far."""
-    factor = Multiplier.of(min(binary64(binary64(beta * scale) * 2 ** (31 - _INTEGER_BITS)), Fraction(2**31 - 1)))
+    real = min(binary64(binary64(beta * scale) * 2 ** (31 - _INTEGER_BITS)), Fraction(2**31 - 1))
+    if real <= 1:
+        raise call.refuse("its input has a scale that is too narrow for the reference kernel")
+    factor = Multiplier.of(real)
     radius = (2**_INTEGER_BITS - 1) * 2 ** (31 - _INTEGER_BITS) // 2**factor.shift
 
     def exponential(distance: int) -> int:

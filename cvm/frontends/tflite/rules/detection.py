@@ -155,6 +155,7 @@ def _boxes(
 def _grid(most: Fraction) -> LinearQuantizer:
     """Codes of 16 bits of multiples of the finest power of two that reach numbers of a magnitude."""
     codes = 2 ** (_BITS - 1) - 1
+    most = max(most, Fraction(1, 2**20))
     scale = Fraction(2) ** (math.floor(most).bit_length() - (_BITS - 1))
     while most / scale > codes - 2:
         scale *= 2
