@@ -36,12 +36,11 @@ def compile(
     bit_order: BitOrder = "lsb",
     variant: str | None = None,
     params: str | PathLike[str] | None = None,
-    compat: Compat = "correct",
+    compat: Compat | Literal["tflite-reference"] = "correct",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> Program:
-    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``) or of
-    TFLite (``.tflite``); or a graph of cvm-runtime.
+    """The integer program of a model of NNEF (a folder, an archive, a document), ONNX, TFLite or cvm-runtime.
 
     ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
@@ -51,7 +50,8 @@ def compile(
 
     With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. It is an integer
     program already, and stays as it is; ``compat`` says whether its ops mean what they should ("correct") or what
-    that library computes ("cvm-1").
+    that library computes ("cvm-1"). For a model of TFLite, "tflite-reference" computes the integers of TFLite's
+    reference kernels instead of the exact meaning (docs/tflite.md).
 
     ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
@@ -63,8 +63,12 @@ def compile(
 
         if quant is not None or variant is not None:
             raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
+        if compat == "tflite-reference":
+            raise Invalid("cvm_runtime.options", _REFERENCE_ONLY, at)
         return cvm_runtime.load(path, params, compat).program
     kind = model_format(path)
+    if kind != "tflite" and compat == "tflite-reference":
+        raise Invalid(f"{kind}.options", _REFERENCE_ONLY, at)
     if kind != "nnef" and (quant is not None or variant is not None):
         raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
     if kind == "onnx":
@@ -72,7 +76,7 @@ def compile(
     if input_shapes or input_ranges:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
-        return _of_tflite(path, optimize)
+        return _of_tflite(path, optimize, "tflite-reference" if compat == "tflite-reference" else "correct")
     return _of_nnef(path, quant, optimize, bit_order, variant)
 
 
@@ -122,12 +126,12 @@ def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
     return error
 
 
-def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
+def _of_tflite(path: str | PathLike[str], optimize: bool, compat: Literal["correct", "tflite-reference"]) -> Program:
     from cvm.frontends import tflite
 
     try:
         with timed("reading"):
-            loaded = tflite.load(path)
+            loaded = tflite.load(path, compat=compat)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -238,6 +242,7 @@ def quantize_program(
 
 
 _NO_GOAL = "every tensor of a model of NNEF has the bits that the settings say: a goal is for ONNX and TFLite"
+_REFERENCE_ONLY = "compat tflite-reference is for a model of TFLite"
 _ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
 
 

@@ -21,6 +21,7 @@ REALS: Table = {
     ("cvm/reference/operations/normalization.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/pooling.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/quantization.py", "*"): "scalars of NNEF are float64",
+    ("cvm/reference/operations/suppression.py", "*"): "scalars of graphs are float64",
     ("cvm/reference/operations/reduction.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/roi.py", "_sampled"): "coordinates are float64",
     ("cvm/reference/operations/sampling.py", "desample"): "scalars of NNEF are float64",

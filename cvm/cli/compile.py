@@ -15,7 +15,7 @@ from cvm.cli.failures import Usage
 from cvm.cli.foreign import costs
 from cvm.cli.options import (
     BitOrder,
-    CompatMode,
+    CompileCompat,
     InputRange,
     InputShape,
     Json,
@@ -69,7 +69,7 @@ def command(
     bit_order: BitOrder = "lsb",
     variant: Variant = None,
     params: Params = None,
-    compat: CompatMode = "correct",
+    compat: CompileCompat = "correct",
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
     no_optimize: NoOptimize = False,
@@ -88,9 +88,11 @@ def command(
         raise Usage("--input-shape and --input-range are for a model of ONNX")
     if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
-    if imported:
+    if compat == "tflite-reference" and kind != "tflite":
+        raise Usage("--compat tflite-reference is for a model of TFLite")
+    if imported and compat != "tflite-reference":
         return _import(model, params, compat, output, profile, as_json)
-    if compat != "correct":
+    if compat == "cvm-1":
         raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
     if quant is not None and no_quant:
         raise Usage("--quant and --no-quant exclude each other")
@@ -99,7 +101,7 @@ def command(
             import cvm
             from cvm.program.verifier import verify
         program = cvm.compile(
-            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant,
+            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant, compat=compat,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
         )  # fmt: skip
         with timed("verification", "of the result"):
@@ -252,6 +254,7 @@ COMMAND = Command(
         "cvm compile model/ -o model.cvm",
         "cvm compile model.tgz -o model.cvm --quant calibrated.quant",
         "cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224",
+        "cvm compile model.tflite -o model.cvm --compat tflite-reference",
         "cvm compile model.json --params model.params -o model.cvm",
     ),
 )

@@ -21,7 +21,7 @@ from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
-from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.lowering.proofs.staircase import STAIRCASE_BITS, staircase_codes
 from cvm.lowering.proofs.table import quantize_table
 from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -93,10 +93,37 @@ def _nearest(
     except Unprovable:
         corrected = _corrected(lowering, shape, values, rows, where, bounds)
         if corrected is None:
-            return None
+            return _by_shift(lowering, shape, values, rows, where, bounds)
         note = f"{len(values)} accumulators, estimated and corrected"
         lowering.claim(corrected, note)
         return corrected
+    value = _emit(lowering, shape, values, forms, where, bounds)
+    lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
+    return value
+
+
+def _by_shift(
+    lowering: Emission,
+    shape: tuple[int, ...],
+    values: list[Value],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+) -> Value | None:
+    """Emit rows whose denominators are powers of two as they are: floor((sum + R) / 2^s); None for other rows.
+
+    This is for codes of more bits than a staircase counts, such as products of integers over 2^31.
+    """
+    if bounds[1] - bounds[0] < 2**STAIRCASE_BITS or len(values) > _MOST_TERMS:
+        return None
+    forms = []
+    for row in rows:
+        if not isinstance(row, LinearRow) or row.denominator & (row.denominator - 1):
+            return None
+        form = FixedPoint(row.factors, row.constant, row.denominator.bit_length() - 1)
+        if form.shift > 62 or not fits_int64(row, form):
+            return None
+        forms.append(form)
     value = _emit(lowering, shape, values, forms, where, bounds)
     lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
     return value

@@ -33,11 +33,11 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
 
-__all__ = ["Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
+__all__ = ["STAIRCASE_BITS", "Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
 
 Array = npt.NDArray[Any]
 
-_MOST_BITS = 16
+STAIRCASE_BITS = 16
 """The most bits of linear codes: the tables hold a threshold for each code."""
 _MOST_THRESHOLDS = 2**20
 """The most thresholds of all classes together."""
@@ -115,9 +115,11 @@ def staircase_codes(
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
-        if bits > _MOST_BITS:
+        if bits > STAIRCASE_BITS:
             name = lowering.owner
-            message = f"the codes of {name!r} have {bits} bits, too many thresholds: at most {_MOST_BITS} are lowered"
+            message = (
+                f"the codes of {name!r} have {bits} bits, too many thresholds: at most {STAIRCASE_BITS} are lowered"
+            )
             raise Unsupported("lowering.bits", message, lowering.location)
         if quantizer.rounding == "toward_zero":
             raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", lowering.location)
