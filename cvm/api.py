@@ -39,6 +39,7 @@ def compile(
     compat: Compat | Literal["tflite-reference"] = "correct",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> Program:
     """The integer program of a model of NNEF (a folder, an archive, a document), ONNX, TFLite or cvm-runtime.
 
@@ -55,29 +56,30 @@ def compile(
 
     ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
+    ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
     Raises `CvmError` with the file, line and column of what is wrong.
     """
     at = Location(os.fspath(path))
-    if params is not None:
-        from cvm.frontends import cvm_runtime
-
-        if quant is not None or variant is not None:
-            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
-        if compat == "tflite-reference":
-            raise Invalid("cvm_runtime.options", _REFERENCE_ONLY, at)
-        return cvm_runtime.load(path, params, compat).program
-    kind = model_format(path)
+    kind = "cvm_runtime" if params is not None else model_format(path)
     if kind != "tflite" and compat == "tflite-reference":
-        raise Invalid(f"{kind}.options", _REFERENCE_ONLY, at)
+        raise Invalid(f"{kind}.options", "compat tflite-reference is for a model of TFLite", at)
     if kind != "nnef" and (quant is not None or variant is not None):
         raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    if params is not None:
+        return _of_cvm_runtime(path, params, "cvm-1" if compat == "cvm-1" else "correct")
     if kind == "onnx":
-        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {})
-    if input_shapes or input_ranges:
+        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {}, states or {})
+    if input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
         return _of_tflite(path, optimize, "tflite-reference" if compat == "tflite-reference" else "correct")
     return _of_nnef(path, quant, optimize, bit_order, variant)
+
+
+def _of_cvm_runtime(path: str | PathLike[str], params: str | PathLike[str], compat: Compat) -> Program:
+    from cvm.frontends import cvm_runtime
+
+    return cvm_runtime.load(path, params, compat).program
 
 
 def _of_nnef(
@@ -104,12 +106,13 @@ def _of_onnx(
     optimize: bool,
     shapes: Mapping[str, Sequence[int]],
     ranges: Mapping[str, tuple[int, int]],
+    states: Mapping[str, str],
 ) -> Program:
     from cvm.frontends import onnx
 
     try:
         with timed("reading"):
-            loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges)
+            loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges, states=states)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -206,6 +209,7 @@ def quantize_program(
     cycles: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
+    states: Mapping[str, str] | None = None,
     on_run: Callable[[int], None] | None = None,
     goal: Goal | None = None,
 ) -> Quantized:
@@ -214,9 +218,9 @@ def quantize_program(
     ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
     are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
     and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
-    for `compile`. A ``goal`` (`cvm.quantizing.Goal`) gives tensors of models of ONNX and TFLite more bits until the
-    outputs have an SQNR, or the program a size. The result holds the ``program`` and the ``calibration``. Raises
-    `CvmError` with the file or the tensor.
+    for `compile`, and so are ``states``, with which data have a cycle axis. A ``goal`` (`cvm.quantizing.Goal`) gives
+    tensors of models of ONNX and TFLite more bits until the outputs have an SQNR, or the program a size. The result
+    holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -226,8 +230,9 @@ def quantize_program(
     kind = model_format(path)
     if kind == "onnx":
         shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True)
-    elif input_shapes or input_ranges:
+        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True, states=states)
+        cycles = cycles or bool(states)
+    elif input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
@@ -242,8 +247,7 @@ def quantize_program(
 
 
 _NO_GOAL = "every tensor of a model of NNEF has the bits that the settings say: a goal is for ONNX and TFLite"
-_REFERENCE_ONLY = "compat tflite-reference is for a model of TFLite"
-_ONNX_ONLY = "input shapes and ranges are for a model of ONNX; others state them"
+_ONNX_ONLY = "input shapes and ranges are for a model of ONNX, and so are states; others state them"
 
 
 def run_op(

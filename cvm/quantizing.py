@@ -235,6 +235,7 @@ def quantized_onnx(
     optimize: bool = True,
     input_shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
     input_ranges: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    states: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[bytes, Quantized]:
     """The model of ONNX at ``path`` with the quantisers of ``made``, and the program that `cvm.compile` makes of it.
 
@@ -247,7 +248,7 @@ def quantized_onnx(
     try:
         data = quantized_model(Path(path).read_bytes(), made.calibration)
         shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
-        loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges))
+        loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges, states=states))
         try:
             program = _lowered(loaded.graph, optimize)
         except CvmError as error:

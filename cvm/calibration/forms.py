@@ -290,6 +290,13 @@ def _function(reading: Reading) -> Form:
     return Form("function", reading.form(names[0]).root)
 
 
+@_rule("update")
+def _updated(reading: Reading) -> Form:
+    """State and its next value share a quantiser; the result is that value."""
+    reading.need(reading.names())
+    return Form("codes", reading.result.name)
+
+
 @_rule("and", "or", "not")
 def _logical(reading: Reading) -> Form:
     return Form("codes", reading.result.name)

@@ -21,9 +21,11 @@ from cvm.cli.options import (
     Json,
     NoOptimize,
     Params,
+    States,
     Variant,
     input_ranges,
     input_shapes,
+    input_states,
 )
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 from cvm.formats import model_format
@@ -72,6 +74,7 @@ def command(
     compat: CompileCompat = "correct",
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
+    state: States = [],  # noqa: B006
     no_optimize: NoOptimize = False,
     profile: _Profile = False,
     as_json: Json = False,
@@ -84,8 +87,8 @@ def command(
     """
     imported = params is not None or model.suffix == ".json"
     kind = "cvm_runtime" if imported else model_format(model)
-    if (input_shape or input_range) and kind != "onnx":
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    if (input_shape or input_range or state) and kind != "onnx":
+        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
     if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
     if compat == "tflite-reference" and kind != "tflite":
@@ -103,6 +106,7 @@ def command(
         program = cvm.compile(
             model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant, compat=compat,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
+            states=input_states(state),
         )  # fmt: skip
         with timed("verification", "of the result"):
             verified = verify(program)

@@ -51,20 +51,23 @@ def open_graph(
     bit_order: BitOrder = "lsb",
     shapes: Mapping[str, Sequence[int]] | None = None,
     ranges: Mapping[str, tuple[int, int]] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> QuantizedGraph:
-    """The graph of a model. ``quant`` is for NNEF alone; ``shapes`` and ``ranges`` are for ONNX alone.
+    """The graph of a model. ``quant`` is for NNEF alone; ``shapes``, ``ranges`` and ``states`` are for ONNX alone.
 
     Raises `Usage` for an option of the other format, and as the front ends do.
     """
     kind = model_format(path)
     if kind != "nnef" and quant is not None:
         raise Usage("--quant is for an NNEF model: others have their own quantisation")
-    if kind != "onnx" and (shapes or ranges):
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
+    if kind != "onnx" and (shapes or ranges or states):
+        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
     if kind == "onnx":
         from cvm.frontends import onnx
 
-        return onnx.load(path, {name: tuple(shape) for name, shape in (shapes or {}).items()}, ranges).graph
+        return onnx.load(
+            path, {name: tuple(shape) for name, shape in (shapes or {}).items()}, ranges, states=states
+        ).graph
     if kind == "tflite":
         from cvm.frontends import tflite
 

@@ -33,6 +33,7 @@ __all__ = [
     "Variant",
     "input_ranges",
     "input_shapes",
+    "input_states",
     "judging",
     "one_of",
 ]
@@ -130,6 +131,28 @@ InputRange: TypeAlias = Annotated[
         "it, and every run checks it. May be repeated.",
     ),
 ]
+
+
+States: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--state",
+        metavar="NAME=OUTPUT",
+        help="An input of a model of ONNX that the program keeps as state: zero before the first run, and what OUTPUT "
+        "was after each. May be repeated.",
+    ),
+]
+
+
+def input_states(words: Sequence[str]) -> dict[str, str]:
+    """The outputs that options say inputs become, by the name of the input. Raises `Usage`."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, _, output = word.partition("=")
+        if not name or not output or name in found:
+            raise Usage(f"expected --state NAME=OUTPUT, once for each input, found {word!r}")
+        found[name] = output
+    return found
 
 
 def _numbers(words: Sequence[str], option: str, metavar: str) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -20,8 +20,10 @@ from cvm.cli.options import (
     InputShape,
     Json,
     NoOptimize,
+    States,
     input_ranges,
     input_shapes,
+    input_states,
 )
 from cvm.cli.output import narrated, progress, say, show, table, working, write_file
 from cvm.formats import model_format
@@ -160,6 +162,7 @@ def command(
     cycles: Cycles = False,
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
+    state: States = [],  # noqa: B006
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -175,7 +178,7 @@ def command(
     signal-to-quantisation-noise ratio of each output.
     """
     kind = model_format(model)
-    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range))
+    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state))
     from cvm.calibration import Settings
 
     per_channel = kind != "nnef" if per_channel is None else per_channel
@@ -183,7 +186,8 @@ def command(
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
     aims = (target_sqnr, max_bytes)
     if kind != "nnef":
-        return _completed(model, output, settings, data, (input_shape, input_range), aims, not no_optimize, as_json)
+        wishes = (input_shape, input_range, state)
+        return _completed(model, output, settings, data, wishes, aims, not no_optimize, as_json)
     if aims != (None, None):
         raise Usage("--target-sqnr and --max-bytes are for a model of ONNX or TFLite")
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
@@ -203,7 +207,7 @@ def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: st
         also = f", or FILE{_ONNX} for a quantised model of ONNX" if kind == "onnx" else ""
         raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}{also}")
     if kind != "onnx" and shaped:
-        raise Usage("--input-shape and --input-range are for a model of ONNX")
+        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +288,7 @@ def _completed(
     output: Path | None,
     settings: Settings,
     data: _Data,
-    wishes: tuple[list[str], list[str]],
+    wishes: tuple[list[str], list[str], list[str]],
     aims: tuple[float | None, int | None],
     optimize: bool,
     as_json: bool,
@@ -297,8 +301,10 @@ def _completed(
     if model_format(model) == "tflite":
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
     else:
-        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True)
+        states = input_states(wishes[2])
+        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True, states=states)
     feeds = data.arrays(loaded.graph)
+    data = replace(data, cycles=data.cycles or bool(wishes[2]))
     runs = run_count(loaded.graph, feeds, data.cycles)
     with narrated("calibrating", runs) as (advance, say_step):
         goal = None if aims == (None, None) else Goal(*aims, on_step=say_step)
@@ -316,7 +322,14 @@ def _completed(
     content = None
     if output is not None and output.suffix == _ONNX:
         shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
-        content, made = quantized_onnx(model, made, optimize=optimize, input_shapes=shapes, input_ranges=ranges)
+        content, made = quantized_onnx(
+            model,
+            made,
+            optimize=optimize,
+            input_shapes=shapes,
+            input_ranges=ranges,
+            states=input_states(wishes[2]),
+        )
     document |= _of_program(made, feeds, data, output, content)
     return show(document, lambda console: _render(console, document), as_json)
 

@@ -21,9 +21,11 @@ from cvm.cli.options import (
     InputShape,
     Json,
     Model,
+    States,
     Threads,
     input_ranges,
     input_shapes,
+    input_states,
 )
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
 from cvm.errors import Unsupported
@@ -86,6 +88,7 @@ def command(
     bit_order: BitOrder = "lsb",
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
+    state: States = [],  # noqa: B006
     as_json: Json = False,
 ) -> int:
     """Compare a program with the float model that it was compiled from, tensor by tensor.
@@ -101,7 +104,7 @@ def command(
 
     if output is not None:
         _require_page()
-    wishes = _Wishes(quant, bit_order, input_shapes(input_shape), input_ranges(input_range))
+    wishes = _Wishes(quant, bit_order, input_shapes(input_shape), input_ranges(input_range), input_states(state))
     verified, graph, itself = _opened(program, model, wishes)
     comparison = _compared(
         verified,
@@ -113,7 +116,7 @@ def command(
         scores=scores,
         executor=executor,
         threads=threads,
-        cycles=cycles,
+        cycles=cycles or bool(state),
         bit_order=bit_order,
     )
     found = document(comparison)
@@ -151,11 +154,12 @@ class _Wishes:
     bit_order: Literal["lsb", "msb"]
     shapes: dict[str, tuple[int, ...]]
     ranges: dict[str, tuple[int, int]]
+    states: dict[str, str]
 
     @property
     def plain(self) -> bool:
         """Whether no option changes how the model is compiled."""
-        return self.quant is None and not self.shapes and not self.ranges
+        return self.quant is None and not self.shapes and not self.ranges and not self.states
 
 
 def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
@@ -168,7 +172,9 @@ def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[Verifie
     if model is None and stored:
         raise Usage("say which model the program was compiled from: --model MODEL")
     with working("reading"):
-        graph = open_graph(model or program, wishes.quant, wishes.bit_order, wishes.shapes, wishes.ranges)
+        graph = open_graph(
+            model or program, wishes.quant, wishes.bit_order, wishes.shapes, wishes.ranges, wishes.states
+        )
         if stored or wishes.plain:
             verified = open_program(program, bit_order=wishes.bit_order)
         else:
@@ -179,6 +185,7 @@ def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[Verifie
                     bit_order=wishes.bit_order,
                     input_shapes=wishes.shapes,
                     input_ranges=wishes.ranges,
+                    states=wishes.states,
                 )
             )
     return verified, graph, not stored and model in (None, program)

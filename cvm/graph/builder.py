@@ -79,6 +79,14 @@ class GraphBuilder:
         self._tensors[name] = GraphTensor(name, shape, "variable", quantizer=quantizer, data=data, label=name)
         return name
 
+    def zero_state(self, name: str, shape: Sequence[int], quantizer: Quantizer | None) -> str:
+        """Add state that is zero before the first run, which ``update`` changes; returns the name, as `variable`."""
+        name = self._fresh(name)
+        extents = tuple(shape) or (1,)
+        data = TensorData(np.zeros(extents), None)
+        self._tensors[name] = GraphTensor(name, extents, "variable", quantizer=quantizer, data=data, label=name)
+        return name
+
     def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: Quantizer | None = None) -> str:
         """Add a constant tensor: numbers as they are, or codes."""
         name = self._fresh(self.name_of_constant())

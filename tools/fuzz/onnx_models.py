@@ -66,6 +66,9 @@ _SINGLE: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any], tuple[lis
 @lru_cache(maxsize=1)
 def _seeds() -> tuple[bytes, ...]:
     found = [path.read_bytes() for path in sorted(_MODELS.glob("*.onnx"))]
+    small = ("espcn-*", "tcn-*", "ds_cnn-*")
+    found += [path.read_bytes() for name in small for path in sorted((_MODELS.parent / "family").glob(f"{name}.onnx"))]
+    found += [_trees(), _trees()]
     for op, shapes, attributes, constants in _SINGLE:
         kind = TensorProto.UINT8 if op == "ConvInteger" else TensorProto.INT8 if op != "BitShift" else TensorProto.UINT8
         kinds = [TensorProto.BOOL if op == "Where" and not i else kind for i in range(len(shapes))]
@@ -85,6 +88,29 @@ def _seeds() -> tuple[bytes, ...]:
         graph = helper.make_graph([node], "single", inputs, [output], stored)
         found.append(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
     return tuple(found)
+
+
+def _trees() -> bytes:
+    """A tree of three branches with leaves for two classes, on codes."""
+    modes = ["BRANCH_LEQ", "BRANCH_GT", "BRANCH_EQ", *["LEAF"] * 4]
+    attributes: dict[str, Any] = {
+        "nodes_treeids": [0] * 7, "nodes_nodeids": list(range(7)), "nodes_featureids": [0, 1, 2, 0, 0, 0, 0],
+        "nodes_modes": modes, "nodes_values": [1.5, -2.0, 0.25, 0.0, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 3, 5, 0, 0, 0, 0], "nodes_falsenodeids": [2, 4, 6, 0, 0, 0, 0],
+        "class_treeids": [0] * 4, "class_nodeids": [3, 4, 5, 6], "class_ids": [0, 1, 1, 0],
+        "class_weights": [0.5, 0.25, -1.0, 2.0], "classlabels_int64s": [3, 7],
+    }  # fmt: skip
+    nodes = [helper.make_node("DequantizeLinear", ["x", "scale"], ["r"]),
+             helper.make_node("TreeEnsembleClassifier", ["r"], ["y", "s"], domain="ai.onnx.ml", **attributes),
+             helper.make_node("QuantizeLinear", ["s", "scale"], ["z"])]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "trees", [helper.make_tensor_value_info("x", TensorProto.INT8, (2, 3))],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, None),
+         helper.make_tensor_value_info("z", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(np.float32(0.125), "scale")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    return bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
 
 
 def make(random_: random.Random) -> bytes:

@@ -62,6 +62,9 @@ quantisation tools leave a Relu out where the range of the next QuantizeLinear b
   and conditions may be computed from shapes. All that is written out is at most 65,536 nodes.
 * LSTM, GRU and RNN are products, sums and functions of gates, step by step in the order of time. Gates and states need
   scales: `cvm quantize` finds them.
+* ONNX has no state: a model takes it as an input and gives it back as an output. `--state NAME=OUTPUT` makes an input
+  state of the program: zero before the first run, and what the output was after each, under the input's quantiser. With
+  `cvm quantize`, samples are cycles then, one after the other. The output stays an output.
 * An infinite constant that is added, compared or chosen from (Max, Min, Where, additive masks) is a number beyond every
   number that it meets: 2^200. Elsewhere it is refused, and so is every NaN.
 * x / 0 is 0, x mod 0 is x. Of equal items ArgMax, ArgMin and TopK take the first (or the last, where

@@ -24,6 +24,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 from tools.bench.networks import NETWORKS
 from tools.bench.onnx_models import onnx_model
+from tools.onnx_networks.family import table
 from tools.onnx_networks.lenet import images
 from tools.onnx_networks.node_cases import cases, examine
 
@@ -108,4 +109,4 @@ def node_tests() -> str:
 def section() -> str:
     """The section, without its heading."""
     warnings.simplefilter("ignore")
-    return f"\n{node_tests()}\n{distances()}"
+    return f"\n{node_tests()}\n{distances()}\n{table()}"

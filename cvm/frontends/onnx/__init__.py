@@ -80,18 +80,20 @@ def load(
     limits: Limits = DEFAULT,
     *,
     floats: bool = False,
+    states: Mapping[str, str] | None = None,
 ) -> Loaded:
     """The graph of a model, from its file. Raises as `loads`, with the file.
 
     ``shapes`` are those of inputs that the model leaves open (1 for a leading extent otherwise); ``ranges`` promise
     that an integer input stays within [lo, hi], which every run checks. With ``floats``, real inputs and outputs may be
-    without QuantizeLinear (`cvm.calibration.complete` finds quantisers for them).
+    without QuantizeLinear (`cvm.calibration.complete` finds quantisers for them). ``states`` are inputs that the
+    program keeps: zero before the first run, and what the named output was after each.
     """
     file = os.fspath(path)
     try:
         data = read_regular(file, limits.archive_bytes + 1, "onnx")
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
-        settings = Settings(shapes or {}, ranges or {}, overflow, floats)
+        settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {})
         return loads(data, settings, os.path.dirname(file) or ".", limits)
     except CvmError as error:
         raise error.at(file=file) from None

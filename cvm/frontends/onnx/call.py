@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
@@ -88,6 +89,13 @@ class OnnxCall:
         if operand.data_type not in ("int32", "int64"):
             raise self.invalid("type", f"{what} must be integers, found {operand.data_type}")
         return tuple(int(item) for item in self.constant(index, what).ravel())
+
+    def constant_integer(self, index: int, what: str) -> int:
+        """The only item of a constant operand of integers."""
+        found = self.constant(index, what)
+        if found.size != 1 or not np.isfinite(found).all():
+            raise self.invalid("shape", f"{what} must be one integer, found {found.dtype} {list(found.shape)}")
+        return int(found.ravel()[0])
 
     def same_type(self, *operands: Operand) -> str:
         """The data type that all operands have."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from cvm.frontends.onnx.model import MICROSOFT, STANDARD
+from cvm.frontends.onnx.model import LEARNING, MICROSOFT, STANDARD
 
 __all__ = ["FIRST", "LAST", "OPERATORS", "RUNTIME", "TYPES", "Kind", "Operator", "functions"]
 
@@ -52,6 +52,8 @@ class Operator:
     types: str = "any"
     note: str = ""
     since: int = FIRST
+    advice: str = ""
+    """What to do where it is refused, if the remark does not say it."""
 
 
 OPERATORS: dict[tuple[str, str], Operator] = {}
@@ -101,7 +103,11 @@ _enter("Pad", "integer", "sized", "constant widths; all modes")
 _enter("DepthToSpace SpaceToDepth", "integer", "sized")
 _enter("Trilu", "integer", "sized", "constant diagonal", since=14)
 _enter("Gather GatherElements GatherND", "integer", note="an index out of range is clipped to those that exist")
-_enter("ScatterElements ScatterND", "integer", note="constant indices; the last of equal ones stays; no reduction")
+_enter(
+    "ScatterElements ScatterND",
+    "integer",
+    note="the last of equal ones stays; computed indices that do not exist write nothing; no reduction",
+)
 _enter("OneHot", "integer", "integer", "constant depth")
 _enter("CumSum", "integer", "number", "integers must be proven to fit")
 _enter("CumProd", "integer", "number", "at most 64 items; integers must be proven to fit", since=26)
@@ -159,6 +165,10 @@ _enter(
     domain=MICROSOFT,
 )
 _enter("Constant ConstantOfShape Shape Size Range EyeLike NonZero", "folded", note="when compiling")
+OPERATORS[STANDARD, "NonZero"] = replace(
+    OPERATORS[STANDARD, "NonZero"],
+    advice="the shape of its result depends on the data: end the model before it, or multiply by the truth values",
+)
 
 _STEPS = "one step after the other; quantise gates and states, or use `cvm quantize`"
 _enter(
@@ -177,12 +187,24 @@ _enter("LRN", "real", "real", "codes are found bit by bit, exactly")
 _enter("LpNormalization LpPool", "real", "real", "p 1 or 2")
 _enter("BiasGelu FastGelu QuickGelu FusedMatMul FusedGemm FusedConv MatMulNBits SkipLayerNormalization "
        "SkipSimplifiedLayerNormalization", "written out", domain=MICROSOFT)  # fmt: skip
+_enter(
+    "TreeEnsemble TreeEnsembleRegressor TreeEnsembleClassifier",
+    "written out",
+    "number",
+    "comparisons with thresholds and sums of leaves are exact; SUM and AVERAGE; labels that are integers",
+    LEARNING,
+)
+_enter("LinearRegressor LinearClassifier", "written out", "number", "labels that are integers", LEARNING)
+_enter("Scaler Binarizer ArrayFeatureExtractor", "written out", "number", domain=LEARNING)
+_enter("Normalizer", "written out", "number", "L1 and L2; MAX of what is proven not to be 0", LEARNING)
 
 _enter(
     "DynamicQuantizeLinear",
-    "refused",
-    note="its scales depend on the data: quantise statically, or give it fixed scales with "
-    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` of the model before it was quantised",
+    "written out",
+    "real",
+    "its scales depend on the data: quantise statically, or give it fixed scales with "
+    "`cvm quantize MODEL.onnx -i DATA -o model.cvm`",
+    since=11,
 )
 _enter(
     "NonMaxSuppression Unique Compress",

@@ -96,6 +96,8 @@ def _positive(call: OnnxCall, index: int) -> npt.NDArray[Any]:
         raise call.invalid("type", f"the scale is of {call.operand(index).data_type}, which are no real numbers")
     found = call.constant(index, "the scale")
     if found.size == 0 or not np.isfinite(found).all() or (found <= 0).any():
+        if np.isinf(found).any():  # as quantisers write where they met an infinite constant, a mask for instance
+            raise call.invalid("scale", "a scale is infinite; quantise the model again with finite constants")
         raise call.invalid("scale", "a scale is not above 0, or there is none")
     return found.astype(np.float32) if found.dtype == np.float16 else found
 

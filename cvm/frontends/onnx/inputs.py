@@ -18,13 +18,15 @@ __all__ = ["Settings", "shapes_of_inputs"]
 class Settings:
     """What a caller says about a model: shapes of inputs, promised ranges of integer inputs, what does not fit.
 
-    With ``floats``, real inputs and outputs may be without QuantizeLinear: such a graph is for calibration.
+    With ``floats``, real inputs and outputs may be without QuantizeLinear: such a graph is for calibration. ``states``
+    are inputs that are state, each with the output that it becomes after a run.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     overflow: Literal["wrap", "error"] = "wrap"
     floats: bool = False
+    states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def shapes_of_inputs(model: Model, settings: Settings, limits: Limits) -> dict[str, Shape]:
@@ -33,7 +35,7 @@ def shapes_of_inputs(model: Model, settings: Settings, limits: Limits) -> dict[s
     Raises `Invalid` for a wish that does not fit, `Unsupported` for other extents that are open, and `LimitExceeded`.
     """
     names = {value.name for value in model.inputs}
-    for name in (*settings.shapes, *settings.ranges):
+    for name in (*settings.shapes, *settings.ranges, *settings.states):
         if name not in names:
             listed = ", ".join(map(repr, sorted(names))) or "none"
             raise Invalid("onnx.input", f"there is no input {name!r}; the inputs are {listed}")

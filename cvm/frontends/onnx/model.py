@@ -13,15 +13,15 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location, Unsupported
 
 __all__ = [
-    "MICROSOFT", "STANDARD", "Attribute", "Body", "Dimension", "Function", "Model", "OnnxNode", "Reference", "Refused",
-    "Shape", "Tensor", "Value", "exact", "invalid", "refusal",
+    "LEARNING", "MICROSOFT", "STANDARD", "Attribute", "Body", "Dimension", "Function", "Model", "OnnxNode", "Reference",
+    "Refused", "Shape", "Tensor", "Value", "exact", "invalid", "refusal",
 ]  # fmt: skip
 
 Shape: TypeAlias = tuple[int, ...]
 Dimension: TypeAlias = int | str | None
 """An extent: a number, the name of an unknown one, or None."""
 
-STANDARD, MICROSOFT = "", "com.microsoft"
+STANDARD, MICROSOFT, LEARNING = "", "com.microsoft", "ai.onnx.ml"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
 from cvm.frontends.onnx.model import (
+    LEARNING,
     STANDARD,
     Attribute,
     Body,
@@ -72,7 +73,8 @@ def _model(proto: ModelProto, folder: str | None, limits: Limits, digest: str) -
     reader = _Reader(folder, limits)
     constants = reader.constants(graph)
     inputs = tuple(_value(item, limits) for item in graph.input if _text(item.name) not in constants)
-    outputs = tuple(_value(item, limits) for item in graph.output)
+    maps = _maps(graph)
+    outputs = tuple(maps.get(_text(item.name)) or _value(item, limits) for item in graph.output)
     nodes = reader.nodes(graph.node)
     _require_defined([item.name for item in inputs], constants, nodes, [item.name for item in outputs])
     functions = {_key(item): reader.function(item) for item in proto.functions}
@@ -127,6 +129,15 @@ def _value(item: ValueInfoProto, limits: Limits) -> Value:
     if not tensor.HasField("shape"):
         return Value(name, data_type, None)
     return Value(name, data_type, tuple(_dimension(extent) for extent in tensor.shape.dim))
+
+
+def _maps(graph: GraphProto) -> dict[str, Value]:
+    """The scores that ZipMap makes lists of maps of, by the name of its result: the scores are given in its place."""
+    found = {}
+    for node in graph.node:
+        if (node.op_type, node.domain) == ("ZipMap", LEARNING) and len(node.input) == len(node.output) == 1:
+            found[_text(node.output[0])] = Value(_text(node.input[0]), "float32", None)
+    return found
 
 
 def _dimension(extent: Any) -> Dimension:

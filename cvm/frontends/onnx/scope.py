@@ -43,6 +43,11 @@ class OnnxScope(Emission):
             self._operands[name] = Operand(name, tensor.data_type, tensor.values.shape, tensor.values)
         return self._operands[name]
 
+    @property
+    def limits(self) -> Limits:
+        """The limits that apply."""
+        return self._limits
+
     def read(self, name: str) -> Operand:
         """The operand of a name."""
         found = self._read(name)

@@ -16,11 +16,11 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.common.recognition import with_normalizations
+from cvm.frontends.common.recognition import recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
-from cvm.frontends.onnx.expansions import EXPANDED, older_form
+from cvm.frontends.onnx.expansions import EXPANDED, older_form, other_form
 from cvm.frontends.onnx.expansions.registry import Expansion
 from cvm.frontends.onnx.folding import fold
 from cvm.frontends.onnx.grids import BIAS, data_type_of_codes, grid_of, input_quantizer
@@ -45,6 +45,8 @@ _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "
 _BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
 """Operations of one node that only move what another one of it computes; nothing else reads that."""
+_CODES_ALONE = ("layer_normalization", "softmax")
+"""Operations whose results exist as codes alone, so that a quantiser behind what moves them is theirs."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,8 @@ class OnnxTranslation(OnnxScope):
             self._translate(node)
         self._node = None
         outputs = [self._given(value) for value in self._model.outputs]
-        self._operations = with_normalizations(self._tensors, self._operations, outputs)
+        self._commit(dict(zip((value.name for value in self._model.outputs), outputs, strict=True)))
+        self._operations = recognized(self._tensors, self._operations, outputs)
         made = {name for operation in self._operations for name in operation.outputs}
         self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
@@ -102,6 +105,10 @@ class OnnxTranslation(OnnxScope):
                 elements(values.shape, self._limits, node.label)
                 self._operands[name] = Operand(name, data_type, values.shape, values, node)
                 self._calls[name] = call
+            return
+        write = other_form(call)
+        if write is not None:
+            self._write(call, write)
             return
         write = EXPANDED.get((node.domain, node.op))
         if write is not None:
@@ -142,6 +149,15 @@ class OnnxTranslation(OnnxScope):
         for node in nodes:
             self._translate(node)
 
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+        return self._settings.floats
+
+    def wanted(self, name: str) -> bool:
+        """Whether something reads a tensor, or the model gives it."""
+        return name in self._readers or name in self._results
+
     def _version(self, node: OnnxNode) -> int:
         """The version of the operators of the node's domain."""
         version = node.opset if node.opset is not None else self._model.opsets.get(node.domain)
@@ -172,7 +188,8 @@ class OnnxTranslation(OnnxScope):
         if declared.kind == "folded":
             names = ", ".join(f"({item.name!r})" for item in call.operands if item is not None and item.values is None)
             message = f"its operands {names} must be constant, but are computed or given"
-            raise refusal(node, message, "export the model with fixed shapes", "onnx.constant")
+            advice = declared.advice or "export the model with fixed shapes"
+            raise refusal(node, message, advice, "onnx.constant")
         if not node.domain and call.version < declared.since:
             advice = f"convert the model with onnx.version_converter.convert_version(model, {FIRST})"
             message = f"the model uses opset {call.version}, and it is read from {declared.since} on"
@@ -226,15 +243,37 @@ class OnnxTranslation(OnnxScope):
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
         """Give a real result the quantiser of its only readers, QuantizeLinear alike, where it is computed."""
-        readers = self._readers.get(name, [])
-        if not is_float(made.data_type) or name in self._results or not readers:
+        if not is_float(made.data_type) or name in self._results:
             return
-        grids = [self._grid_of_reader(node, index, name) for node, index in readers]
-        if grids[0] is None or not all(grid is not None and grid.same(grids[0]) for grid in grids):
-            return
-        quantizer = grids[0].quantizer()
+        coded = bool(operations) and operations[-1].name in _CODES_ALONE
+        grid = self._grid_of_readers(name, moved=coded)
+        quantizer = None if grid is None else grid.quantizer()
         if quantizer is not None and self.quantize_where_computed(made.name, quantizer, operations, _MOVES):
             self._quantised.add(name)
+
+    def _grid_of_readers(self, name: str, moved: bool) -> Grid | None:
+        """The grid of all that read a tensor, QuantizeLinear alike; with ``moved`` also behind what only moves it."""
+        found: Grid | None = None
+        pending, seen = [(name, reader) for reader in self._readers.get(name, [])], {name}
+        while pending:
+            source, (node, index) = pending.pop(0)
+            if moved and node.op in MOVES and not node.domain and index == 0:
+                results = [item for item in node.outputs if item and item not in seen]
+                if seen.intersection(self._results) or self._results.intersection(results):
+                    return None
+                seen.update(results)
+                pending += [(item, reader) for item in results for reader in self._readers.get(item, [])]
+                continue
+            grid = self._grid_of_reader(node, index, name) if source == name else self._grid_of_moved(node, index, name)
+            if grid is None or (found is not None and not grid.same(found)):
+                return None
+            found = grid
+        return found
+
+    def _grid_of_moved(self, node: OnnxNode, index: int, name: str) -> Grid | None:
+        """The grid of a QuantizeLinear that reads a tensor in another shape: one scale for all of it."""
+        grid = self._grid_of_reader(node, index, name) if node.op == "QuantizeLinear" and index == 0 else None
+        return grid if grid is not None and grid.uniform else None
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
         """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
@@ -263,9 +302,30 @@ class OnnxTranslation(OnnxScope):
             else:
                 lo, hi = self._interval(value)
                 quantizer = unit(lo, hi if hi > lo else lo + 1)
+            if value.name in self._settings.states:
+                self._names[value.name] = self.zero_state(value.name, shape, quantizer)
+                continue
             self._names[value.name] = self.external(value.name, shape, quantizer)
             names.append(value.name)
         return names
+
+    def _commit(self, outputs: Mapping[str, str]) -> None:
+        """Make state of what the outputs are, at the end of the run. Raises `Invalid` for one that cannot be it."""
+        for name, output in self._settings.states.items():
+            where = Location(tensor=name)
+            if output not in outputs:
+                listed = ", ".join(map(repr, outputs))
+                raise Invalid(
+                    "onnx.state", f"the state {name!r} has no output {output!r}; the outputs are {listed}", where
+                )
+            before, after = self.read(name), self.read(output)
+            if (before.shape, before.data_type) != (after.shape, after.data_type):
+                found = (
+                    f"{after.data_type} {list(after.shape)}, the state {name!r} {before.data_type} {list(before.shape)}"
+                )
+                raise Invalid("onnx.state", f"the output {output!r} is {found}", where)
+            if name in self._names:
+                self.emit("update", self._names[name], outputs[output], wish=f"{name} next")
 
     def _interval(self, value: Value) -> tuple[int, int]:
         lo, hi = bounds(value.data_type)
@@ -300,7 +360,8 @@ class OnnxTranslation(OnnxScope):
                 elif node.op not in ("Shape", "Size"):
                     message = f"the float input {value.name!r} enters the graph without QuantizeLinear"
                     declared = OPERATORS.get((node.domain, node.op))
-                    advice = declared.note if declared and declared.kind == "refused" else _QUANTIZE
+                    dynamic = node.op == "DynamicQuantizeLinear"
+                    advice = declared.note if declared and (declared.kind == "refused" or dynamic) else _QUANTIZE
                     raise refusal(node, message, advice, "onnx.float")
         if seen & self._results or not found:
             message = (

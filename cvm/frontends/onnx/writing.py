@@ -39,6 +39,13 @@ class Scope(Protocol):
     def read(self, name: str) -> Operand:
         """The operand of a name."""
 
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+
+    def wanted(self, name: str) -> bool:
+        """Whether something reads a tensor, or the model gives it."""
+
 
 class Writer:
     """The nodes that one node becomes. They are of the newest version, unless it is said otherwise."""
@@ -75,6 +82,19 @@ class Writer:
     def operand(self, name: str) -> Operand:
         """What a tensor is that has been translated."""
         return self._scope.read(name)
+
+    @property
+    def floats(self) -> bool:
+        """Whether calibration will find the quantisers that are missing."""
+        return self._scope.floats
+
+    def wants(self, index: int) -> bool:
+        """Whether somebody asks for a result of the node."""
+        return (
+            index < len(self.node.outputs)
+            and bool(self.node.outputs[index])
+            and self._scope.wanted(self.node.outputs[index])
+        )
 
     # What is written
 

@@ -257,3 +257,29 @@ def test_scales_may_come_from_nodes_that_stand_before_their_reader() -> None:
     assert results(model, {"x": np.float32([1, 5, 7])})["y"].tolist() == [0, 2, 4]
     refused(made([helper.make_node("BiasDequantizeLinear", ["x"], ["y"])], {"x": ("int8", (3,))}, {"y": "float32"}),
             Unsupported, "onnx.operator")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "constant", "attributes", "message"),
+    [
+        ("TopK", np.zeros(0, np.int64), {}, "k must be one integer, found int64 \\[0\\]"),
+        ("Trilu", np.zeros(4, np.int64), {}, "k must be one integer, found int64 \\[4\\]"),
+        ("TopK", np.zeros((2, 1), np.int64), {}, "k must be one integer, found int64 \\[2, 1\\]"),
+    ],
+)
+def test_one_number_is_one_number(op: str, constant: Any, attributes: dict[str, Any], message: str) -> None:
+    model = made([helper.make_node(op, ["x", "c"], ["y", "i"][: 2 if op == "TopK" else 1], **attributes)],
+                 {"x": ("int8", (3, 4))}, {"y": "int8"}, {"c": constant})  # fmt: skip
+    with pytest.raises(Invalid, match=message):
+        compiled(model)
+
+
+def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
+    hot = made([helper.make_node("OneHot", ["x", "depth", "values"], ["y"])], {"x": ("int8", (3,))}, {"y": "int64"},
+               {"depth": np.int64(2**48), "values": np.array([0, 1])})  # fmt: skip
+    with pytest.raises(LimitExceeded, match="extent"):
+        compiled(hot)
+    sums = made([helper.make_node("CumSum", ["x", "axis"], ["y"])], {"x": ("int8", (1, 2**15))}, {"y": "int8"},
+                {"axis": np.int64(1)})  # fmt: skip
+    with pytest.raises(LimitExceeded, match="pairs of items of a running sum"):
+        compiled(sums)

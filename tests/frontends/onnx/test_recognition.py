@@ -65,3 +65,89 @@ def test_what_is_read_elsewhere_or_of_other_axes_is_left_as_it_is() -> None:
     assert "layer_normalization" not in operations(model)
     with pytest.raises(Unsupported, match="cvm quantize"):
         compiled(model)
+
+
+def quantised(nodes: list[Any], shape: tuple[int, ...], constants: dict[str, Any], opset: int = 13) -> onnx.ModelProto:
+    """DequantizeLinear of x gives r, QuantizeLinear of o gives y."""
+    ends = [node("DequantizeLinear", ["x", "q", "z"], ["r"]), node("QuantizeLinear", ["o", "t", "z"], ["y"])]
+    fixed = {"q": np.float32(0.25), "t": np.float32(0.1), "z": np.int8(0), "eps": EPSILON, **constants}
+    return made([ends[0], *nodes, ends[1]], {"x": ("int8", shape)}, {"y": "int8"}, fixed, opset)
+
+
+def by_moments(form: str, inverse: float = 0.125) -> onnx.ModelProto:
+    """The variance as the mean of squares less the square of the mean, as TensorFlow's converters write it."""
+    reduced = {"keepdims": 0}
+    nodes = [node("ReduceSum", ["r", "axis"], ["s"], **reduced), node("Mul", ["s", "over"], ["m"]),
+             node("Mul", ["r", "r"], ["p"]), node("ReduceSum", ["p", "axis"], ["t1"], **reduced),
+             node("Mul", ["t1", "over"], ["w"]), node("Mul", ["m", "m"], ["k"]), node("Sub", ["w", "k"], ["v"]),
+             node("Max", ["v", "none"], ["c"]), node("Unsqueeze", ["c", "axis"], ["u"]),
+             node("Unsqueeze", ["m", "axis"], ["n"]), node("Add", ["u", "eps"], ["a"]), node("Sqrt", ["a"], ["h"]),
+             node("Reciprocal", ["h"], ["i"]), node("Mul", ["i", "g"], ["f"])]  # fmt: skip
+    if form == "centred":
+        nodes += [node("Sub", ["r", "n"], ["d"]), node("Mul", ["d", "f"], ["e"]), node("Add", ["e", "b"], ["o"])]
+    else:  # x * f + (b - m * f)
+        nodes += [node("Mul", ["r", "f"], ["d"]), node("Mul", ["n", "f"], ["e"]), node("Sub", ["b", "e"], ["l"]),
+                  node("Add", ["d", "l"], ["o"])]  # fmt: skip
+    constants = {"over": np.float32(inverse), "none": np.float32(0), "axis": np.array([2]), "g": SCALE.reshape(1, 1, 8),
+                 "b": OFFSET.reshape(1, 1, 8)}  # fmt: skip
+    return quantised(nodes, CODES.shape, constants)
+
+
+@pytest.mark.parametrize("form", ["centred", "moved"])
+def test_the_variance_may_be_a_difference_of_moments(form: str) -> None:
+    whole = sandwich("LayerNormalization", [CODES.shape], 0.1, {"epsilon": float(EPSILON)}, {"g": SCALE, "b": OFFSET})
+    model = by_moments(form)
+    assert operations(model).count("layer_normalization") == 1
+    assert "sqrt" not in operations(model)
+    np.testing.assert_array_equal(results(model, {"x": CODES})["y"], results(whole, {"x0": CODES})["y"])
+
+
+def test_a_mean_that_is_not_exactly_one_is_left_as_it_is() -> None:
+    assert "sqrt" in operations(by_moments("centred", 0.12500001))
+
+
+def test_single_numbers_are_scale_and_offset() -> None:
+    """The same program, whether the number is an item of a constant or half of the result."""
+    nodes = [
+        node("ReduceMean", ["r"], ["m"], axes=[2]),
+        node("Sub", ["r", "m"], ["d"]),
+        node("Mul", ["d", "d"], ["p"]),
+        node("ReduceMean", ["p"], ["v"], axes=[2]),
+        node("Add", ["v", "eps"], ["a"]),
+        node("Sqrt", ["a"], ["s"]),
+        node("Mul", ["d", "two"], ["e"]),
+        node("Div", ["e", "s"], ["n"]),
+        node("Mul", ["n", "half"], ["o"]),
+    ]
+    model = quantised(nodes, CODES.shape, {"two": np.float32(2), "half": np.float32(0.5)})  # fmt: skip
+    assert operations(model).count("layer_normalization") == 1
+    whole = sandwich("LayerNormalization", [CODES.shape], 0.1, {"epsilon": float(EPSILON)}, {"g": np.ones(8, "f")})
+    np.testing.assert_array_equal(results(model, {"x": CODES})["y"], results(whole, {"x0": CODES})["y"])
+
+
+def written_softmax(form: str) -> onnx.ModelProto:
+    nodes = [node("ReduceMax", ["r"], ["m"], axes=[-1]), node("Max", ["m", "none"], ["k"]),
+             node("Sub", ["r", "k"], ["d"])]  # fmt: skip
+    nodes = nodes if form != "plain" else [node("Identity", ["r"], ["d"])]
+    nodes += [node("Exp", ["d"], ["e"]), node("ReduceSum", ["e", "axis"], ["s"])]
+    if form == "inverse":
+        nodes += [node("Reciprocal", ["s"], ["i"]), node("Mul", ["i", "e"], ["o"])]
+    else:
+        nodes.append(node("Div", ["e", "s"], ["o"]))
+    return quantised(nodes, (2, 3, 4), {"none": np.float32(-np.inf), "axis": np.array([2])})
+
+
+@pytest.mark.parametrize("form", ["difference", "inverse", "plain"])
+def test_softmax_written_out_is_one_operation(form: str) -> None:
+    model, whole = written_softmax(form), sandwich("Softmax", [(2, 3, 4)], 0.1, {"axis": 2}, {})
+    assert operations(model).count("softmax") == 1
+    assert not {"exp", "max_reduce"} & set(operations(model))
+    codes = CODES[..., :4]
+    np.testing.assert_array_equal(results(model, {"x": codes})["y"], results(whole, {"x0": codes})["y"])
+
+
+def test_exponentials_that_are_read_elsewhere_are_left_as_they_are() -> None:
+    model = written_softmax("plain")
+    model.graph.node.extend([node("QuantizeLinear", ["e", "q", "z"], ["u"])])
+    model.graph.output.extend(made([], {}, {"u": "int8"}).graph.output)
+    assert "softmax" not in operations(model)

@@ -10,6 +10,7 @@ import numpy as np
 
 from cvm.frontends.common.decompositions.arithmetic import magnitude
 from cvm.frontends.common.emission import Emission
+from cvm.limits import require
 
 __all__ = [
     "MOST_FACTORS",
@@ -25,6 +26,9 @@ __all__ = [
     "rows",
     "running_sum",
 ]
+
+_MOST_PAIRS = 2**26
+"""Items of the triangle of ones that a running sum is a product with."""
 
 MOST_FACTORS = 64
 """The most factors that one product has: each is an operation."""
@@ -116,8 +120,9 @@ def running_sum(graph: Emission, name: str, axis: int, exclusive: bool, reverse:
     """The sum up to each index of an axis: the product with a triangle of ones."""
     shape = graph.shape(name)
     n = shape[axis]
+    require("elements", n * n, _MOST_PAIRS, "pairs of items of a running sum")
     name = rows(graph, name, (axis,))
-    ones = np.ones((n, n), np.int64)
+    ones = np.ones((n, n), np.int8)
     triangle = np.tril(ones, -int(exclusive)) if reverse else np.triu(ones, int(exclusive))
     name = graph.emit("matmul", name, graph.constant(triangle, (n, n)), transposeA=False, transposeB=False)
     return graph.result(restored(graph, name, shape, axis), data_type)

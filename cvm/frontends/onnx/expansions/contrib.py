@@ -11,27 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.onnx.expansions.registry import expansion
-from cvm.frontends.onnx.model import Attribute
+from cvm.frontends.onnx.model import MICROSOFT, Attribute
 from cvm.frontends.onnx.tensors import unpacked
 from cvm.frontends.onnx.writing import Writer
 
 __all__: list[str] = []
 
 
-@expansion("BiasGelu", "FastGelu", contrib=True)
+@expansion("BiasGelu", "FastGelu", domain=MICROSOFT)
 def gelu(w: Writer) -> None:
     """Gelu of a sum; FastGelu is the approximation by tanh, and its bias may be left out."""
     name = w.add("Add", w.required(0, 1)) if w.input(1) else w.required(0)[0]
     w.result("Gelu", [name], approximate="none" if w.node.op == "BiasGelu" else "tanh")
 
 
-@expansion("QuickGelu", contrib=True)
+@expansion("QuickGelu", domain=MICROSOFT)
 def quick_gelu(w: Writer) -> None:
     """X * sigmoid(alpha * x)."""
     w.result("Swish", w.required(0), {"alpha": float(np.float32(1.702)), **w.attributes()})
 
 
-@expansion("FusedMatMul", contrib=True)
+@expansion("FusedMatMul", domain=MICROSOFT)
 def fused_matmul(w: Writer) -> None:
     """Alpha times the product of matrices, which may be transposed, also before the batch axes."""
     names = []
@@ -56,7 +56,7 @@ _PARAMETERS = {
 }  # fmt: skip
 
 
-@expansion("FusedConv", "FusedGemm", contrib=True)
+@expansion("FusedConv", "FusedGemm", domain=MICROSOFT)
 def fused(w: Writer) -> None:
     """A convolution or Gemm, a tensor that is added to the convolution, and an activation."""
     op = w.node.op.removeprefix("Fused")
@@ -84,7 +84,7 @@ def fused(w: Writer) -> None:
         name = w.add(item, [*([name] if name else []), *operands], output, given=attributes, **version)
 
 
-@expansion("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", contrib=True)
+@expansion("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_normalization(w: Writer) -> None:
     """Normalisation of the sum of an input, another and a bias; the sum is a result, too."""
     simple = w.node.op.startswith("SkipS")
@@ -100,7 +100,7 @@ def skip_normalization(w: Writer) -> None:
     w.result(op, [first, *w.required(2), *offset], given)
 
 
-@expansion("MatMulNBits", contrib=True)
+@expansion("MatMulNBits", domain=MICROSOFT)
 def matmul_of_few_bits(w: Writer) -> None:
     """A product with weights of 2, 4 or 8 bits in blocks of columns: W[n, k] = (code - zero point) * scale."""
     call = w.call

@@ -5,12 +5,16 @@ Source: ONNX, QLinearConv and QLinearMatMul; ONNX Runtime, "Contrib operators" (
 
 from __future__ import annotations
 
-from cvm.frontends.onnx.expansions.registry import expansion
+import numpy as np
+
+from cvm.frontends.onnx.call import OnnxCall
+from cvm.frontends.onnx.declarations import OPERATORS
+from cvm.frontends.onnx.expansions.registry import Expansion, expansion
 from cvm.frontends.onnx.grids import BIAS
-from cvm.frontends.onnx.model import invalid, refusal
+from cvm.frontends.onnx.model import MICROSOFT, invalid, refusal
 from cvm.frontends.onnx.writing import Writer
 
-__all__: list[str] = []
+__all__ = ["of_numbers"]
 
 
 @expansion("QLinearConv")
@@ -29,7 +33,7 @@ def matmul(w: Writer) -> None:
     w.codes(w.add("MatMul", parts), 6, 7)
 
 
-@expansion("QGemm", contrib=True)
+@expansion("QGemm", domain=MICROSOFT)
 def gemm(w: Writer) -> None:
     """As Gemm; without a quantiser of the result it is a real number."""
     if w.node.attributes.get("alpha", 1.0) != 1.0 and w.input(6):
@@ -51,19 +55,19 @@ _UNARY = {"QLinearSigmoid": "Sigmoid", "QLinearLeakyRelu": "LeakyRelu", "QLinear
 _POOLS = {"QLinearAveragePool": "AveragePool", "QLinearGlobalAveragePool": "GlobalAveragePool"}
 
 
-@expansion(*_BINARY, contrib=True)
+@expansion(*_BINARY, domain=MICROSOFT)
 def binary(w: Writer) -> None:
     """Sums and products."""
     w.codes(w.add(_BINARY[w.node.op], [w.real(0, 1, 2), w.real(3, 4, 5)], given=w.attributes()), 6, 7)
 
 
-@expansion(*_UNARY, contrib=True)
+@expansion(*_UNARY, domain=MICROSOFT)
 def unary(w: Writer) -> None:
     """Functions and means."""
     w.codes(w.add(_UNARY[w.node.op], [w.real(0, 1, 2)], given=w.attributes("opset")), 3, 4)
 
 
-@expansion(*_POOLS, contrib=True)
+@expansion(*_POOLS, domain=MICROSOFT)
 def pool(w: Writer) -> None:
     """Means of windows; with ``channels_last``, of a tensor whose channels are put first and back."""
     op, last = _POOLS[w.node.op], w.call.flag("channels_last", False)
@@ -79,14 +83,14 @@ def pool(w: Writer) -> None:
     w.codes(real, 3, 4)
 
 
-@expansion("QLinearSoftmax", contrib=True)
+@expansion("QLinearSoftmax", domain=MICROSOFT)
 def softmax(w: Writer) -> None:
     """By the meaning that Softmax has in the version ``opset``."""
     opset = w.call.integer("opset", 13)
     w.codes(w.add("Softmax", [w.real(0, 1, 2)], given=w.attributes("opset"), opset=opset), 3, 4)
 
 
-@expansion("QLinearConcat", contrib=True)
+@expansion("QLinearConcat", domain=MICROSOFT)
 def concat(w: Writer) -> None:
     """Parts of quantisers of their own."""
     parts = [w.real(index, index + 1, index + 2) for index in range(2, len(w.node.inputs), 3)]
@@ -95,7 +99,39 @@ def concat(w: Writer) -> None:
     w.codes(w.add("Concat", parts, given=w.attributes()), 0, 1)
 
 
-@expansion("QLinearWhere", contrib=True)
+@expansion("DynamicQuantizeLinear")
+def dynamic(w: Writer) -> None:
+    """The numbers themselves, of scale 1: they are rounded where they are read, on the fixed grid of calibration.
+
+    What multiplies them as codes multiplies the numbers (`of_numbers`), and the factor of the scale is 1.
+    """
+    if not w.floats:
+        raise w.call.refuse("its scales depend on the data", OPERATORS["", "DynamicQuantizeLinear"].note.split(": ")[1])
+    w.add("Identity", w.required(0), w.node.outputs[0])
+    results = zip(w.node.outputs[1:], ((np.float32(1), "float32"), (np.uint8(0), "uint8")), strict=False)
+    for name, (value, data_type) in results:
+        if name:
+            w.add("Identity", [w.constant(value, data_type)], name)
+
+
+def of_numbers(call: OnnxCall) -> Expansion | None:
+    """How a product of integers is written whose first operand are the numbers of a DynamicQuantizeLinear."""
+    integers = call.node.op in ("MatMulInteger", "ConvInteger") and not call.node.domain
+    first = call.optional(0)
+    return _product_of_numbers if integers and first is not None and first.real else None
+
+
+def _product_of_numbers(w: Writer) -> None:
+    sides, axis = w.required(0, 1), 0 if w.node.op == "ConvInteger" else max(w.call.operand(1).rank - 1, 0)
+    if not w.call.operand(1).real:
+        zero = w.call.optional(3)
+        ones = np.ones(zero.shape if zero is not None else (), np.float32)
+        scale = w.constant(ones, "float32")
+        sides[1] = w.add("DequantizeLinear", [sides[1], scale, *w.given(3)], axis=axis if ones.ndim == 1 else None)
+    w.add(w.node.op.removesuffix("Integer"), sides, w.node.outputs[0], given=w.attributes())
+
+
+@expansion("QLinearWhere", domain=MICROSOFT)
 def where(w: Writer) -> None:
     """A choice."""
     w.codes(w.add("Where", [*w.required(0), w.real(1, 2, 3), w.real(4, 5, 6)]), 7, 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from cvm.frontends.onnx.model import MICROSOFT, STANDARD
+from cvm.frontends.onnx.model import STANDARD
 from cvm.frontends.onnx.writing import Writer
 
 __all__ = ["EXPANDED", "Expansion", "expansion"]
@@ -17,11 +17,11 @@ EXPANDED: dict[tuple[str, str], Expansion] = {}
 """How each operator is written out, by domain and name."""
 
 
-def expansion(*names: str, contrib: bool = False) -> Callable[[Expansion], Expansion]:
-    """Enter how the named operators are written out: those of ONNX, or of com.microsoft (``contrib``)."""
+def expansion(*names: str, domain: str = STANDARD) -> Callable[[Expansion], Expansion]:
+    """Enter how the named operators of a domain are written out."""
 
     def enter(function: Expansion) -> Expansion:
-        EXPANDED.update(dict.fromkeys(((MICROSOFT if contrib else STANDARD, name) for name in names), function))
+        EXPANDED.update(dict.fromkeys(((domain, name) for name in names), function))
         return function
 
     return enter

@@ -22,6 +22,7 @@ from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.translation import OnnxTranslation
+from cvm.limits import elements
 
 __all__: list[str] = []
 
@@ -172,7 +173,7 @@ def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """One value where the index is that along a new axis, another value elsewhere."""
     indices, values = call.operand(), call.operand(2)
-    depth = int(call.constant(1, "the depth").ravel()[0])
+    depth = call.constant_integer(1, "the depth")
     axis = call.axis(call.integer("axis", -1), indices.rank + 1)
     if depth < 1 or values.shape != (2,):
         raise call.invalid(
@@ -180,6 +181,7 @@ def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
             f"depth must be above 0 and values must have two items, found {depth} and the shape {list(values.shape)}",
         )
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    elements(shape, translation.limits, call.node.label)
     name = translation.reshape(translation.name(indices), (*indices.shape[:axis], 1, *indices.shape[axis:]))
     # An index below 0 counts from the end, and one out of range is nowhere.
     negative = translation.emit("lt", name, Fraction(0))

@@ -217,5 +217,5 @@ def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:
         raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")
-    (k,) = call.constant_integers(1, "k") or (0,)
+    k = 0 if call.optional(1) is None else call.constant_integer(1, "k")
     return Made(triangle(translation, translation.name(source), upper, k), source.shape, source.data_type)

@@ -42,7 +42,7 @@ def top_k(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
     axis = call.axis(call.integer("axis", -1), source.rank)
     largest = call.flag("largest", True)
     call.flag("sorted", True)  # any order is one of those that are allowed without it
-    k, n = int(call.constant(1, "k").ravel()[0]), source.shape[axis]
+    k, n = call.constant_integer(1, "k"), source.shape[axis]
     if not 1 <= k <= n:
         raise call.invalid("shape", f"k is {k}, and axis {axis} has {n} items")
     if n > _MOST_RANKED:

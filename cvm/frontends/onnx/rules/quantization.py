@@ -24,6 +24,8 @@ def dequantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
     source = call.operand()
     grid, shape = grid_of(call, source, source.data_type), source.shape
+    if source.real:
+        raise call.invalid("type", f"{source.name!r} is of {source.data_type}, which are no codes")
     real = "float32" if call.node.op == BIAS else call.operand(1).data_type
     if source.values is not None and source.values.size:
         stored = grid.stored(source.rank or 1)

@@ -1,0 +1,264 @@
+"""(x - mean) / sqrt(variance + epsilon), times a constant and plus another where they stand, is layer_normalization.
+
+Documents compute it in many orders: the variance as the mean of (x - mean)^2, or as the mean of x^2 less the square of
+the mean, not below 0; the scale times the inverse root first; the mean as a sum times 1 / n. So the operations around a
+root are taken as polynomials in x, its mean m, the mean q of its squares, the inverse r of the root and constants. The
+variance must be q - m^2, and the result r (x - m) scale + offset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from cvm.frontends.common.recognition.polynomials import Monomial, Polynomial, symbol
+from cvm.frontends.common.recognition.regions import Regions, Whole, names_in
+from cvm.graph import GraphOperation, Operand
+
+__all__ = ["normalization_around"]
+
+_X, _MEAN, _SQUARES, _INVERSE = " x", " m", " q", " r"
+"""Symbols; no tensor has a name like these."""
+_VARIANCE = symbol(_SQUARES) + (symbol(_MEAN) * symbol(_MEAN)).scaled(Fraction(-1))
+_REDUCTIONS = ("mean_reduce", "sum_reduce")
+_DEPTH = 24
+"""Operations in a row that are looked at around a root."""
+
+
+def normalization_around(regions: Regions, root: GraphOperation) -> Whole | None:
+    """The layer normalisation that a root is part of; None if it is part of none."""
+    exponent = {"sqrt": Fraction(1, 2), "rsqrt": Fraction(-1, 2)}.get(root.name)
+    if exponent is None:
+        exponent = regions.number(root.inputs["y"])
+    reduction = _reduction_behind(regions, root.inputs["x"])
+    if exponent not in (Fraction(1, 2), Fraction(-1, 2)) or reduction is None:
+        return None
+    for source in _sources(regions, reduction):
+        found = _Attempt(regions, source, reduction, root, -1 if exponent > 0 else 1).whole()
+        if found is not None:
+            return found
+    return None
+
+
+def _reduction_behind(regions: Regions, operand: Operand) -> GraphOperation | None:
+    """The reduction that a root is of, behind sums, products and reshapes of what it leaves."""
+    pending, seen = [operand], 0
+    while pending and seen < _DEPTH:
+        maker = regions.maker(pending.pop(0), "add", "sub", "mul", "div", "max", "reshape", *_REDUCTIONS)
+        seen += 1
+        if maker is None:
+            continue
+        if maker.name in _REDUCTIONS:
+            return maker
+        pending += [item for item in maker.inputs.values() if isinstance(item, str) and not regions.is_constant(item)]
+    return None
+
+
+def _sources(regions: Regions, reduction: GraphOperation) -> Iterator[str]:
+    """The tensors that a reduction of squares may be about: what is squared, or what that is the mean less of."""
+    squares = regions.maker(reduction.inputs["input"], "mul")
+    candidates = list(squares.inputs.values()) if squares is not None else []
+    for operand in candidates:
+        centred = regions.maker(operand, "sub")
+        if centred is not None:
+            candidates += centred.inputs.values()
+    if squares is None:
+        candidates.append(reduction.inputs["input"])
+    shape = regions.shape(str(reduction.inputs["input"]))
+    return (
+        name
+        for name in dict.fromkeys(item for item in candidates if isinstance(item, str))
+        if regions.shape(name) == shape and not regions.is_constant(name)
+    )
+
+
+class _Attempt:
+    """One root and one tensor x: the polynomials of the tensors between and behind."""
+
+    def __init__(
+        self, regions: Regions, source: str, reduction: GraphOperation, root: GraphOperation, sign: int
+    ) -> None:
+        self._regions, self._source, self._root, self._sign = regions, source, root, sign
+        self._axes = reduction.attributes["axes"]
+        self._shape = regions.shape(source)
+        assert isinstance(self._axes, tuple)
+        self._kept = tuple(1 if axis in self._axes else n for axis, n in enumerate(self._shape))
+        self._count = math.prod(self._shape) // math.prod(self._kept)
+        self._first = regions.position(source)
+        self._values: dict[str, Polynomial | None] = {source: symbol(_X)}
+
+    def whole(self) -> Whole | None:
+        """The normalisation, as far as it reaches."""
+        if self._count < 2:
+            return None
+        inside = self._polynomial(self._root.inputs["x"])
+        rest = None if inside is None else inside.replaced(self._regions.number) + _VARIANCE.scaled(Fraction(-1))
+        epsilon = rest.terms.get((), Fraction(0)) if rest is not None else Fraction(0)
+        if rest is None or set(rest.terms) != {()} or epsilon <= 0:
+            return None
+        self._values[self._root.outputs[0]] = symbol(_INVERSE, self._sign)
+        for last, value in reversed(self._behind()):
+            form = self._form(value) if self._regions.shape(last.outputs[0]) == self._shape else None
+            parts = self._parts(last)
+            if form is not None and self._regions.closed(parts, last):
+                inputs: dict[str, Operand] = {"input": self._source, "scale": form[0], "offset": form[1]}
+                attributes = {"axes": self._axes, "epsilon": epsilon}
+                return Whole(
+                    replace(last, name="layer_normalization", inputs=inputs, attributes=attributes), last, parts
+                )
+        return None
+
+    def _behind(self) -> list[tuple[GraphOperation, Polynomial]]:
+        """The operations behind the root whose results are polynomials before they are rounded, in order."""
+        found: dict[int, tuple[GraphOperation, Polynomial]] = {}
+        pending = [self._root.outputs[0]]
+        while pending and len(found) < _DEPTH:
+            for reader in self._regions.readers(pending.pop(0)):
+                number, name = self._regions.number_of(reader), reader.outputs[0]
+                value = self._made(reader, _DEPTH) if number not in found else None
+                if value is not None:
+                    found[number] = reader, value
+                    if self._regions.maker(name) is not None:
+                        self._values[name] = value
+                        pending.append(name)
+        return [found[number] for number in sorted(found)]
+
+    def _parts(self, last: GraphOperation) -> list[GraphOperation]:
+        """All operations between x and one of its results."""
+        found: dict[int, GraphOperation] = {}
+        pending = [last]
+        while pending:
+            operation = pending.pop()
+            if id(operation) in found:
+                continue
+            found[id(operation)] = operation
+            for name in {name for operand in operation.inputs.values() for name in names_in(operand)}:
+                maker = self._regions.maker(name) if name != self._source else None
+                if maker is not None and not self._regions.is_constant(name):
+                    pending.append(maker)
+        return list(found.values())
+
+    # Polynomials
+
+    def _polynomial(self, operand: Operand, depth: int = _DEPTH) -> Polynomial | None:
+        """What an operand is; None where it is no polynomial."""
+        if isinstance(operand, Fraction):
+            return symbol("").scaled(operand)
+        if not isinstance(operand, str):
+            return None
+        if operand not in self._values:
+            if self._regions.is_constant(operand):
+                return symbol(operand)
+            maker = self._regions.maker(operand)
+            late = maker is not None and self._regions.number_of(maker) > self._first and depth > 0
+            found = self._made(maker, depth - 1) if maker is not None and late else None
+            self._values[operand] = found if found is not None and found.fits() else None
+        return self._values[operand]
+
+    def _made(self, maker: GraphOperation, depth: int) -> Polynomial | None:
+        if maker.name in ("reshape", *_REDUCTIONS):
+            source = maker.inputs["input"]
+            value = self._polynomial(source, depth)
+            if value is None or not isinstance(source, str):
+                return None
+            if maker.name == "reshape":
+                small = math.prod(self._regions.shape(source)) == math.prod(self._kept)
+                return value if small or self._regions.shape(maker.outputs[0]) == self._shape else None
+            return self._reduced(maker, value, source)
+        if maker.name not in ("add", "sub", "mul", "div", "max", "rcp"):
+            return None
+        x = self._polynomial(maker.inputs["x"], depth)
+        if x is None or not self._in_place(maker):
+            return None
+        if maker.name == "rcp":
+            return x.raised(-1)
+        y = self._polynomial(maker.inputs["y"], depth)
+        return None if y is None else self._of_two(maker.name, x, y)
+
+    def _of_two(self, name: str, x: Polynomial, y: Polynomial) -> Polynomial | None:
+        if name == "mul":
+            return x * y
+        if name == "div":
+            inverse = y.raised(-1)
+            return None if inverse is None else x * inverse
+        if name == "max":
+            (zero, other) = (x, y) if not x.replaced(self._regions.number).terms else (y, x)
+            none = not zero.replaced(self._regions.number).terms
+            return other if none and other.replaced(self._regions.number) == _VARIANCE else None
+        return x + y.scaled(Fraction(1 if name == "add" else -1))
+
+    def _in_place(self, operation: GraphOperation) -> bool:
+        """Whether the operands stand at the elements that they belong to: those that a reduction left have kept its
+        axes where they meet x, constants go along these axes alone, and single numbers go anywhere.
+        """
+        result = self._regions.shape(operation.outputs[0])
+        for operand in operation.inputs.values():
+            if not isinstance(operand, str) or self._regions.number(operand) is not None:
+                continue
+            shape = self._regions.shape(operand)
+            if self._regions.is_constant(operand):
+                if len(shape) != len(self._shape) or not all(map(self._along, range(len(shape)), shape)):
+                    return False
+            elif result == self._shape:
+                if shape not in (self._shape, self._kept):
+                    return False
+            elif math.prod(result) != math.prod(self._kept) or math.prod(shape) != math.prod(result):
+                return False
+        return True
+
+    def _along(self, axis: int, extent: int) -> bool:
+        assert isinstance(self._axes, tuple)
+        return extent == 1 or (axis in self._axes and extent == self._shape[axis])
+
+    def _reduced(self, maker: GraphOperation, value: Polynomial, source: str) -> Polynomial | None:
+        """The mean, or the sum, of a polynomial in x over the axes."""
+        if self._regions.shape(source) != self._shape or maker.attributes["axes"] != self._axes:
+            return None
+        total = Polynomial({})
+        for monomial, factor in value.replaced(self._regions.number).terms.items():
+            counts = dict(monomial)
+            mean = {0: "", 1: _MEAN, 2: _SQUARES}.get(counts.pop(_X, 0))
+            if mean is None or not set(counts) <= {_MEAN, _SQUARES}:
+                return None
+            total += Polynomial({tuple(sorted(counts.items())): factor}) * symbol(mean)
+        whole = maker.name == "sum_reduce" and not maker.attributes["normalize"]
+        return total.scaled(Fraction(self._count)) if whole else total
+
+    # The result
+
+    def _form(self, value: Polynomial) -> tuple[Operand, Operand] | None:
+        """Scale and offset of r (x - m) scale + offset; None for any other polynomial."""
+        return self._split(value) or self._split(value.replaced(self._regions.number))
+
+    def _split(self, value: Polynomial) -> tuple[Operand, Operand] | None:
+        rising: dict[Monomial, Fraction] = {}
+        falling: dict[Monomial, Fraction] = {}
+        others: dict[Monomial, Fraction] = {}
+        for monomial, factor in value.terms.items():
+            counts = dict(monomial)
+            kind = tuple(counts.pop(name, 0) for name in (_X, _MEAN, _SQUARES, _INVERSE))
+            rest = tuple(sorted(counts.items()))
+            if kind == (1, 0, 0, 1):
+                rising[rest] = factor
+            elif kind == (0, 1, 0, 1):
+                falling[rest] = -factor
+            elif kind == (0, 0, 0, 0):
+                others[rest] = factor
+            else:
+                return None
+        scale, offset = _operand(rising), _operand(others)
+        return None if rising != falling or not rising or scale is None or offset is None else (scale, offset)
+
+
+def _operand(terms: dict[Monomial, Fraction]) -> Operand | None:
+    """A constant of the graph, or a number; None for any other polynomial."""
+    if not terms:
+        return Fraction(0)
+    ((monomial, factor), *more) = terms.items()
+    if more:
+        return None
+    if not monomial:
+        return factor
+    return monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 and factor == 1 else None

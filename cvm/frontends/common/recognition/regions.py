@@ -1,0 +1,102 @@
+"""The operations of a graph while parts of it are recognised: who makes a tensor, and who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from cvm.graph import GraphOperation, GraphTensor, Operand
+
+__all__ = ["Regions", "Whole", "names_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One operation, and the operations that it is in the place of; ``last`` is the one that gives the result."""
+
+    operation: GraphOperation
+    last: GraphOperation
+    parts: Sequence[GraphOperation]
+
+
+class Regions:
+    """Makers and readers of tensors, and the numbers that constants hold."""
+
+    def __init__(
+        self, tensors: Mapping[str, GraphTensor], operations: Sequence[GraphOperation], outputs: Collection[str]
+    ) -> None:
+        self._tensors, self._outputs = tensors, outputs
+        self._numbers = {id(operation): number for number, operation in enumerate(operations)}
+        self._makers = {name: operation for operation in operations for name in operation.outputs}
+        self._readers: dict[str, list[GraphOperation]] = {}
+        for operation in operations:
+            for name in {name for operand in operation.inputs.values() for name in names_in(operand)}:
+                self._readers.setdefault(name, []).append(operation)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor."""
+        return self._tensors[name].shape
+
+    def number_of(self, operation: GraphOperation) -> int:
+        """How many operations stand before one."""
+        return self._numbers[id(operation)]
+
+    def position(self, name: str) -> int:
+        """How many operations stand before the one that makes a tensor; -1 if none makes it."""
+        maker = self._makers.get(name)
+        return -1 if maker is None else self._numbers[id(maker)]
+
+    def readers(self, name: str) -> list[GraphOperation]:
+        """The operations that read a tensor."""
+        return self._readers.get(name, [])
+
+    def maker(self, operand: Operand, *names: str) -> GraphOperation | None:
+        """The operation that makes a tensor which is not rounded, if it is one of ``names`` (any of all without)."""
+        maker = self._makers.get(operand) if isinstance(operand, str) else None
+        if maker is None or self._tensors[str(operand)].quantizer is not None:
+            return None
+        return maker if not names or maker.name in names else None
+
+    def behind_reshapes(self, operand: Operand) -> tuple[Operand, list[GraphOperation]]:
+        """The tensor that an operand is in another shape, and the operations that give it that."""
+        parts = []
+        while (maker := self.maker(operand, "reshape")) is not None:
+            parts.append(maker)
+            operand = maker.inputs["input"]
+        return operand, parts
+
+    def is_constant(self, operand: Operand) -> bool:
+        """Whether an operand is a constant of the graph, in this shape or another."""
+        return self._constant(operand) is not None
+
+    def number(self, operand: Operand) -> Fraction | None:
+        """A literal, or the only item of a constant; None for any other operand."""
+        if isinstance(operand, Fraction):
+            return operand
+        tensor = self._constant(operand)
+        if tensor is None or tensor.data is None or tensor.data.quantizer is not None or tensor.data.values.size != 1:
+            return None
+        return Fraction(tensor.data.values.ravel()[0].item())
+
+    def _constant(self, operand: Operand) -> GraphTensor | None:
+        operand, _ = self.behind_reshapes(operand)
+        tensor = self._tensors.get(operand) if isinstance(operand, str) else None
+        return tensor if tensor is not None and tensor.kind == "constant" else None
+
+    def closed(self, parts: Sequence[GraphOperation], last: GraphOperation) -> bool:
+        """Whether nothing but the parts reads what they make, but for the result of the last one."""
+        own = {id(part) for part in parts}
+        inner = [name for part in parts if part is not last for name in part.outputs]
+        return all(
+            name not in self._outputs and self._tensors[name].quantizer is None
+            and all(id(reader) in own for reader in self.readers(name))
+            for name in inner
+        )  # fmt: skip
+
+
+def names_in(operand: Operand) -> list[str]:
+    """The tensors of an operand."""
+    if isinstance(operand, tuple):
+        return [name for part in operand for name in names_in(part)]
+    return [operand] if isinstance(operand, str) else []
