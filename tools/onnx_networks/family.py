@@ -122,9 +122,9 @@ def table() -> str:
     """How exactly the files of each network compile, by format and bits of activations."""
     lines = [
         "What `onnxruntime.quantization.quantize_static` writes of small networks of well-known architectures, per",
-        "tensor and per channel, signed and unsigned (`python -m tools.onnx_networks.family`). LSTM and GRU are refused",
-        "since the file has no scales of gates and states (`cvm quantize` finds them); layer normalisations of 16-bit",
-        "codes since their exact programs have more nodes than the default limits allow.",
+        "tensor and per channel, signed and unsigned (`python -m tools.onnx_networks.family`). LSTM and GRU are",
+        "refused since the file has no scales of gates and states (`cvm quantize` finds them); layer normalisations of",
+        "16-bit codes since their exact programs have more nodes than the default limits allow.",
         "",
         "| network | QDQ, 8 bits | QDQ, 16 bits | QOperator, 8 bits |",
         "|---|---|---|---|",
