@@ -14,6 +14,8 @@ import numpy.typing as npt
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
 from cvm.program.model import Program
+from cvm.repeated import remembering
+from cvm.timing import timed
 
 if TYPE_CHECKING:
     from cvm.calibration import Calibration, Form, Settings
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
-    from cvm.quantizing import Quantized
+    from cvm.quantizing import Goal, Quantized
 
 __all__ = ["compile", "load", "quantize", "quantize_program", "run_op"]
 
@@ -34,13 +36,12 @@ def compile(
     bit_order: BitOrder = "lsb",
     variant: str | None = None,
     params: str | PathLike[str] | None = None,
-    compat: Compat = "correct",
+    compat: Compat | Literal["tflite-reference"] = "correct",
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
 ) -> Program:
-    """The integer program of a model: an NNEF folder, an archive of one, a document; a model of ONNX (``.onnx``) or of
-    TFLite (``.tflite``); or a graph of cvm-runtime.
+    """The integer program of a model of NNEF (a folder, an archive, a document), ONNX, TFLite or cvm-runtime.
 
     ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
@@ -50,7 +51,8 @@ def compile(
 
     With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. It is an integer
     program already, and stays as it is; ``compat`` says whether its ops mean what they should ("correct") or what
-    that library computes ("cvm-1").
+    that library computes ("cvm-1"). For a model of TFLite, "tflite-reference" computes the integers of TFLite's
+    reference kernels instead of the exact meaning (docs/tflite.md).
 
     ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
@@ -58,22 +60,26 @@ def compile(
     Raises `CvmError` with the file, line and column of what is wrong.
     """
     at = Location(os.fspath(path))
-    if params is not None:
-        from cvm.frontends import cvm_runtime
-
-        if quant is not None or variant is not None:
-            raise Invalid("cvm_runtime.options", "quant and variant are for an NNEF model", at)
-        return cvm_runtime.load(path, params, compat).program
-    kind = model_format(path)
+    kind = "cvm_runtime" if params is not None else model_format(path)
+    if kind != "tflite" and compat == "tflite-reference":
+        raise Invalid(f"{kind}.options", "compat tflite-reference is for a model of TFLite", at)
     if kind != "nnef" and (quant is not None or variant is not None):
         raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    if params is not None:
+        return _of_cvm_runtime(path, params, "cvm-1" if compat == "cvm-1" else "correct")
     if kind == "onnx":
         return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {}, states or {})
     if input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
-        return _of_tflite(path, optimize)
+        return _of_tflite(path, optimize, "tflite-reference" if compat == "tflite-reference" else "correct")
     return _of_nnef(path, quant, optimize, bit_order, variant)
+
+
+def _of_cvm_runtime(path: str | PathLike[str], params: str | PathLike[str], compat: Compat) -> Program:
+    from cvm.frontends import cvm_runtime
+
+    return cvm_runtime.load(path, params, compat).program
 
 
 def _of_nnef(
@@ -86,7 +92,8 @@ def _of_nnef(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
 
-    graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
+    with timed("reading"):
+        graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
         return _lowered(graph, optimize)
     except CvmError as error:
@@ -104,7 +111,8 @@ def _of_onnx(
     from cvm.frontends import onnx
 
     try:
-        loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges, states=states)
+        with timed("reading"):
+            loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges, states=states)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -121,11 +129,12 @@ def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
     return error
 
 
-def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
+def _of_tflite(path: str | PathLike[str], optimize: bool, compat: Literal["correct", "tflite-reference"]) -> Program:
     from cvm.frontends import tflite
 
     try:
-        loaded = tflite.load(path)
+        with timed("reading"):
+            loaded = tflite.load(path, compat=compat)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -135,11 +144,13 @@ def _of_tflite(path: str | PathLike[str], optimize: bool) -> Program:
 
 
 def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
-    from cvm.lowering import lower
-    from cvm.passes.optimize import optimize as optimized
+    with timed("importing"):
+        from cvm.lowering import lower
+        from cvm.passes.optimize import optimize as optimized
 
-    program = lower(graph)
-    return optimized(program) if optimize else program
+    with remembering():
+        program = lower(graph)
+        return optimized(program) if optimize else program
 
 
 def load(path: str | PathLike[str]) -> Program:
@@ -200,14 +211,16 @@ def quantize_program(
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
     on_run: Callable[[int], None] | None = None,
+    goal: Goal | None = None,
 ) -> Quantized:
     """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
 
     ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
     are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
     and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
-    for `compile`, and so are ``states``, with which data have a cycle axis. The result holds the ``program`` and the
-    ``calibration``. Raises `CvmError` with the file or the tensor.
+    for `compile`, and so are ``states``, with which data have a cycle axis. A ``goal`` (`cvm.quantizing.Goal`) gives
+    tensors of models of ONNX and TFLite more bits until the outputs have an SQNR, or the program a size. The result
+    holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -224,13 +237,16 @@ def quantize_program(
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
     else:
+        if goal is not None:
+            raise Invalid("calibration.goal", _NO_GOAL, Location(os.fspath(path)))
         graph = nnef.load(path)
         with exhaustion(os.fspath(path)):
             return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
     chosen = settings or Settings(per_channel=True)
-    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run)
+    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run, goal=goal)
 
 
+_NO_GOAL = "every tensor of a model of NNEF has the bits that the settings say: a goal is for ONNX and TFLite"
 _ONNX_ONLY = "input shapes and ranges are for a model of ONNX, and so are states; others state them"
 
 

@@ -38,4 +38,4 @@ def require_fits(bound: int, bits: int | None, what: str) -> None:
 
 def holding(items: Integers, bound: int) -> Integers:
     """The integers in 64 bits if these hold them and magnitudes up to ``bound``, else as Python integers."""
-    return items.astype(np.int64 if max(bound, magnitude(items)) < 2**63 else object)
+    return items.astype(np.int64 if max(bound, magnitude(items)) < 2**63 else object, copy=False)

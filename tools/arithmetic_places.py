@@ -21,6 +21,7 @@ REALS: Table = {
     ("cvm/reference/operations/normalization.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/pooling.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/quantization.py", "*"): "scalars of NNEF are float64",
+    ("cvm/reference/operations/suppression.py", "*"): "scalars of graphs are float64",
     ("cvm/reference/operations/reduction.py", "*"): "scalars of NNEF are float64",
     ("cvm/reference/operations/roi.py", "_sampled"): "coordinates are float64",
     ("cvm/reference/operations/sampling.py", "desample"): "scalars of NNEF are float64",
@@ -107,6 +108,7 @@ SIZES: Table = {
     ("cvm/lowering/rules/shape.py", "_reflected"): "positions within padded extents, all of which are arrays",
     ("cvm/lowering/proofs/staircase.py", "_looked_up"): "places in a table of at most _MOST_ENTRIES entries",
     ("cvm/lowering/proofs/staircase.py", "_searched"): "places in a table of at most _MOST_THRESHOLDS entries",
+    ("cvm/lowering/proofs/table.py", "_Table._enclosed"): "places in a table, and codes of 32 bits in 64",
     ("cvm/lowering/proofs/table.py", "_index"): "places in a table whose entries are a list",
     ("cvm/lowering/proofs/table.py", "quantize_table"): "places in a table whose entries are a list",
     ("cvm/lowering/forms/windows.py", "Axis.line"): "places on a line (limit.elements)",
@@ -175,6 +177,7 @@ SAME: Table = {
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
     ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
     ("cvm/webnn/tensor.py", "fill"): "another byte order",
+    ("cvm/export/onnx.py", "_Writer._store"): "codes are clipped to the type's own range",
     ("cvm/webnn/boundaries.py", "Border._given"): "codes within the interval of their data type",
 }
 """The same integers in another width or byte order: what is not held by it was refused, or is the type's own."""
@@ -286,11 +289,6 @@ CHOSEN: Table = {
     ("cvm/lowering/proofs/decide.py", "at_least_zero"): "Python integers",
     ("cvm/lowering/proofs/decide.py", "_fits"): "Python integers",
     (
-        "cvm/lowering/parts/digits.py",
-        "weighed_digits",
-    ): "magnitudes around zero, below 2^32, or Python integers",
-    ("cvm/lowering/parts/digits.py", "_sum_fits"): "magnitudes around zero, below 2^32, or Python integers",
-    (
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
@@ -319,7 +317,7 @@ CHOSEN: Table = {
     ("cvm/passes/legalize/tensors.py", "Tensors.within"): "bounds of int32, in 64 bits",
     ("cvm/quantization/exact.py", "_quantize_powers"): "exponents of float64, and of a quantiser within +-2^14",
     ("cvm/quantization/fixed_point.py", "_Double"): "Python integers",
-    ("cvm/quantization/rationals.py", "Rationals.__add__"): "Python integers: Rationals refuse others",
+    ("cvm/quantization/rationals.py", "Rationals.equals"): "Python integers: Rationals refuse others",
     ("cvm/quantization/thresholds.py", "Steps.offsets"): "None where LARGEST does not bound the sums",
     ("cvm/quantization/thresholds.py", "_steps"): "None where LARGEST does not bound the sums",
 }

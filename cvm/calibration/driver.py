@@ -228,17 +228,18 @@ class Calibrator:
         axis = weights.axis if settings.per_channel and items[0].shape[weights.axis or 0] > 1 else None
         parts = [np.concatenate([part.ravel() for part in items])] if axis is None else np.moveaxis(items[0], axis, 0)
         histograms = [_histogram(part, weights.tensors[0]) for part in parts]
+        bits = self._widths.get(weights.tensors[0], settings.filter_bits)
+        levels = replace(settings.filter_levels, bits=bits)
         ranges = [
-            choose(histogram, settings.filter_levels, settings.method, percentile=settings.percentile)
-            for histogram in histograms
+            choose(histogram, levels, settings.method, percentile=settings.percentile) for histogram in histograms
         ]
         magnitudes = [max(-low, high) for low, high in ranges]
         quantizer: Quantizer
         if settings.form == "logarithmic":
-            quantizer = powers(magnitudes[0], settings.filter_bits)
+            quantizer = powers(magnitudes[0], bits)
         else:
             signed = settings.signed or axis is not None
-            quantizer = symmetric(magnitudes, settings.filter_bits, signed=signed, axis=axis)
+            quantizer = symmetric(magnitudes, bits, signed=signed, axis=axis)
         outside = [h.share_outside(-m, m) * h.count for h, m in zip(histograms, magnitudes, strict=True)]
         clipped = sum(outside) / sum(histogram.count for histogram in histograms)
         self._enter(weights.tensors, "filter", quantizer, _extremes(histograms), clipped)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +15,7 @@ from cvm.cli.failures import Usage
 from cvm.cli.foreign import costs
 from cvm.cli.options import (
     BitOrder,
-    CompatMode,
+    CompileCompat,
     InputRange,
     InputShape,
     Json,
@@ -27,6 +29,7 @@ from cvm.cli.options import (
 )
 from cvm.cli.output import headroom, meaning, say, show, table, working, write_file
 from cvm.formats import model_format
+from cvm.timing import Times, recorded, timed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +56,10 @@ _Quant = Annotated[
     Path | None,
     typer.Option("--quant", metavar="FILE", help="Quantisation information instead of the model's graph.quant."),
 ]
+_Profile = Annotated[
+    bool,
+    typer.Option("--profile", help="Print also where the time went: reading, lowering, tables, passes, verification."),
+]
 _NoQuant = Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")]
 
 
@@ -64,11 +71,12 @@ def command(
     bit_order: BitOrder = "lsb",
     variant: Variant = None,
     params: Params = None,
-    compat: CompatMode = "correct",
+    compat: CompileCompat = "correct",
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
     state: States = [],  # noqa: B006
     no_optimize: NoOptimize = False,
+    profile: _Profile = False,
     as_json: Json = False,
 ) -> int:
     """Compile a model of NNEF, ONNX or TFLite, or with --params a model of cvm-runtime, to an integer program.
@@ -83,28 +91,54 @@ def command(
         raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
     if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
-    if imported:
-        return _import(model, params, compat, output, as_json)
-    if compat != "correct":
+    if compat == "tflite-reference" and kind != "tflite":
+        raise Usage("--compat tflite-reference is for a model of TFLite")
+    if imported and compat != "tflite-reference":
+        return _import(model, params, compat, output, profile, as_json)
+    if compat == "cvm-1":
         raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
-    import cvm
-    from cvm.program.verifier import verify
-
     if quant is not None and no_quant:
         raise Usage("--quant and --no-quant exclude each other")
-    with working("compiling"):
+    with _recorded("compiling") as times:
+        with timed("importing"):
+            import cvm
+            from cvm.program.verifier import verify
         program = cvm.compile(
-            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant,
+            model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant, compat=compat,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
             states=input_states(state),
         )  # fmt: skip
-        verified = verify(program)
-    document = report(verified)
+        with timed("verification", "of the result"):
+            verified = verify(program)
+    document = report(verified) | (_profiled(times) if profile else {})
     return _written(document, verified, output, as_json)
 
 
+@contextmanager
+def _recorded(what: str) -> Iterator[Times]:
+    """Record the times of the block; a spinner on stderr tells what is being done, if it takes long."""
+    with working(what) as tell, recorded(lambda stage, name: tell(f"{what}: {stage} {name}".rstrip())) as times:
+        yield times
+
+
+def _profiled(times: Times) -> dict[str, Any]:
+    """The times as a document: the longest part first."""
+    parts = sorted(times.parts.values(), key=lambda part: -part.seconds)
+    return {
+        "profile": [
+            {"stage": part.stage, "part": part.name, "count": part.count, "seconds": round(part.seconds, 6)}
+            for part in parts
+        ]
+    }
+
+
 def _import(
-    model: Path, params: Path | None, compat: Literal["correct", "cvm-1"], output: Path | None, as_json: bool
+    model: Path,
+    params: Path | None,
+    compat: Literal["correct", "cvm-1"],
+    output: Path | None,
+    profile: bool,
+    as_json: bool,
 ) -> int:
     """A model of cvm-runtime: its program, and what that library charges for it."""
     from cvm.frontends import cvm_runtime
@@ -112,11 +146,14 @@ def _import(
 
     if params is None:
         raise Usage("a model of cvm-runtime has two files: expected --params FILE")
-    with working("reading"):
-        imported = cvm_runtime.load(model, params, compat)
-        verified = verify(imported.program)
+    with _recorded("reading") as times:
+        with timed("reading"):
+            imported = cvm_runtime.load(model, params, compat)
+        with timed("verification", "of the result"):
+            verified = verify(imported.program)
     there = cvm_runtime.described(imported.model)
     document = report(verified) | {"cvm_runtime": there, "compat": compat, "notes": list(imported.notes)}
+    document |= _profiled(times) if profile else {}
     return _written(document, verified, output, as_json)
 
 
@@ -176,6 +213,9 @@ def _render(console: Console, document: dict[str, Any]) -> None:
             for item in document["tensors"]
         ),
     )
+    if "profile" in document:
+        say(console)
+        _render_profile(console, document["profile"])
     kinds = Counter(item["exact"] for item in document["tensors"])
     say(console)
     say(console, f"{kinds[True]} tensors exact, {kinds[False]} with a proven bound")
@@ -188,6 +228,20 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     say(console, f"digest  {document['digest']}")
     if "file" in document:
         say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")
+
+
+def _render_profile(console: Console, parts: Sequence[dict[str, Any]]) -> None:
+    """The sums of the stages, and the parts that take a hundredth of the time or more."""
+    total = sum(part["seconds"] for part in parts)
+    stages: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for part in parts:
+        stages[part["stage"]].append(part)
+    rows: list[tuple[object, ...]] = []
+    for stage, items in sorted(stages.items(), key=lambda item: -sum(part["seconds"] for part in item[1])):
+        rows.append((stage, "", "", f"{sum(part['seconds'] for part in items):.3f}"))
+        named = (part for part in items if part["part"] and part["seconds"] >= total / 100)
+        rows += [("", part["part"], part["count"], f"{part['seconds']:.3f}") for part in named]
+    table(console, ("stage", "part", "count>", "seconds>"), [*rows, ("all", "", "", f"{total:.3f}")])
 
 
 def _interval(interval: tuple[int, int] | None) -> str:
@@ -204,6 +258,7 @@ COMMAND = Command(
         "cvm compile model/ -o model.cvm",
         "cvm compile model.tgz -o model.cvm --quant calibrated.quant",
         "cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224",
+        "cvm compile model.tflite -o model.cvm --compat tflite-reference",
         "cvm compile model.json --params model.params -o model.cvm",
     ),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BitOrder",
     "CompatMode",
+    "CompileCompat",
     "Cycles",
     "ExecutorName",
     "InputRange",
@@ -186,6 +187,17 @@ CompatMode: TypeAlias = Annotated[
         metavar="correct|cvm-1",
         parser=one_of("correct", "cvm-1"),
         help="What a model of cvm-runtime means: what its ops should compute, or what that library computes.",
+    ),
+]
+
+CompileCompat: TypeAlias = Annotated[
+    Literal["correct", "cvm-1", "tflite-reference"],
+    typer.Option(
+        "--compat",
+        metavar="correct|cvm-1|tflite-reference",
+        parser=one_of("correct", "cvm-1", "tflite-reference"),
+        help="What a model of cvm-runtime or TFLite means: what its ops should compute, or what that library "
+        "(cvm-1), or the reference kernels of TFLite, compute.",
     ),
 ]
 

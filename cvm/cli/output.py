@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any, Literal
 
 from cvm.errors import Invalid, Location
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "PATIENCE",
     "VERSION",
     "headroom",
     "meaning",
+    "narrated",
     "print_document",
     "printable",
     "progress",
@@ -31,6 +34,8 @@ __all__ = [
     "write_file",
 ]
 
+PATIENCE = 2.0
+"""Seconds before a spinner is shown."""
 VERSION = 1
 """The version of all documents that commands print under ``--json``."""
 
@@ -97,26 +102,44 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show a spinner on stderr, where that is a terminal, while the block runs."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on stderr, where that is a terminal, if the block takes more than `PATIENCE` seconds.
+
+    Gives the function to call with the words for what is being done.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda now: None
         return
-    with _console(sys.stderr).status(what):
-        yield
+    status = _console(sys.stderr).status(printable(what))
+    timer = Timer(PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda now: status.update(printable(now))
+    finally:
+        timer.cancel()
+        timer.join()  # it may just be starting the spinner
+        status.stop()
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, where that is a terminal; gives the function to call with the number of steps done."""
+    with narrated(what, total) as (advance, _):
+        yield advance
+
+
+@contextmanager
+def narrated(what: str, total: int) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
+    """As `progress`; gives a second function, to call with the words for what is being done."""
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done: None, lambda words: None
         return
     from rich.progress import Progress
 
     with Progress(console=_console(sys.stderr), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done: bar.update(task, completed=done), lambda words: bar.update(task, description=words)
 
 
 def meaning(bound: str) -> str:

@@ -25,7 +25,7 @@ from cvm.cli.options import (
     input_shapes,
     input_states,
 )
-from cvm.cli.output import progress, say, show, table, working, write_file
+from cvm.cli.output import narrated, progress, say, show, table, working, write_file
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ __all__ = ["COMMAND"]
 
 _METHODS = ("minmax", "percentile", "mse", "entropy")
 _FORMS = ("linear", "zero-point", "logarithmic")
-_FILE, _PROGRAM = "graph.quant", ".cvm"
+_FILE, _PROGRAM, _ONNX = "graph.quant", ".cvm", ".onnx"
 
 
 _Model = Annotated[
@@ -58,7 +58,8 @@ _Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="What to write: the integer program (FILE.cvm), or for an NNEF model the quantisation file (graph.quant).",
+        help="What to write: the integer program (FILE.cvm); for a model of ONNX also the quantised model (FILE.onnx, "
+        "with QuantizeLinear and DequantizeLinear); for an NNEF model also the quantisation file (graph.quant).",
     ),
 ]
 _Random = Annotated[
@@ -114,6 +115,25 @@ _Form = Annotated[
         "of two (logarithmic_quantize) and all else linear.",
     ),
 ]
+_TargetSqnr = Annotated[
+    float | None,
+    typer.Option(
+        "--target-sqnr",
+        metavar="DB",
+        help="Give more bits (16 to activations, 12 to filters) to what costs the outputs most, and to no more than it "
+        "takes for every output to have this SQNR. For ONNX and TFLite.",
+    ),
+]
+_MaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="N",
+        min=1,
+        help="The most bytes of the program file. Without --target-sqnr, as many tensors get more bits as fit; with "
+        "it, a program that is larger is refused. For ONNX and TFLite.",
+    ),
+]
 _WriteWeights = Annotated[
     bool,
     typer.Option(
@@ -136,6 +156,8 @@ def command(
     random: _Random = None,
     seed: _Seed = 0,
     random_range: _RandomRange = "-1,1",
+    target_sqnr: _TargetSqnr = None,
+    max_bytes: _MaxBytes = None,
     write_weights: _WriteWeights = False,
     cycles: Cycles = False,
     input_shape: InputShape = [],  # noqa: B006
@@ -162,8 +184,12 @@ def command(
     per_channel = kind != "nnef" if per_channel is None else per_channel
     settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
     data = _Data(inputs, random, seed, _interval(random_range), cycles)
+    aims = (target_sqnr, max_bytes)
     if kind != "nnef":
-        return _completed(model, output, settings, data, (input_shape, input_range, state), not no_optimize, as_json)
+        wishes = (input_shape, input_range, state)
+        return _completed(model, output, settings, data, wishes, aims, not no_optimize, as_json)
+    if aims != (None, None):
+        raise Usage("--target-sqnr and --max-bytes are for a model of ONNX or TFLite")
     return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
 
 
@@ -175,8 +201,11 @@ def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: st
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
     if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
+    if kind == "onnx" and output is not None and output.suffix == _ONNX:
+        return
     if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
-        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}")
+        also = f", or FILE{_ONNX} for a quantised model of ONNX" if kind == "onnx" else ""
+        raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}{also}")
     if kind != "onnx" and shaped:
         raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
 
@@ -260,12 +289,14 @@ def _completed(
     settings: Settings,
     data: _Data,
     wishes: tuple[list[str], list[str], list[str]],
+    aims: tuple[float | None, int | None],
     optimize: bool,
     as_json: bool,
 ) -> int:
     from cvm.frontends import onnx, tflite
-    from cvm.quantizing import quantize_completed
+    from cvm.quantizing import Goal, quantize_completed, quantized_onnx
     from cvm.reference import run_count
+    from cvm.report.document import decibel
 
     if model_format(model) == "tflite":
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
@@ -275,20 +306,38 @@ def _completed(
     feeds = data.arrays(loaded.graph)
     data = replace(data, cycles=data.cycles or bool(wishes[2]))
     runs = run_count(loaded.graph, feeds, data.cycles)
-    with progress("calibrating", runs) as advance:
-        made = quantize_completed(model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance)
+    with narrated("calibrating", runs) as (advance, say_step):
+        goal = None if aims == (None, None) else Goal(*aims, on_step=say_step)
+        made = quantize_completed(
+            model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance, goal=goal
+        )
     document: dict[str, Any] = {
         "model": str(model),
         "data": data.said(runs),
+        "bits": settings.bits,
         "tensors": [_tensor(item) for item in made.calibration.tensors],
         "remedies": list(made.remedies),
+        "widened": [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened],
     }
-    document |= _of_program(made, feeds, data, output)
+    content = None
+    if output is not None and output.suffix == _ONNX:
+        shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
+        content, made = quantized_onnx(
+            model,
+            made,
+            optimize=optimize,
+            input_shapes=shapes,
+            input_ranges=ranges,
+            states=input_states(wishes[2]),
+        )
+    document |= _of_program(made, feeds, data, output, content)
     return show(document, lambda console: _render(console, document), as_json)
 
 
-def _of_program(made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None) -> dict[str, Any]:
-    """What the program is, how far it is from the model, and where it was written."""
+def _of_program(
+    made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None, content: bytes | None = None
+) -> dict[str, Any]:
+    """What the program is, how far it is from the model, and where it, or the ``content``, was written."""
     from cvm.program.verifier import verify
     from cvm.quantizing import decibels
     from cvm.report.document import decibel
@@ -305,7 +354,7 @@ def _of_program(made: Quantized, feeds: Mapping[str, Array], data: _Data, output
         "exact": all(item.bound == 0 for item in made.program.provenance.exactness),
     }
     if output is not None:
-        content = made.program.to_bytes()
+        content = made.program.to_bytes() if content is None else content
         write_file(output, content)
         document["file"] = {"path": str(output), "bytes": len(content)}
     return document
@@ -359,6 +408,11 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
     kinds = Counter(item["role"] for item in document["tensors"])
     listed = ", ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in kinds.items()) or "none"
     say(console, f"quantisers added: {listed}")
+    widened = document.get("widened", [])
+    if widened:
+        costs = ", ".join(f"{item['tensors'][0]} ({_ratio(item['alone_db'])} dB)" for item in widened[:_LISTED])
+        more = f" and {len(widened) - _LISTED} more" if len(widened) > _LISTED else ""
+        say(console, f"more bits for {len(widened)}; the SQNR if only that one had {document['bits']}: {costs}{more}")
     data = document.get("data", {})
     if "random" in data:
         say(console, f"data: {data['runs']} random samples (seed {data['random']['seed']}): the ranges are theirs")
@@ -370,6 +424,9 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
 def _ratio(value: float | str | None) -> str:
     return "undefined" if value is None else str(value)
 
+
+_LISTED = 5
+"""Tensors with 16 bits that are named; --json names all."""
 
 _LONGEST = 120
 """Characters of a quantiser in a table; lists per channel are longer."""

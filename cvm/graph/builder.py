@@ -71,8 +71,8 @@ class GraphBuilder:
         self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "external", quantizer=quantizer)
         return name
 
-    def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer) -> str:
-        """Add state, with its first codes, which ``update`` changes; returns the name, as near the wish as is free."""
+    def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer | None) -> str:
+        """Add state, which ``update`` changes, with its first codes or numbers; returns its name, which is free."""
         name = self._fresh(name)
         data = TensorData(np.asarray(values), quantizer)
         shape = data.values.shape or (1,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
-from cvm.graph import QuantizedGraph
+from cvm.graph import Operand, QuantizedGraph
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim, with_accuracy
 from cvm.lowering.context import RULES, Coded, Lowering, Result
@@ -22,6 +22,7 @@ from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
 from cvm.program.model import Program, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.timing import timed
 
 __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
@@ -34,14 +35,16 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
     rule.
     """
     lowering = Lowering(graph, limits)
-    updated = updated_variables(lowering)
-    for tensor in graph.tensors.values():
-        if tensor.name in updated:
-            introduce_state(lowering, tensor)
-        else:
-            lowering.introduce(tensor)
-    for operation in graph.operations:
-        with lowering.at(operation):
+    with timed("lowering", "inputs and constants"):
+        updated = updated_variables(lowering)
+        for tensor in graph.tensors.values():
+            if tensor.name in updated:
+                introduce_state(lowering, tensor)
+            else:
+                lowering.introduce(tensor)
+    read_last = _last_readers(graph)
+    for operation, done_with in zip(graph.operations, read_last, strict=True):
+        with lowering.at(operation), timed("lowering", operation.name):
             accuracy = operation.attributes.get("accuracy", "default")
             lower_rule = RULES.get(with_accuracy(operation.name, accuracy))
             if lower_rule is None:
@@ -49,10 +52,31 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
             for name, result in zip(operation.outputs, lower_rule(lowering), strict=True):
                 with lowering.serving(name):
                     _accept(lowering, name, result)
-    outputs = [output(lowering, name) for name in graph.outputs]
-    provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
-    values = {name: value.name for name, value in lowering.values.items()}
-    return finished(lowering.builder.build(outputs, provenance), values)
+        for name in done_with:
+            lowering.known.pop(name, None)
+    with timed("lowering", "outputs"):
+        outputs = [output(lowering, name) for name in graph.outputs]
+        provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))
+        values = {name: value.name for name, value in lowering.values.items()}
+        return finished(lowering.builder.build(outputs, provenance), values)
+
+
+def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
+    """For each operation the tensors that no later one reads, nor the caller: constants among them are forgotten."""
+    later = set(graph.outputs)
+    found: list[list[str]] = []
+    for operation in reversed(graph.operations):
+        names = {name for operand in operation.inputs.values() for name in _names(operand)} | {*operation.outputs}
+        found.append(sorted(names - later))
+        later |= names
+    return found[::-1]
+
+
+def _names(operand: Operand) -> list[str]:
+    """The tensors that an operand names."""
+    if isinstance(operand, tuple):
+        return [name for item in operand for name in _names(item)]
+    return [operand] if isinstance(operand, str) else []
 
 
 def _accept(lowering: Lowering, name: str, result: Result) -> None:

@@ -61,7 +61,8 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "codes",
         "lowering.range": "integers between operations are not proven to fit 32 bits",
         "lowering.overflow": "integers of a data type are not proven to fit it, and do not wrap there",
-        "lowering.unprovable": "sums of integers times their scales do not fit 64 bits",
+        "lowering.unprovable": "sums of integers times their scales do not fit 64 bits, or a function of them "
+        "has too many thresholds",
         "lowering.undefined": "a function has no value and no limit at a number that a code stands for: 1 / 0, "
         "log(-1), (-1) ^ 0.5",
         "lowering.undecided": "a composed function comes closer to the middle of two codes, or to another number, than "

@@ -26,6 +26,7 @@ from cvm.lowering.forms.form import (
     known_codes,
     scale_and_offset,
 )
+from cvm.lowering.forms.known import KnownTensors
 from cvm.lowering.forms.logarithms import decoded, known_power_codes, known_powers
 from cvm.lowering.forms.unquantized import unquantized
 from cvm.lowering.proofs.decide import TooWide
@@ -82,7 +83,7 @@ class Lowering(Emission):
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors whose form is another one, where an operation has asked for them."""
-        self.known: dict[str, Known] = {}
+        self.known = KnownTensors()
         self.values: dict[str, Value] = {}
         """The value of the program that holds the codes of each quantised tensor."""
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from cvm import ops
 from cvm.errors import Invalid, Location
 from cvm.limits import DEFAULT, Limits, require
-from cvm.ops import Range
+from cvm.ops import Op, Range
 from cvm.program.checks import check_constants_fit
 from cvm.program.model import Constant, Input, Node, Output, Program, Provenance, Shape, State, Value
-from cvm.program.scope import Scope
+from cvm.program.scope import Prove, Scope
 from cvm.quantization.quantizer import Quantizer
 
 __all__ = ["ProgramBuilder"]
@@ -27,8 +27,8 @@ class ProgramBuilder:
     All methods raise `Invalid` or `LimitExceeded` as `verify` would, and then have added nothing.
     """
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
-        self._scope = Scope(limits)
+    def __init__(self, limits: Limits = DEFAULT, prove: Prove = Op.prove) -> None:
+        self._scope = Scope(limits, prove)
         self._inputs: list[Input] = []
         self._constants: list[Constant] = []
         self._constant_bytes = 0

@@ -6,9 +6,9 @@ built is what verifies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from cvm import ops
 from cvm.errors import Invalid, Location
@@ -51,12 +51,17 @@ class Application:
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
 
+Prove: TypeAlias = Callable[[Op, Call, "Location | None"], tuple[Range, ...]]
+"""`cvm.ops.Op.prove`, or what gives the same."""
+
 
 class Scope:
     """The values written so far, and the gas of the ops that wrote them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, prove: Prove = Op.prove) -> None:
+        """``prove`` is how to find what an op proves; who builds programs may know that already."""
         self.limits = limits
+        self._prove = prove
         self.gas = 0
         self.shapes: dict[str, Shape] = {}
         self.ranges: dict[str, Range] = {}
@@ -118,7 +123,7 @@ class Scope:
         gas = declaration.gas(call)
         require("work", self.gas + gas, self.limits.work, "gas of the program", location)
         call = replace(call, ranges=tuple(self.ranges[name] for name in inputs))
-        return Application(call, attribute_values(typed), shapes, declaration.prove(call, location), gas)
+        return Application(call, attribute_values(typed), shapes, self._prove(declaration, call, location), gas)
 
     def define(self, application: Application, names: Sequence[str], op: str) -> tuple[Range, ...]:
         """Define the results of an application under ``names``; returns their proven ranges.

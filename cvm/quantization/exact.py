@@ -104,7 +104,8 @@ def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, inde
     close = np.abs(estimate - nearest) < _MARGIN
     rounded = np.trunc(estimate) if quantizer.rounding == "toward_zero" else np.floor(estimate)
     codes = np.clip(rounded, lo, hi).astype(np.int64)
-    codes[close] = [code(_fraction(x), quantizer, index) for x in values[close]]
+    distinct, inverse = np.unique(values[close], return_inverse=True)
+    codes[close] = np.array([code(_fraction(x), quantizer, index) for x in distinct], np.int64)[inverse]
     return codes
 
 

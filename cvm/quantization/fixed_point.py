@@ -24,7 +24,8 @@ nothing more is needed, because M grows with A. The extremes of slack over all S
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -33,6 +34,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
 from cvm.quantization.modular import greatest_residue, least_residue
 from cvm.quantization.surds import ceil_root
 from cvm.quantization.thresholds import blocks
@@ -49,6 +51,10 @@ _MOST_THRESHOLDS = {1: 2**21, 2: 2**18}
 _MAX_SHIFT = 62
 """Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
+_ROOT_BITS = 100
+"""Bits behind the point of a square root that float64 encloses."""
+_EXACT_FLOATS = 2.0**52
+"""Below this, the next integer above a float64 is a float64."""
 
 Integers = npt.NDArray[np.object_]
 Bounds = tuple[int, int]
@@ -142,9 +148,9 @@ class SurdRow:
     def code_bounds(self) -> Bounds:
         """The least and the greatest code that occurs."""
         row = self if self.slope > 0 else self.mirrored()
-        steps = row.thresholds(np.arange(self.lo + 1, self.hi + 1, dtype=object))
-        ((lo, hi),) = row.bounds
-        return self.lo + int((steps <= lo).sum()), self.lo + int((steps <= hi).sum())
+        steps, threshold = row.steps(), row._exact_threshold()
+        least, greatest = (bisect_right(steps, end, key=threshold) for end in row.bounds[0])
+        return self.lo + least, self.lo + greatest
 
     def steps(self) -> range:
         """All steps of the code range."""
@@ -153,8 +159,31 @@ class SurdRow:
     def thresholds(self, steps: Integers) -> Integers:
         """For positive slope: the least x with slope*x + origin >= (k - height) * sqrt(radicand).
 
+        Float64 encloses all of them at once; those that are not known by that are computed exactly.
+        """
+        low, high = self._enclosed(steps)
+        known = (np.ceil(low) == np.ceil(high)) & (np.abs(high) < _EXACT_FLOATS)
+        found = np.where(known, np.ceil(low), 0.0).astype(np.int64).astype(object)
+        threshold = self._exact_threshold()
+        for index in np.flatnonzero(~known):
+            found[index] = threshold(steps[index])
+        return np.asarray(found)
+
+    def _enclosed(self, steps: Integers) -> FloatInterval:
+        """Enclosures of start + (k - height) * sqrt(radicand) / slope, which is rounded up."""
+        ratio = self.radicand / (self.slope * self.slope)
+        root = math.isqrt(ratio.numerator * ratio.denominator << 2 * _ROOT_BITS)
+        unit = ratio.denominator << _ROOT_BITS
+        codes = steps.astype(np.float64)  # exact: so many steps that float64 does not hold them cannot be listed
+        rise = FLOATS.add((codes, codes), FLOATS.rational(-self.height))
+        distance = FLOATS.mul(rise, between(Fraction(root, unit), Fraction(root + 1, unit)))
+        return FLOATS.add(distance, FLOATS.rational(-self.origin / self.slope))
+
+    def _exact_threshold(self) -> Callable[[int], int]:
+        """The threshold of a code.
+
         With u = (k - height) * h for the denominator h of the height, and with radicand / slope^2 = r / q in lowest
-        terms, this is ceil(start + u * sqrt(r * q) / (h * q)), where start = -origin / slope.
+        terms, it is ceil(start + u * sqrt(r * q) / (h * q)), where start = -origin / slope.
         """
         start, ratio = -self.origin / self.slope, self.radicand / (self.slope * self.slope)
         h, q = self.height.denominator, ratio.denominator
@@ -164,7 +193,7 @@ class SurdRow:
             u = (k * h - self.height.numerator) * start.denominator
             return ceil_root(a, u * u * square, d, 1 if u >= 0 else -1)
 
-        return np.array([threshold(k) for k in steps.tolist()], dtype=object)
+        return threshold
 
     def mirrored(self) -> SurdRow:
         """The same staircase in -x."""

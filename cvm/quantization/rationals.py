@@ -7,6 +7,7 @@ one denominator for the whole array, so that adding and multiplying whole tensor
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,12 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Rationals"]
+__all__ = ["Rationals", "condensed", "core"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rationals:
-    """``numerators / denominator``: an object array of Python integers over one positive integer."""
+    """``numerators / denominator``: an object array of Python integers over one positive integer.
+
+    Where items are the same along an axis and take no memory along it (``numpy.broadcast_to``), neither do results.
+    """
 
     numerators: npt.NDArray[np.object_]
     denominator: int = 1
@@ -74,33 +78,47 @@ class Rationals:
 
     def over(self, denominator: int) -> npt.NDArray[Any]:
         """The numerators over ``denominator``, which must be a multiple of the array's own."""
-        return np.asarray(self.numerators * (denominator // self.denominator))
+        return _along(lambda items: items * (denominator // self.denominator), self.numerators)
 
     def __add__(self, other: Rationals) -> Rationals:
         common = math.lcm(self.denominator, other.denominator)
-        return Rationals(self.over(common) + other.over(common), common)
+        return Rationals(_along(operator.add, self.over(common), other.over(common)), common)
 
     def __sub__(self, other: Rationals) -> Rationals:
         return self + (-other)
 
     def __neg__(self) -> Rationals:
-        return Rationals(-self.numerators, self.denominator)
+        return Rationals(_along(operator.neg, self.numerators), self.denominator)
 
     def __mul__(self, other: Rationals) -> Rationals:
-        return Rationals(self.numerators * other.numerators, self.denominator * other.denominator).reduced()
+        numerators = _along(operator.mul, self.numerators, other.numerators)
+        return Rationals(numerators, self.denominator * other.denominator).reduced()
 
     def __truediv__(self, other: Rationals) -> Rationals:
-        inverse = Rationals.of([1 / item for item in other.fractions()], other.shape)
-        return self * inverse
+        divisors = Rationals(core(other.numerators), other.denominator)
+        inverse = Rationals.of([1 / item for item in divisors.fractions()], divisors.shape)
+        return self * inverse.broadcast(other.shape)
 
     def reduced(self) -> Rationals:
         """The same rationals over the least denominator."""
-        factor = math.gcd(self.denominator, *self.numerators.ravel().tolist())
-        return self if factor == 1 else Rationals(self.numerators // factor, self.denominator // factor)
+        factor = math.gcd(self.denominator, *core(self.numerators).ravel().tolist())
+        if factor == 1:
+            return self
+        return Rationals(_along(lambda items: items // factor, self.numerators), self.denominator // factor)
 
     def moved(self, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
         """The array after ``move``, a movement of items, is applied to the numerators."""
         return Rationals(move(self.numerators), self.denominator)
+
+    def selected(self, shape: Sequence[int], move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
+        """The array at the full extent ``shape`` after ``move``, which selects and arranges items, and makes none.
+
+        Indices are moved instead of items, so that what does not vary along an axis takes no memory along it.
+        """
+        items = core(self.broadcast(shape).numerators)
+        places = np.broadcast_to(np.arange(items.size).reshape(items.shape), tuple(shape))
+        at = condensed(move(places))
+        return Rationals(np.broadcast_to(items.ravel()[core(at)], at.shape), self.denominator)
 
     def with_trailing_axes(self, count: int) -> Rationals:
         """The same rationals with ``count`` trailing axes of extent 1 added."""
@@ -112,8 +130,30 @@ class Rationals:
 
     def equals(self, other: Rationals) -> bool:
         """Whether both are the same rational at every index."""
-        return bool((self.numerators * other.denominator == other.numerators * self.denominator).all())
+        first, second = core(self.numerators), core(other.numerators)
+        return bool((first * other.denominator == second * self.denominator).all())
 
     def is_zero(self) -> bool:
         """Whether every item is zero."""
-        return not self.numerators.any()
+        return not core(self.numerators).any()
+
+
+def core(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The items with extent 1 along the axes along which they take no memory."""
+    return items[tuple(slice(None if stride else 1) for stride in items.strides)]
+
+
+def condensed(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same items, in the same shape, without memory along the axes along which they do not vary."""
+    found = items
+    for axis in range(items.ndim):
+        first = np.take(found, [0], axis)
+        if found.shape[axis] > 1 and (found == first).all():
+            found = first
+    return np.broadcast_to(found, items.shape)
+
+
+def _along(function: Callable[..., Any], *operands: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A function of each item of the operands, which broadcast, that computes equal items once where `core` does."""
+    found = np.asarray(function(*map(core, operands)))
+    return np.broadcast_to(found, np.broadcast_shapes(*(items.shape for items in operands)))

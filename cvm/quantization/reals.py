@@ -10,10 +10,11 @@ never guessed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
 from cvm.quantization.enclosures import Arithmetic, Interval
 from cvm.quantization.exact import code as exact_code
@@ -22,6 +23,7 @@ from cvm.quantization.roots import exact_root
 
 __all__ = [
     "FUNCTIONS",
+    "OnlyExact",
     "Real",
     "Undecided",
     "Undefined",
@@ -52,6 +54,10 @@ class Undecided(ArithmeticError):
     """A comparison is still open at the largest precision: the number may be equal to the rational."""
 
 
+class OnlyExact(ArithmeticError):
+    """A function asks what is known of exact rationals alone, or of one number where there are many at once."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Real:
     """``exact`` if it is known to be that rational; else irrational or not known to be rational, with an enclosure.
@@ -65,6 +71,12 @@ class Real:
     square: Fraction | None = None
     """The square of an irrational number, where that is known to be rational: a root may lie at a logarithmic tie."""
 
+    def known(self) -> Fraction:
+        """The rational that the number is known to be. Raises `OnlyExact` where an enclosure is all that is known."""
+        if self.exact is None:
+            raise OnlyExact
+        return self.exact
+
     def bounds(self, arithmetic: Arithmetic) -> Interval | None:
         """An enclosure at that precision; None where it is not precise enough for any."""
         if self.exact is not None:
@@ -72,6 +84,16 @@ class Real:
         if self.enclosure is None:
             raise Undefined("an infinite value cannot be computed with")
         return self.enclosure(arithmetic)
+
+    def applied(self, function: Callable[..., Any], operands: Sequence[Real]) -> Real:
+        """The number that an enclosure of a function of ``operands``, this one among them, encloses."""
+
+        def enclosure(arithmetic: Arithmetic) -> Interval | None:
+            bounds = [operand.bounds(arithmetic) for operand in operands]
+            found: Interval | None = None if any(item is None for item in bounds) else function(arithmetic, *bounds)
+            return found
+
+        return Real(enclosure=enclosure)
 
     def __neg__(self) -> Real:
         if self.infinite:
@@ -129,6 +151,10 @@ class Real:
             digits *= 2
         raise Undecided(f"not known to differ from {bound}")
 
+    def floored(self) -> Real:
+        """The greatest integer that is not above the number. Raises `Undecided`."""
+        return rational(floor(self))
+
     @property
     def sign(self) -> int:
         """-1, 0 or 1."""
@@ -144,16 +170,13 @@ def _known_square(x: Real) -> Fraction | None:
     return x.square if x.exact is None else x.exact * x.exact
 
 
-def _function(function: Callable[..., Interval | None], *operands: Real) -> Real:
+def _function(function: Callable[..., Any], *operands: Real) -> Real:
     """The number that an enclosure of a function of others encloses."""
     if any(operand.infinite for operand in operands):
         raise Undefined("an infinite value cannot be computed with")
 
-    def enclosure(arithmetic: Arithmetic) -> Interval | None:
-        bounds = [operand.bounds(arithmetic) for operand in operands]
-        return None if any(found is None for found in bounds) else function(arithmetic, *bounds)
-
-    return Real(enclosure=enclosure)
+    first = next((operand for operand in operands if type(operand) is not Real), operands[0])
+    return first.applied(function, operands)
 
 
 def rounded(x: Real) -> int:
@@ -434,9 +457,9 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "exp": exp,
         "log": log,
         "log2": log2,
-        "floor": lambda x: rational(floor(x)),
-        "ceil": lambda x: rational(-floor(-x)),
-        "round": lambda x: rational(rounded(x)),
+        "floor": lambda x: x.floored(),
+        "ceil": lambda x: -(-x).floored(),
+        "round": lambda x: (x + rational(_HALF)).floored(),
         "sqr": lambda x: power(x, Fraction(2)),
         "sqrt": lambda x: power(x, Fraction(1, 2)),
         "rsqr": lambda x: power(x, Fraction(-2)),

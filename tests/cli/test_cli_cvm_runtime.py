@@ -107,7 +107,11 @@ def test_the_mode_is_an_option(cvm, model):
         (["compile", "model.params", "--params", "model.params"], 3, "cvm_runtime.json"),
         (["compile", "model.json", "--params", "model.json"], 3, "cvm_runtime.params.magic"),
         (["compile", "model.json", "--params", "/dev/null"], 3, "file"),
-        (["compile", "model.json", "--params", "model.params", "--compat", "old"], 2, "expected correct or cvm-1"),
+        (
+            ["compile", "model.json", "--params", "model.params", "--compat", "old"],
+            2,
+            "correct or cvm-1 or tflite",
+        ),
         (["compile", "model.json", "--params", "model.params", "--no-quant"], 2, "are for an NNEF model"),
         (["compile", "model", "--compat", "cvm-1"], 2, "--compat is for a model of cvm-runtime"),
         (["run", "model.json"], 2, "is compiled first"),

@@ -52,7 +52,8 @@ def test_compile_says_what_to_type_and_that_gives_a_program(cvm, model):
 def test_the_document_names_what_was_added_and_what_it_costs(cvm, model):
     document = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "model.cvm", "--json").document
     assert set(document) == {
-        "version", "model", "data", "tensors", "remedies", "outputs", "digest", "gas", "nodes", "constant_bytes",
+        "version", "model", "data", "bits", "tensors", "remedies", "widened", "outputs", "digest", "gas", "nodes",
+        "constant_bytes",
         "exact", "file",
     }  # fmt: skip
     assert document["data"] == {"runs": 20}
@@ -77,6 +78,39 @@ def test_the_same_data_give_the_same_file_and_more_bits_less_noise(cvm, model):
         assert files[0] == files[1]
         found[bits] = outcome.document["outputs"][0]["sqnr_db"]
     assert found[4] + 12 < found[8] < found[12]
+
+
+def test_a_goal_gives_more_bits_to_what_costs_most(cvm, model):
+    given = ("quantize", "float.onnx", "-i", "x.npy", "-o", "m.cvm")
+    before = cvm(*given, "--json").document
+    assert before["widened"] == []
+    goal = before["outputs"][0]["sqnr_db"] + 3
+    found = cvm(*given, "--target-sqnr", goal, "--json").document
+    assert found["outputs"][0]["sqnr_db"] >= goal
+    named = [name for item in found["widened"] for name in item["tensors"]]
+    assert named
+    assert set(named) < {item["tensor"] for item in found["tensors"]}
+    assert f"more bits for {len(found['widened'])}; " in cvm(*given, "--target-sqnr", goal).out
+    size = found["file"]["bytes"]
+    assert cvm(*given, "--max-bytes", size, "--json").document["file"]["bytes"] <= size
+    for options, what in ((("--target-sqnr", 300), "300 are wanted"), (("--max-bytes", 1), "1 are wanted")):
+        outcome = cvm(*given, *options)
+        assert outcome.code == 3
+        assert what in outcome.err
+        assert "calibration.goal" in outcome.err
+
+
+def test_the_quantised_model_leaves_as_onnx(cvm, model):
+    document = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", "--json").document
+    assert document["file"] == {"path": "quantised.onnx", "bytes": (model / "quantised.onnx").stat().st_size}
+    compiled = cvm("compile", "quantised.onnx", "-o", "m.cvm", "--json").document
+    assert compiled["digest"] == document["digest"]
+    assert document["outputs"][0]["sqnr_db"] > 30
+    outcome = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", "--bits", "7")
+    assert outcome.code == 3
+    assert "codes of 7 bits have no type in ONNX: use --bits 8 or 16" in outcome.err
+    wrong = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "m.pt")
+    assert "say -o FILE.cvm, or FILE.onnx for a quantised model of ONNX" in wrong.err
 
 
 def test_options_for_data_shapes_and_scales(cvm, model):

@@ -139,6 +139,10 @@ GENERAL = [
             quantised("x")),
     general("logarithmic_quantize", "lowering.unprovable", f"{INTEGERS} y = logarithmic_quantize(t, max = 1.0, "
             "bits = 3); z = copy(y);", quantised("z"), output="z"),
+    general("sigmoid", "lowering.unprovable", "a = external(shape = [1, 40]); b = external(shape = [1, 40]); "
+            "w = variable(shape = [1, 40], label = 'w'); m = mul(a, w); t = add(m, b); y = sigmoid(t);",
+            {**quantised("a b", Q16), "y": "linear_quantize(min = 0.0, max = 1.0, bits = 16)"},
+            stored={"w": [[1 + n / 64 for n in range(40)]]}),
     general("update", "lowering.unquantized", "x = external(shape = [1]); v = variable(shape = [1], label = 'v'); "
             "y = update(v, x);", quantised("x y"), stored={"v": [0.5]}),
     general("rcp", "lowering.undefined", "x = external(shape = [1]); y = rcp(x);", {"x": ZERO, "y": Q}),

@@ -4,8 +4,9 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from cvm.quantization import fixed_point
@@ -299,3 +300,28 @@ def test_a_third_accumulator_of_more_values_than_are_enumerated_is_refused() -> 
         fit([row])
     (form,) = fit([replace(row, bounds=(*row.bounds[:2], (0, 9)))])
     assert proves(replace(row, bounds=(*row.bounds[:2], (0, 9))), form)
+
+
+@given(
+    st.fractions(Fraction(1, 10**6), 10**4),
+    st.fractions(-(10**6), 10**6),
+    st.fractions(-300, 300, max_denominator=1000),
+    st.one_of(st.fractions(Fraction(1, 10**6), 10**6), st.fractions(Fraction(1, 50), 50).map(lambda x: x * x)),
+    st.sampled_from([(-128, 127), (0, 255), (-3, 4)]),
+)
+@example(Fraction(1, 2), Fraction(3), Fraction(0), Fraction(4), (-128, 127))  # each threshold is an integer
+@example(Fraction(1, 10**6), Fraction(10**12), Fraction(1, 2), Fraction(10**18), (0, 255))  # beyond 2^52
+def test_thresholds_of_a_surd_row_are_the_exact_ones(
+    slope: Fraction, origin: Fraction, height: Fraction, radicand: Fraction, codes: tuple[int, int]
+) -> None:
+    row = SurdRow(slope, origin, height, radicand, ((-1000, 1000),), *codes)
+    steps = np.array(row.steps(), dtype=object)
+    found = row.thresholds(steps)
+    wanted = [
+        ceil_surd(-origin / slope, (k - height) ** 2 * radicand / slope**2, 1 if k >= height else -1)
+        for k in row.steps()
+    ]
+    assert found.tolist() == wanted
+    assert all(type(item) is int for item in found.tolist())
+    reached = [sum(at <= end for at in wanted) for end in (-1000, 1000)]
+    assert row.code_bounds() == (codes[0] + reached[0], codes[0] + reached[1])

@@ -1,5 +1,7 @@
 """Arrays of rationals against the rationals one by one."""
 
+import math
+import operator
 from fractions import Fraction
 from itertools import product
 
@@ -9,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cvm.quantization.rationals import Rationals
+from cvm.quantization.rationals import Rationals, condensed, core
 
 ITEMS = st.lists(st.fractions(-9, 9, max_denominator=60), min_size=6, max_size=6)
 
@@ -70,3 +72,68 @@ def test_floats_of_any_width_and_shape_are_exact(dtype: type[np.floating], shape
     exact = Rationals.of_floats(values)
     assert exact.shape == shape
     assert exact.fractions() == [Fraction(float(item)) for item in values.ravel()]
+
+
+# Items that are the same along an axis and take no memory along it
+
+SHAPE = (3, 4, 2)
+
+
+@st.composite
+def thin(draw: st.DrawFn) -> Rationals:
+    """An array of the shape SHAPE that takes no memory along some of its axes."""
+    extents = tuple(draw(st.sampled_from([1, n])) for n in SHAPE)
+    count = math.prod(extents)
+    numerators = draw(st.lists(st.integers(-6, 6).filter(bool), min_size=count, max_size=count))
+    items = np.array(numerators, dtype=object).reshape(extents)
+    return Rationals(np.broadcast_to(items, SHAPE), draw(st.integers(1, 4)))
+
+
+def dense(items: Rationals) -> Rationals:
+    return Rationals(items.numerators.copy(), items.denominator)
+
+
+@given(thin(), thin())
+def test_thin_arrays_compute_what_dense_ones_do(x: Rationals, y: Rationals) -> None:
+    for operation in (operator.add, operator.sub, operator.mul, operator.truediv):
+        found, expected = operation(x, y), operation(dense(x), dense(y))
+        assert found.numerators.shape == expected.numerators.shape == SHAPE
+        assert (found.denominator, found.fractions()) == (expected.denominator, expected.fractions())
+        assert core(found.numerators).size <= core(x.numerators * 0 + y.numerators * 0).size
+    assert (-x).fractions() == (-dense(x)).fractions()
+    assert x.reduced().fractions() == x.fractions()
+    assert x.equals(y) == dense(x).equals(dense(y))
+    assert x.equals(dense(x))
+    assert x.over(12 * x.denominator).tolist() == dense(x).over(12 * x.denominator).tolist()
+    assert not x.is_zero()
+    assert (x - x).is_zero()
+
+
+@given(st.one_of(thin(), thin().map(dense)), st.permutations(range(3)), st.lists(st.integers(0, 3), min_size=1))
+def test_selected_items_are_those_of_the_moved_array(x: Rationals, axes: list[int], taken: list[int]) -> None:
+    for move in (
+        lambda items: np.take(items, taken, 1),
+        lambda items: items.transpose(axes),
+        lambda items: items.reshape(6, 4),
+        lambda items: np.tile(items, (1, 2, 1)),
+        lambda items: items[1:, ::2],
+    ):
+        found, expected = x.selected(SHAPE, move), x.moved(move)
+        assert found.shape == expected.shape
+        assert found.fractions() == expected.fractions()
+
+
+@given(st.lists(st.integers(-2, 2), min_size=24, max_size=24))
+def test_condensed_items_are_the_same_items(items: list[int]) -> None:
+    array = np.array(items).reshape(SHAPE)
+    for other in (array, array[:, :1] * np.ones((1, 4, 1), np.int64), np.zeros(SHAPE, np.int64)):
+        np.testing.assert_array_equal(condensed(other), other)
+    assert core(condensed(array[:1] * np.ones((3, 1, 1), np.int64))).shape[0] == 1
+
+
+def test_arrays_that_do_not_vary_take_no_memory_and_are_uniform_only_if_they_have_one_item() -> None:
+    wide = Rationals.scalar(3, 2).broadcast((1000, 1000))
+    product = wide * wide + wide
+    assert product.shape == (1000, 1000)
+    assert core(product.numerators).size == 1
+    assert not product.uniform

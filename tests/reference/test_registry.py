@@ -19,10 +19,10 @@ from tests.frontends.nnef.documents import SHARED, corpus
 
 OTHERS = {
     "bitwise", "erf", "integer_pow", "l2_pool", "l2_reduce", "layer_normalization",
-    "log_sum_exp_reduce", "log_sum_reduce", "hard_swish", "softsign", "truncated_div", "wrap",
+    "log_sum_exp_reduce", "log_sum_reduce", "hard_swish", "non_max_suppression", "softsign", "truncated_div", "wrap",
     "wrapping_quantize",
 }  # fmt: skip
-"""Operations of ONNX, WebNN and OpenVX that NNEF has none of."""
+"""Operations of ONNX, WebNN, OpenVX and TFLite that NNEF has none of."""
 DECLARED = sorted(set(khronos_library()) - {"external", "constant", "variable"})
 
 

@@ -21,6 +21,7 @@ from cvm.audit.costs import macs
 from cvm.bench.engines import random_inputs
 from cvm.program.files import load_verified
 from tools.gallery.networks import Network
+from tools.gallery.weights import with_drawn_weights
 
 __all__ = ["ENGINES", "JUDGED", "SAMPLES", "measured"]
 
@@ -41,6 +42,10 @@ def measured(network: Network, file: Path, timed: bool) -> dict[str, Any]:
     """The row of the network in results.json; ``timed`` runs the engine of its format by turns with ours."""
     with tempfile.TemporaryDirectory(prefix="cvm-gallery-") as folder:
         program, inputs = Path(folder, "model.cvm"), Path(folder, "inputs.npz")
+        if network.weights == "drawn":
+            made = Path(folder, file.name)
+            made.write_bytes(with_drawn_weights(file.read_bytes()))
+            file = made
         row: dict[str, Any] = {"name": network.name, "bytes": file.stat().st_size}
         command = [network.way, str(file), "-o", str(program), *network.options]
         if network.way == "quantize":

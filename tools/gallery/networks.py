@@ -16,7 +16,7 @@ __all__ = ["FILE", "Network", "found_files", "networks", "read"]
 FILE = Path(__file__).with_name("networks.toml")
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_KEYS = {"name", "what", "source", "path", "licence", "sha256", "way", "options"}
+_KEYS = {"name", "what", "source", "path", "licence", "sha256", "way", "weights", "options"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class Network:
 
     ``source`` and ``path`` say where it is published, ``sha256`` which bytes are meant. ``way`` is the command that
     makes a program of it: "compile" for a file that is quantised, "quantize" with random data for one of floats;
-    ``options`` are further arguments of that command.
+    ``options`` are further arguments of that command. ``weights`` is "drawn" for a file that has none of its own
+    (`tools.gallery.weights`).
     """
 
     name: str
@@ -35,6 +36,7 @@ class Network:
     licence: str
     sha256: str
     way: Literal["compile", "quantize"]
+    weights: Literal["own", "drawn"] = "own"
     options: tuple[str, ...] = ()
 
     @property
@@ -64,7 +66,7 @@ def read(text: str) -> list[Network]:
 
 def _network(entry: Mapping[str, Any]) -> Network:
     unknown = sorted(set(entry) - _KEYS)
-    missing = sorted(_KEYS - {"options"} - set(entry))
+    missing = sorted(_KEYS - {"options", "weights"} - set(entry))
     if unknown or missing:
         raise ValueError(f"{entry.get('name', 'a network')}: unknown keys {unknown}, missing keys {missing}")
     if not _DIGEST.fullmatch(entry["sha256"]):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 
+from cvm.frontends.tflite.compat import REFERENCE
 from cvm.frontends.tflite.folding import FOLDED
 from cvm.frontends.tflite.rules import RULES
+from cvm.frontends.tflite.translation import Rule
 from tools.generated_pages.page import Page
 
 __all__ = ["PAGE", "markdown"]
@@ -42,6 +44,7 @@ From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.n
 * Integers without a scale are integers. Shapes and indices that follow from constants are computed when compiling.
 * Where the scales of a constant name an axis of another extent, and one axis alone has theirs, that axis is taken:
   some converters write a wrong number.
+* `--compat tflite-reference` computes the integers of TFLite's reference kernels instead (below).
 
 ## Refused
 
@@ -56,12 +59,47 @@ and the tensor. Offsets and lengths of the file are checked before anything is a
 """
 
 
+_REFERENCE = """\
+## As the reference kernels compute
+
+`cvm compile model.tflite -o model.cvm --compat tflite-reference`, or `cvm.compile("model.tflite",
+compat="tflite-reference")`, gives the codes of TFLite's reference kernels (those of TFLite 2.14 with the resolver
+`BUILTIN_REF`), byte for byte: whoever has devices with such kernels can check what they say, with receipts and
+disputes. Scales become multipliers of 31 bits as TFLite's floats of 64 or 32 bits give them, products are rounded
+twice, of ties of the second time away from zero, ADD and SUB shift by 20 bits first, averages divide codes, and
+exponentials and reciprocals of softmax are fixed-point polynomials. All of it is computed by ops of the machine, and
+every tensor is proven exact, as the kernel defines it. Kernels that are optimised for a processor, and other
+releases, may give other codes now and then.
+
+Operators that are not in the table are refused by name, and so are codes of 16 bits beyond convolutions with a bias
+of 64 bits. TFLite's own constraints hold: where a kernel needs one scale for all its tensors, other scales are
+refused. A shift to the left that leaves 32 bits, which a kernel does not define, is computed without the loss.
+
+| operator | what its kernel computes |
+|---|---|
+"""
+
+
+def _reference() -> str:
+    own = {name for name in REFERENCE if "tflite.compat" in REFERENCE[name].__module__}
+    moved = sorted(name for name in own if REFERENCE[name].__name__ == "rule_")
+    rows = [f"| `{name}` | {_sentence(REFERENCE[name])} |" for name in sorted(own.difference(moved))]
+    others = sorted(set(REFERENCE) - own)
+    named = [", ".join(f"`{name}`" for name in names) for names in (moved, others)]
+    moves = f"Computed on codes of one scale and zero point: {named[0]}."
+    return _REFERENCE + "\n".join(rows) + f"\n\n{moves} As above: {named[1]}.\n"
+
+
+def _sentence(rule: Rule) -> str:
+    return " ".join((inspect.getdoc(rule) or "").split())
+
+
 def markdown() -> str:
     """The page."""
-    rows = [f"| `{name}` | {' '.join((inspect.getdoc(RULES[name]) or '').split())} |" for name in sorted(RULES)]
+    rows = [f"| `{name}` | {_sentence(RULES[name])} |" for name in sorted(RULES)]
     names = ", ".join(sorted(FOLDED))
     folded = f"On shapes and constants these are computed when compiling, those without a row as well: {names}."
-    return _INTRODUCTION + "\n".join(rows) + f"\n\n{folded}\n"
+    return _INTRODUCTION + "\n".join(rows) + f"\n\n{folded}\n\n" + _reference()
 
 
 PAGE = Page("tflite.md", markdown)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
+from cvm.frontends.tflite.compat import REFERENCE
 from cvm.frontends.tflite.model import TfliteOperator, refusal
 from cvm.frontends.tflite.reading import IDENTIFIER, read_model
 from cvm.frontends.tflite.rules import RULES
@@ -18,7 +20,7 @@ from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["IDENTIFIER", "Loaded", "load", "loads"]
+__all__ = ["IDENTIFIER", "Compat", "Loaded", "load", "loads"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,26 +44,33 @@ class Loaded:
 _ADVICE = {"lowering.unquantized": "convert the model so that its result has a scale"}
 
 
-def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False) -> Loaded:
-    """The graph of a model, from the bytes of its file; ``floats`` as for `load`.
+Compat: TypeAlias = Literal["correct", "tflite-reference"]
+"""What quantised operators mean: exact numbers, rounded once, or what TFLite's reference kernels compute."""
+
+
+def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct") -> Loaded:
+    """The graph of a model, from the bytes of its file; ``floats`` and ``compat`` as for `load`.
 
     Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
     the integer machine does not run, and `LimitExceeded`.
     """
-    translated = TfliteTranslation(read_model(data, limits), limits, RULES, floats).run()
+    rules = RULES if compat == "correct" else REFERENCE
+    translated = TfliteTranslation(read_model(data, limits), limits, rules, floats, compat).run()
     return Loaded(translated.graph, translated.operators)
 
 
-def load(path: str | os.PathLike[str], limits: Limits = DEFAULT, *, floats: bool = False) -> Loaded:
+def load(
+    path: str | os.PathLike[str], limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct"
+) -> Loaded:
     """The graph of a model, from its file. Raises as `loads`, with the file.
 
     With ``floats``, real inputs and outputs may be without a scale (`cvm.calibration.Completer` finds quantisers for
-    them).
+    them). With ``compat`` "tflite-reference", integers are computed as TFLite's reference kernels do (docs/tflite.md).
     """
     file = os.fspath(path)
     try:
         data = read_regular(file, limits.archive_bytes + 1, "tflite")
         require("tflite_bytes", len(data), limits.archive_bytes, "bytes of a model of TFLite")
-        return loads(data, limits, floats=floats)
+        return loads(data, limits, floats=floats, compat=compat)
     except CvmError as error:
         raise error.at(file=file) from None

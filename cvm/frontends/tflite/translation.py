@@ -43,10 +43,17 @@ class Translated:
 class TfliteTranslation(Emission):
     """The graph while it is made. Rules of operators read operands by name and emit operations."""
 
-    def __init__(self, model: TfliteModel, limits: Limits, rules: Mapping[str, Rule], floats: bool = False) -> None:
-        """``rules`` are `cvm.frontends.tflite.rules.RULES`; with ``floats``, see `cvm.frontends.tflite.load`."""
+    def __init__(
+        self,
+        model: TfliteModel,
+        limits: Limits,
+        rules: Mapping[str, Rule],
+        floats: bool = False,
+        compat: str = "correct",
+    ) -> None:
+        """``rules`` are those of ``compat``; with ``floats``, see `cvm.frontends.tflite.load`."""
         super().__init__("the reader of TFLite", "wrap")
-        self._floats = floats
+        self._floats, self._compat = floats, compat
         self._model, self._limits, self._rules = model, limits, rules
         self._graph: Subgraph = model.subgraphs[0]
         self._operands: dict[int, Operand] = {}
@@ -59,7 +66,7 @@ class TfliteTranslation(Emission):
         self._operator: TfliteOperator | None = None
         self._wish = ""
         self._reserved = {self._name_of(self._graph.tensors[index]) for index in self._graph.outputs}
-        self.variables = Variables(model, limits)
+        self.variables = Variables(model, limits, floats)
 
     # Running
 
@@ -72,7 +79,8 @@ class TfliteTranslation(Emission):
         self._operator = None
         self.variables.update(self)
         outputs = [self._given(self._graph.tensors[index]) for index in self._graph.outputs]
-        return Translated(self.finish("tflite", inputs, outputs, self._model.digest), self._served)
+        name = "tflite" if self._compat == "correct" else self._compat
+        return Translated(self.finish(name, inputs, outputs, self._model.digest), self._served)
 
     def _introduce(self, tensor: TfliteTensor) -> str:
         """An input. One of floats has the quantiser of the operator that quantises it."""
@@ -106,8 +114,7 @@ class TfliteTranslation(Emission):
     def _translate(self, operator: TfliteOperator) -> None:
         rule = self._rules.get(operator.op)
         if rule is None and operator.op not in FOLDED:
-            advice = "docs/tflite.md lists those that are"
-            raise refusal(operator, "this operator is not read", advice, "tflite.operator")
+            raise self._unread(operator)
         tensors = self._graph.tensors
         results = [tensors[index] for index in operator.outputs if index >= 0]
         intermediates = [tensors[index] for index in operator.intermediates if index >= 0]
@@ -118,8 +125,7 @@ class TfliteTranslation(Emission):
                 self._operands[tensor.index] = Operand(tensor, items.shape, stored_quantizer(tensor), items)
             return
         if rule is None:
-            advice = "the shape of a tensor cannot depend on the data"
-            raise refusal(operator, "this operator is read on constants alone", advice, "tflite.operator")
+            raise self._unread(operator)
         self._wish = self._name_of(results[0]) if results else ""
         before = len(self._operations)
         try:
@@ -130,6 +136,17 @@ class TfliteTranslation(Emission):
         for tensor, result in zip(results, found, strict=False):
             self._wish = self._name_of(tensor)
             self._enter(call, tensor, result, self._operations[before:])
+
+    def _unread(self, operator: TfliteOperator) -> CvmError:
+        """The refusal of an operator that has no rule."""
+        if self._compat != "correct":
+            advice = "docs/tflite.md lists the operators that are; without --compat the model has its exact meaning"
+            return refusal(operator, f"it is not computed as {self._compat} does", advice, "tflite.compat")
+        if operator.op in FOLDED:
+            advice = "the shape of a tensor cannot depend on the data"
+            return refusal(operator, "this operator is read on constants alone", advice, "tflite.operator")
+        advice = "docs/tflite.md lists those that are"
+        return refusal(operator, "this operator is not read", advice, "tflite.operator")
 
     def _enter(self, call: TfliteCall, tensor: TfliteTensor, made: Made, operations: Sequence[GraphOperation]) -> None:
         """Give a result its quantiser, and note where it is."""

@@ -26,8 +26,9 @@ _Key = tuple[str, str]
 class Variables:
     """The state of one model: what it is first, where it is in the graph, and what a run has made of it so far."""
 
-    def __init__(self, model: TfliteModel, limits: Limits) -> None:
-        self._model, self._limits = model, limits
+    def __init__(self, model: TfliteModel, limits: Limits, floats: bool) -> None:
+        """With ``floats``, state may be without a scale: calibration finds one."""
+        self._model, self._limits, self._floats = model, limits, floats
         self._handles: dict[int, _Key] = {}
         self._initial: dict[_Key, TfliteTensor] = {}
         self._state: dict[_Key | int, str] = {}
@@ -114,6 +115,8 @@ class Variables:
         values: npt.NDArray[Any],
     ) -> None:
         quantizer = quantizer_of(tensor)
-        if quantizer is None:
+        if quantizer is None and not self._floats:
             raise call.refuse(f"{tensor.label} is state without a scale", "quantise it: state is kept as codes")
+        if quantizer is None:
+            values = values.astype(np.float64)
         self._state[key] = self._current[key] = graph.variable(name, values, quantizer)

@@ -62,3 +62,17 @@ def region_maximum(call: ShapeCall) -> Results:
     if len(shape) != 4 or len(rois) != 3 or rois[0] != shape[0] or rois[2] != 4:
         raise call.conflict("rois", f"regions of shape {list(rois)} for images of shape {list(shape)}")
     return ((shape[0], rois[1], shape[1], *call.positive("output_size", 2)),)
+
+
+@rule("TFLite", "non_max_suppression")
+def non_max_suppression(call: ShapeCall) -> Results:
+    """As many numbers for each batch as boxes are kept at most."""
+    boxes, scores = call.shape("boxes"), call.shape("scores")
+    if len(boxes) != 3 or boxes[2] != 4 or scores != boxes[:2]:
+        raise call.conflict("scores", f"scores of shape {list(scores)} for boxes of shape {list(boxes)}")
+    count, overlap = call.integer("count"), call.integer("overlap")
+    if not 1 <= count <= boxes[1]:
+        raise call.invalid("count", f"count must be in 1..{boxes[1]}, found {count}")
+    if not 1 <= overlap <= 100:
+        raise call.invalid("overlap", f"overlap must be in 1..100, found {overlap}")
+    return ((boxes[0], count),)

@@ -18,6 +18,7 @@ from cvm.ops import Range
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Exactness, Shape
 from cvm.program.operators import Operators
+from cvm.repeated import proven
 
 __all__ = ["Emission", "Value"]
 
@@ -69,7 +70,7 @@ class Emission:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.builder = ProgramBuilder(limits)
+        self.builder = ProgramBuilder(limits, proven)
         self.report: list[Exactness] = []
         self.owner = ""
         self._in_part = False
@@ -128,7 +129,7 @@ class Emission:
         values = np.asarray(items)
         if values.size and max(abs(int(values.min())), abs(int(values.max()))) > INT32_MAX:
             raise self.unsupported(f"{label} does not fit 32 bits: it needs quantisation information")
-        return Value(self.builder.constant(values.astype(np.int64), name=self.named(label)), self)
+        return Value(self.builder.constant(values.astype(np.int64, copy=False), name=self.named(label)), self)
 
     def parameter(self, values: npt.NDArray[Any], label: str, plain: bool = False) -> Value:
         """Add an int64 parameter of a ``requantize``; a ``plain`` one is named by the label alone."""

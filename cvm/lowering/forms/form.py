@@ -9,7 +9,7 @@ codes, and what codes of a logarithmic quantiser stand for. A `Known` tensor is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from cvm.lowering.forms.emission import Value
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
-from cvm.quantization.rationals import Rationals
+from cvm.quantization.rationals import Rationals, condensed, core
 from cvm.quantization.reals import Real
 
 __all__ = [
@@ -120,7 +120,7 @@ class TableForm:
 
     shape: Shape
     value: Value
-    numbers: tuple[Real, ...]
+    numbers: Sequence[Real]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -145,7 +145,9 @@ class Known:
 
     def rationals(self) -> Rationals:
         """The real numbers, at full extent."""
-        return Rationals(self.codes.astype(object)) * self.scale + self.offset
+        items = condensed(self.codes)
+        numerators = np.broadcast_to(core(items).astype(object), items.shape)
+        return Rationals(numerators) * self.scale + self.offset
 
     def expanded(self, rank: int) -> Rationals:
         """The real numbers in ``rank``, with trailing axes of extent 1 added: NNEF aligns shapes at the first axis."""
@@ -160,7 +162,8 @@ class Known:
         rest = self.offset + self.scale * Rationals(zero)
         narrow = self.codes.dtype.kind in "iu" and not (abs(zero) >= 2**31).any()
         if narrow and max(abs(int(self.codes.min())), abs(int(self.codes.max()))) < 2**31:
-            return self.codes.astype(np.int64) - zero.astype(np.int64), rest.reduced()
+            codes = self.codes.astype(np.int64, copy=False)
+            return codes - zero.astype(np.int64) if zero.any() else codes, rest.reduced()
         return self.codes.astype(object) - zero, rest.reduced()
 
 

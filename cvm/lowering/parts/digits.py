@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import holding, magnitude
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.emission import Value
@@ -66,8 +67,8 @@ def value_digits(value: Value, limit: int) -> list[Weighted]:
 
     The high part h is split again where it is still too wide.
     """
-    magnitude = value.range.magnitude()
-    if magnitude <= limit:
+    reach = value.range.magnitude()
+    if reach <= limit:
         return [(value, 1)]
     bits = limit.bit_length()  # a low digit lies in [-2^(b-1), 2^(b-1) - 1]
     high = _rounded_sum([(value, 1)], bits, (-INT32_MAX, INT32_MAX))
@@ -117,12 +118,12 @@ def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[
     if _sum_fits(weights, min(lo, 0), max(hi, 0), along):
         return [(value, weights, 1)]
     count = max(int((weights != 0).sum(axis=along).max()), 1)
-    room, magnitude, widest = budget(count), max(-lo, hi), int(abs(weights).max())
+    room, reach, widest = budget(count), max(-lo, hi), magnitude(weights)
     root = isqrt(room)
     if root < 2:
         raise lowering.unsupported(f"it adds up {count} products, which do not fit 32 bits")
-    if magnitude <= root:
-        limits = magnitude, room // magnitude
+    if reach <= root:
+        limits = reach, room // reach
     elif widest <= root:
         limits = room // widest, widest
     else:
@@ -138,11 +139,12 @@ def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[
 def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
     """Whether the sums along the axes ``along`` of weights times integers in [lo, hi] fit 32 bits; lo <= 0 <= hi."""
     count = int(np.prod([weights.shape[axis] for axis in along]))
-    widest = int(abs(weights).max()) if weights.size else 0
-    exact = weights.astype(np.int64 if widest * max(-lo, hi) * count < 2**62 else object)
-    ends = exact * lo, exact * hi
-    greatest, least = (choose(*ends).sum(axis=along) for choose in (np.maximum, np.minimum))
-    return int(greatest.max()) <= INT32_MAX and int(least.min()) >= -INT32_MAX
+    exact = holding(weights, magnitude(weights) * count)
+    # The greatest sum has hi where a weight is positive, and lo where it is negative.
+    above = exact.sum(axis=along, where=exact > 0, initial=0).astype(object)
+    below = exact.sum(axis=along).astype(object) - above
+    greatest, least = above * hi + below * lo, above * lo + below * hi
+    return int(np.max(greatest)) <= INT32_MAX and int(np.min(least)) >= -INT32_MAX
 
 
 def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:

@@ -41,7 +41,7 @@ def moved(
     before = operand.shape
 
     def rearranged(items: Rationals) -> Rationals:
-        return Rationals.scalar(items.item(), len(shape)) if items.uniform else items.broadcast(before).moved(move)
+        return Rationals.scalar(items.item(), len(shape)) if items.uniform else items.selected(before, move)
 
     def emitted(value: Value) -> Value:
         return lowering.emit(op, value.broadcast(before), *others, **attributes)

@@ -1,7 +1,8 @@
 """Functions of sums that have too many values for a table: an exact search finds where each code begins.
 
 For a function that rises, each code begins at one real number x. Bisection finds a bracket a < x <= b: at a the
-function has not reached the step to that code, at b it has, and enclosures decide both. The bracket is much narrower
+function has not reached the step to that code, at b it has, and enclosures decide both; for all codes at once in
+float64, as far as that reaches (`cvm.lowering.proofs.crossings`). The bracket is much narrower
 than the unit of the sum, so that it mostly tells at which integer the code begins, for all channels; an integer whose
 number lies inside of the bracket is decided by itself.
 
@@ -21,9 +22,12 @@ from types import MappingProxyType
 import numpy as np
 
 from cvm.lowering.forms.form import LinearForm, SurdForm
-from cvm.lowering.proofs.staircase import Branch, Reached, sum_reached, surd_reached
+from cvm.lowering.proofs.crossings import BELOW, BETWEEN, OPEN, Crossings
+from cvm.lowering.proofs.staircase import Branch, sum_reached, surd_reached
+from cvm.quantization import LinearQuantizer
 from cvm.quantization.reals import Real, exp, power, rational
-from cvm.quantization.steps import Step
+from cvm.quantization.steps import Step, step
+from cvm.quantization.surds import least_integer
 
 __all__ = ["COURSES", "Course", "Curve"]
 
@@ -75,21 +79,63 @@ class _Rising:
     _met: dict[Step, bool] = field(default_factory=dict)
     """Whether the greatest number reaches a step."""
     _brackets: dict[Step, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
+    _crossings: dict[tuple[Fraction, Fraction, int, int], Crossings] = field(default_factory=dict)
+    """Where floats say that the steps of a channel lie, by its scale, offset and codes."""
 
     def reached(self, step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
         """As `cvm.lowering.proofs.staircase.Reached`.
 
         Where no number reaches the step, the result is an integer past that of the greatest number.
         """
-        least = surd_reached if self.surd else sum_reached
         if step not in self._met:
             self._met[step] = self._has_reached(rational(self.high), step)
         if not self._met[step]:
-            return least(replace(Step.at(self.high), strict=True), unit, constants)
+            return self._beyond(unit, constants)
         bracket = self._bracket(step, _width(unit, constants))
         if bracket is None:
             return None
-        low, high = (least(Step.at(end), unit, constants) for end in bracket)
+        low, high = (_least(end, unit, constants) for end in bracket)
+        return self._first(step, low, high, unit, constants)
+
+    def all_reached(
+        self, quantizer: LinearQuantizer, channel: int, unit: Fraction, constants: Sequence[Fraction]
+    ) -> list[int | None]:
+        """`reached` for the steps of a channel to all codes but the least. What floats leave open is exact."""
+        crossings = self._crossed(quantizer, channel, _width(unit, constants))
+        beyond = self._beyond(unit, constants)
+        least = _least_of(unit, constants)
+        found: list[int | None] = []
+        ends = (crossings.where.tolist(), crossings.below.tolist(), crossings.reached.tolist())
+        for code, (where, below, reached) in enumerate(zip(*ends, strict=True), quantizer.lo + 1):
+            if where == BETWEEN:
+                low, high = least(below), least(reached)
+                if low < high:
+                    at = step(quantizer, code, channel)
+                    self._met[at] = True
+                    self._brackets.setdefault(at, (Fraction(below), Fraction(reached)))
+                    found.append(self.reached(at, unit, constants))
+                else:
+                    found.append(low)
+            elif where == OPEN:
+                found.append(self.reached(step(quantizer, code, channel), unit, constants))
+            else:
+                found.append(None if where == BELOW else beyond)
+        return found
+
+    def _crossed(self, quantizer: LinearQuantizer, channel: int, width: Fraction) -> Crossings:
+        key = quantizer.scale[channel], quantizer.offset[channel], quantizer.lo, quantizer.hi
+        if key not in self._crossings:
+            ends = self.low, self.high
+            self._crossings[key] = Crossings.of(self.function, self.within, ends, quantizer, channel, width)
+        return self._crossings[key]
+
+    def _beyond(self, unit: Fraction, constants: Sequence[Fraction]) -> int:
+        """An integer past that of the greatest number."""
+        least = surd_reached if self.surd else sum_reached
+        return least(replace(Step.at(self.high), strict=True), unit, constants)
+
+    def _first(self, step: Step, low: int, high: int, unit: Fraction, constants: Sequence[Fraction]) -> int:
+        """The least integer in [low, high] that reaches the step; ``high`` does."""
         while low < high:
             middle = (low + high) // 2
             reached = self._has_reached(_number(middle, unit, constants), step)
@@ -118,6 +164,39 @@ class _Rising:
         if number.exact is not None:
             return step.reached(number.exact)
         return number.compare(step.number()) > 0
+
+
+def _least(x: Fraction, unit: Fraction, constants: Sequence[Fraction]) -> int:
+    """The least integer whose number, as of `_number`, is not below ``x``."""
+    return _least_of(unit, constants)(x)
+
+
+def _least_of(unit: Fraction, constants: Sequence[Fraction]) -> Callable[[Fraction | float], int]:
+    """`_least` for one unit and constants.
+
+    Of a sum: the least L with L * u + c >= x. Of a surd form: with L * u + origin >= (x - offset) * sqrt(radicand),
+    where squares are compared.
+    """
+    if len(constants) == 1:
+        (constant,) = constants
+        return lambda x: _quotient(x, constant, unit)
+    origin, offset, radicand = constants
+    scale, start = radicand / unit**2, -origin / unit
+
+    def least(x: Fraction | float) -> int:
+        distance = Fraction(x) - offset
+        sign = (distance > 0) - (distance < 0)
+        return least_integer(start, [(sign, distance * distance * scale)])
+
+    return least
+
+
+def _quotient(x: Fraction | float, constant: Fraction, unit: Fraction) -> int:
+    """ceil((x - constant) / unit), in integers."""
+    p, q = x.as_integer_ratio()
+    c, d = constant.as_integer_ratio()
+    u, v = unit.as_integer_ratio()
+    return -((c * q - p * d) * v // (d * q * u))
 
 
 def _width(unit: Fraction, constants: Sequence[Fraction]) -> Fraction:
@@ -167,23 +246,32 @@ class Curve:
         """
         if self._falling is None:
             assert self._rising is not None
-            return [Branch(lo, hi, self._rising.reached)]
+            return [Branch(lo, hi, self._rising.reached, all_reached=self._rising.all_reached)]
         fallen = self._fallen(self._falling)
         if self._rising is None or self._slope is None:
-            return [Branch(lo, hi, fallen, falls=True)]
+            return [fallen(lo, hi)]
         found = self._slope.reached(Step.at(Fraction(0)), unit, constants)
         turn = lo if found is None else min(max(found, lo), hi + 1)
-        branches = [Branch(lo, turn - 1, fallen, falls=True), Branch(turn, hi, self._rising.reached)]
+        rising = Branch(turn, hi, self._rising.reached, all_reached=self._rising.all_reached)
+        branches = [fallen(lo, turn - 1), rising]
         return [branch for branch in branches if branch.lo <= branch.hi]
 
     @staticmethod
-    def _fallen(falling: _Rising) -> Reached:
-        """`Reached` of a branch that falls: it takes the negated sum, so that origin and offset are negated too."""
+    def _fallen(falling: _Rising) -> Callable[[int, int], Branch]:
+        """A branch that falls: it takes the negated sum, so that origin and offset are negated too."""
 
         def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
-            return falling.reached(step, unit, [*(-item for item in constants[:2]), *constants[2:]])
+            return falling.reached(step, unit, negated(constants))
 
-        return reached
+        def all_reached(
+            quantizer: LinearQuantizer, channel: int, unit: Fraction, constants: Sequence[Fraction]
+        ) -> list[int | None]:
+            return falling.all_reached(quantizer, channel, unit, negated(constants))
+
+        def negated(constants: Sequence[Fraction]) -> list[Fraction]:
+            return [*(-item for item in constants[:2]), *constants[2:]]
+
+        return lambda lo, hi: Branch(lo, hi, reached, falls=True, all_reached=all_reached)
 
 
 def _numbers(form: LinearForm | SurdForm) -> tuple[Fraction, Fraction]:

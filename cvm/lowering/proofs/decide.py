@@ -57,10 +57,18 @@ class Summand:
     coefficients: Array
 
 
-def at_least_zero(lowering: Emission, shape: Shape, summands: Sequence[Summand], constant: Array, label: str) -> Value:
+def at_least_zero(
+    lowering: Emission,
+    shape: Shape,
+    summands: Sequence[Summand],
+    constant: Array,
+    label: str,
+    arranged: Callable[[Array], Array] = lambda items: items,
+) -> Value:
     """Emit a value of ``shape`` that is 1 where the sum of the summands and ``constant`` is at least 0, else 0.
 
-    Raises `TooWide`.
+    ``arranged`` makes coefficients that broadcast out of the arrays that are given, where these hold one item for each
+    class of positions; it is applied to integers of 64 bits. Raises `TooWide`.
     """
     for bits in _BITS:
         columns = _columns(summands, constant, bits)
@@ -72,13 +80,13 @@ def at_least_zero(lowering: Emission, shape: Shape, summands: Sequence[Summand],
     spare = np.zeros((1,) * len(shape), dtype=object)
     for number, (digits, rest) in enumerate(columns):
         last = number == len(columns) - 1
-        terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=True) if digit.any()]
+        terms = [(item.value, arranged(digit)) for item, digit in zip(summands, digits, strict=True) if digit.any()]
         terms += [(value, spare + 1) for value in carry]
         while len(terms) > _MOST_TERMS:
             terms = [*_gathered(lowering, shape, terms[:_MOST_TERMS], bits, label), *terms[_MOST_TERMS:]]
         shift, lo, hi = (0, 0, 1) if last else (bits, -INT32_MAX, INT32_MAX)
         # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
-        offset = rest + 1 if last else rest - 2 ** (bits - 1)
+        offset = arranged(rest + 1 if last else rest - 2 ** (bits - 1))
         carry = (fixed_sum(lowering, shape, terms, offset, shift, (lo, hi), label),)
     return carry[0]
 

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import require_fits
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
-from cvm.lowering.proofs.staircase import staircase_codes
+from cvm.lowering.proofs.staircase import STAIRCASE_BITS, staircase_codes
 from cvm.lowering.proofs.table import quantize_table
 from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -35,12 +36,14 @@ from cvm.quantization.fixed_point import (
     fit,
     fits_int64,
 )
-from cvm.quantization.rationals import Rationals
+from cvm.quantization.rationals import Rationals, core
 
 __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
+_MANY = 2**14
+"""Positions whose rows are told apart by arrays of numbers rather than one by one."""
 _MOST_TERMS = 7
 """A ``requantize`` adds up to eight values; one of them may be needed for zeros that give the result its shape."""
 
@@ -90,10 +93,37 @@ def _nearest(
     except Unprovable:
         corrected = _corrected(lowering, shape, values, rows, where, bounds)
         if corrected is None:
-            return None
+            return _by_shift(lowering, shape, values, rows, where, bounds)
         note = f"{len(values)} accumulators, estimated and corrected"
         lowering.claim(corrected, note)
         return corrected
+    value = _emit(lowering, shape, values, forms, where, bounds)
+    lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
+    return value
+
+
+def _by_shift(
+    lowering: Emission,
+    shape: tuple[int, ...],
+    values: list[Value],
+    rows: list[Row],
+    where: Array,
+    bounds: tuple[int, int],
+) -> Value | None:
+    """Emit rows whose denominators are powers of two as they are: floor((sum + R) / 2^s); None for other rows.
+
+    This is for codes of more bits than a staircase counts, such as products of integers over 2^31.
+    """
+    if bounds[1] - bounds[0] < 2**STAIRCASE_BITS or len(values) > _MOST_TERMS:
+        return None
+    forms = []
+    for row in rows:
+        if not isinstance(row, LinearRow) or row.denominator & (row.denominator - 1):
+            return None
+        form = FixedPoint(row.factors, row.constant, row.denominator.bit_length() - 1)
+        if form.shift > 62 or not fits_int64(row, form):
+            return None
+        forms.append(form)
     value = _emit(lowering, shape, values, forms, where, bounds)
     lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
     return value
@@ -234,6 +264,7 @@ def _rows(
 ) -> tuple[list[Value], list[Row], Array]:
     """The values that are summed, the distinct rows, and an array that says which row serves which position.
 
+    The array has extent 1 along axes along which nothing is known to vary.
     Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
     """
     rank = len(form.shape)
@@ -251,15 +282,44 @@ def _rows(
         values = [term.value for term in form.terms]
         parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
     bounds = [value.range for value in values]
-    columns = [part.numerators for part in parts] + [end for bound in bounds for end in (bound.lo, bound.hi)]
-    whole = np.broadcast_shapes(*(column.shape for column in columns))
-    flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
-    index: dict[tuple[int, ...], int] = {}
-    where = np.array([index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]).reshape(whole)
+    columns = [core(part.numerators) for part in parts]
+    columns += [end for bound in bounds for end in (bound.lo, bound.hi)]
+    keys, where = _distinct(columns)
     denominators = [part.denominator for part in parts]
     if isinstance(form, SurdForm):
-        return values, [_surd_row(key, denominators, lo, hi) for key in index], where
-    return values, [_linear_row(key, denominators, lo, hi, below) for key in index], where
+        return values, [_surd_row(key, denominators, lo, hi) for key in keys], where
+    return values, [_linear_row(key, denominators, lo, hi, below) for key in keys], where
+
+
+def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
+    """The distinct combinations of the items of columns, which broadcast, and the index of the one at each position.
+
+    They are in the order in which they first occur.
+    """
+    whole = np.broadcast_shapes(*(column.shape for column in columns))
+    if math.prod(whole) < _MANY:
+        flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
+        index: dict[tuple[int, ...], int] = {}
+        at = [index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]
+        return list(index), np.array(at).reshape(whole)
+    # Of many positions, number the items of each column where they are few, and then the pairs of numbers.
+    found = np.zeros((1,) * len(whole), np.int64)
+    for column in columns:
+        numbers: dict[int, int] = {}
+        items = core(column)
+        ordinals = np.array([numbers.setdefault(item, len(numbers)) for item in items.ravel().tolist()])
+        if len(numbers) == 1:
+            continue
+        require_fits((int(found.max()) + 1) * len(numbers), 63, "pairs of numbers")
+        pairs = found * len(numbers) + ordinals.reshape(items.shape)
+        found = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
+    _, first = np.unique(found, return_index=True)
+    order = np.argsort(first)
+    firsts = np.unravel_index(first[order], found.shape)
+    keys = zip(*(np.broadcast_to(column, whole)[firsts].tolist() for column in columns), strict=True)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return list(keys), np.broadcast_to(rank[found], whole)
 
 
 def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int, below: bool) -> Row:
@@ -357,17 +417,20 @@ def _corrected(
     with lowering.part("estimate"):
         estimate = _emit(lowering, shape, values, forms, where, most)
 
-    def arranged(items: list[int]) -> Array:
-        column = np.empty(len(items), dtype=object)
-        column[:] = items
-        return np.asarray(column[where], dtype=object)
+    def column(items: list[int]) -> Array:
+        found = np.empty(len(items), dtype=object)
+        found[:] = items
+        return found
 
-    denominators = arranged([row.denominator for row in linear])
-    summands = [Summand(value, arranged([row.factors[i] for row in linear])) for i, value in enumerate(values)]
+    def arranged(items: Array) -> Array:
+        return narrowed(np.array(items.tolist(), np.int64)[where])
+
+    denominators = column([row.denominator for row in linear])
+    summands = [Summand(value, column([row.factors[i] for row in linear])) for i, value in enumerate(values)]
     summands.append(Summand(estimate, -denominators))
     try:
-        rest = arranged([row.constant for row in linear]) - denominators
-        more = at_least_zero(lowering, shape, summands, rest, "next")
+        rest = column([row.constant for row in linear]) - denominators
+        more = at_least_zero(lowering, shape, summands, rest, "next", arranged)
     except TooWide:
         return None
     return estimate.apply("elemwise_add", more, label="corrected").clip(bounds[0], bounds[1], label="")

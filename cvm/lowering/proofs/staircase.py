@@ -33,11 +33,11 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
 
-__all__ = ["Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
+__all__ = ["STAIRCASE_BITS", "Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
 
 Array = npt.NDArray[Any]
 
-_MOST_BITS = 16
+STAIRCASE_BITS = 16
 """The most bits of linear codes: the tables hold a threshold for each code."""
 _MOST_THRESHOLDS = 2**20
 """The most thresholds of all classes together."""
@@ -47,6 +47,9 @@ _MOST_ENTRIES = 2**16
 Reached = Callable[[Step, Fraction, Sequence[Fraction]], "int | None"]
 """Maps a step, a unit u and the constants of a class to the least integer L for which the function of L * u reaches the
 step; None where every L reaches it."""
+
+AllReached = Callable[[LinearQuantizer, int, Fraction, Sequence[Fraction]], "Sequence[int | None]"]
+"""`Reached` for the steps of a channel to all codes but the least, at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Branch:
     hi: int
     reached: Reached
     falls: bool = False
+    all_reached: AllReached | None = None
 
 
 Branches = Callable[[int, int, Fraction, Sequence[Fraction]], Sequence[Branch]]
@@ -107,13 +111,15 @@ def staircase_codes(
     ``reached`` gives a function that does not decrease, ``branches`` one that rises and falls. A pending clamp of
     ``form`` applies to the result of the function. Raises `Unsupported`: ``lowering.bits`` for linear codes of more
     than 16 bits, ``lowering.rounding`` for rounding toward zero, ``lowering.unprovable`` where the sums are too wide to
-    compare.
+    compare, or their thresholds too many to store.
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
-        if bits > _MOST_BITS:
+        if bits > STAIRCASE_BITS:
             name = lowering.owner
-            message = f"the codes of {name!r} have {bits} bits, too many thresholds: at most {_MOST_BITS} are lowered"
+            message = (
+                f"the codes of {name!r} have {bits} bits, too many thresholds: at most {STAIRCASE_BITS} are lowered"
+            )
             raise Unsupported("lowering.bits", message, lowering.location)
         if quantizer.rounding == "toward_zero":
             raise Unsupported("lowering.rounding", f"rounding {quantizer.rounding} is not lowered", lowering.location)
@@ -134,6 +140,8 @@ def staircase_codes(
         split = len(factors)
         row = _stairs(coefficients[:split], bounds, coefficients[split:], quantizer, int(channel), branches)
         stairs.append(_clamped(row, (form.lower, form.upper), quantizer, int(channel)))
+        if not _tabulated(form.shape, values, len(keys)):
+            _require_room(lowering, row, len(keys))
     try:
         value = _emitted(lowering, form.shape, values, stairs, where)
     except TooWide:
@@ -198,11 +206,41 @@ def _climb(
     """The thresholds of one branch, in rising order, and the codes before, between and after them."""
     lo, hi = (-branch.hi, -branch.lo) if branch.falls else (branch.lo, branch.hi)
 
-    @cache
-    def least(code: int) -> int:
-        found = branch.reached(step(quantizer, code, channel), unit, constants)
+    def clipped(found: int | None) -> int:
         return lo if found is None else min(max(found, lo), hi + 1)
 
+    if branch.all_reached is not None and isinstance(quantizer, LinearQuantizer):
+        every = branch.all_reached(quantizer, channel, unit, constants)
+        thresholds, codes = _distinct([clipped(found) for found in every], lo, hi, quantizer.lo)
+    else:
+        thresholds, codes = _searched_codes(
+            lambda code: clipped(branch.reached(step(quantizer, code, channel), unit, constants)), lo, hi, quantizer
+        )
+    if branch.falls:
+        return [1 - at for at in thresholds[::-1]], codes[::-1]
+    return thresholds, codes
+
+
+def _distinct(least: Sequence[int], lo: int, hi: int, lowest: int) -> tuple[list[int], list[int]]:
+    """The thresholds and codes, where the code ``lowest`` + 1 + i begins at ``least[i]``, which do not decrease."""
+    thresholds: list[int] = []
+    codes = [lowest]
+    for code, at in enumerate(least, lowest + 1):
+        if at > hi:
+            break
+        if at <= lo or (thresholds and thresholds[-1] == at):
+            codes[-1] = code
+        else:
+            thresholds.append(at)
+            codes.append(code)
+    return thresholds, codes
+
+
+def _searched_codes(
+    begins: Callable[[int], int], lo: int, hi: int, quantizer: Quantizer
+) -> tuple[list[int], list[int]]:
+    """The thresholds and codes, where ``begins`` tells at which integer a code begins: few codes are asked for."""
+    least = cache(begins)
     every = quantizer.lo, quantizer.hi
     code, last = _code_at(lo, least, every), _code_at(hi, least, every)
     thresholds: list[int] = []
@@ -216,8 +254,6 @@ def _climb(
         code = _code_at(at, least, (code + reach, min(code + 2 * reach - 1, last)))
         thresholds.append(at)
         codes.append(code)
-    if branch.falls:
-        return [1 - at for at in thresholds[::-1]], codes[::-1]
     return thresholds, codes
 
 
@@ -251,11 +287,29 @@ def _emitted(
     if all(len(set(row.codes)) == 1 for row in stairs):
         codes = np.array([row.codes[0] for row in stairs], np.int64)[where]
         return lowering.tensor_constant(np.broadcast_to(codes, shape), "")
-    if len(values) == 1 and values[0].shape == shape:
-        lo, hi = values[0].range.hull()
-        if (hi - lo + 1) * len(stairs) <= _MOST_ENTRIES:
-            return _looked_up(values[0], (lo, hi), stairs, where)
+    if _tabulated(shape, values, len(stairs)):
+        return _looked_up(values[0], values[0].range.hull(), stairs, where)
     return _searched(lowering, shape, values, stairs, where)
+
+
+def _tabulated(shape: Shape, values: Sequence[Value], classes: int) -> bool:
+    """Whether the codes are looked up, rather than searched for among the thresholds."""
+    if len(values) != 1 or values[0].shape != shape:
+        return False
+    lo, hi = values[0].range.hull()
+    return (hi - lo + 1) * classes <= _MOST_ENTRIES
+
+
+def _require_room(lowering: Emission, row: _Stairs, classes: int) -> None:
+    """Refuse a class with so many thresholds that those of all classes have no room in a table."""
+    if 2 ** len(row.thresholds).bit_length() * classes <= _MOST_THRESHOLDS:
+        return
+    message = (
+        f"the codes of {lowering.owner!r} begin at {len(row.thresholds)} thresholds for each of {classes} classes of "
+        f"channels, more than {_MOST_THRESHOLDS} together: give it a quantiser of fewer bits, the channels one scale, "
+        "or the sum a quantiser of its own"
+    )
+    raise Unsupported("lowering.unprovable", message, lowering.location)
 
 
 def _looked_up(value: Value, span: tuple[int, int], stairs: Sequence[_Stairs], where: Array) -> Value:
@@ -273,8 +327,7 @@ def _searched(
     """Emit the number of thresholds that are reached, in [0, steps], and then the code of that number."""
     steps = max(len(row.thresholds) for row in stairs)
     run = 2 ** steps.bit_length()
-    if run * len(stairs) > _MOST_THRESHOLDS:
-        raise TooWide
+    assert run * len(stairs) <= _MOST_THRESHOLDS, "there is room for the thresholds"
     # Entry c * run + k of the table is threshold number k of class c; entries past the last one are never reached.
     entries: list[int] = []
     for row in stairs:

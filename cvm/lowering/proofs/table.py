@@ -9,52 +9,55 @@ numbers are equally spaced (`lattice`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Unsupported
+from cvm.errors import Location, Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Known, LinearForm, Shape, SurdForm, TableForm, Term, known_codes
 from cvm.lowering.forms.logarithms import known_power_codes
 from cvm.lowering.forms.unquantized import unquantized
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.quantization.float_enclosures import FloatInterval
+from cvm.quantization.many import Numbers, codes_of, enclosed, integers, interval_of, many_rationals, taken
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
+from cvm.timing import timed
 
 __all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]
 
 MOST_ENTRIES = 2**18
 """The most entries of one table: two operands of 8 bits, or one of 16 bits, in up to four variants."""
 
+_HALF = Fraction(1, 2)
+
 Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """How to compute the number of one operand: ``number(xs, c)``.
+    """How to compute the numbers of one operand: ``number(xs, c)``.
 
-    ``xs`` are the integers of ``values`` at an element, ``c`` the coefficients at its position.
+    ``xs`` are the integers of ``values`` at an element, or arrays of those at many; ``c`` the coefficients there.
     """
 
     values: tuple[Value, ...]
     coefficients: tuple[Rationals, ...]
-    number: Callable[[Sequence[int], Sequence[Fraction]], Real]
+    number: Callable[[Sequence[Any], Sequence[Real]], Real]
 
 
 def _source(operand: Operand) -> _Source:
     if isinstance(operand, Known):
-        return _Source((), (operand.rationals(),), lambda xs, c: rational(c[0]))
+        return _Source((), (operand.rationals(),), lambda xs, c: c[0])
     if isinstance(operand, TableForm):
-        numbers = operand.numbers
-        return _Source((operand.value,), (), lambda xs, c: numbers[xs[0]])
+        return _Source((operand.value,), (), _looked_up(operand.numbers))
     values, factors = tuple(term.value for term in operand.terms), tuple(term.factor for term in operand.terms)
     lower, upper = operand.lower, operand.upper
 
@@ -62,23 +65,36 @@ def _source(operand: Operand) -> _Source:
         total = total if upper is None or total.compare(upper) < 0 else rational(upper)
         return total if lower is None or total.compare(lower) > 0 else rational(lower)
 
-    def linear(xs: Sequence[int], c: Sequence[Fraction]) -> Fraction:
-        return sum((factor * x for factor, x in zip(c, xs, strict=False)), c[len(xs)])
+    def linear(xs: Sequence[Any], c: Sequence[Real]) -> Real:
+        return sum((factor * _integer(x) for factor, x in zip(c, xs, strict=False)), c[len(xs)])
 
     if isinstance(operand, SurdForm):
 
-        def surd(xs: Sequence[int], c: Sequence[Fraction]) -> Real:
+        def surd(xs: Sequence[Any], c: Sequence[Real]) -> Real:
             offset, radicand = c[-2:]
-            return clamped(rational(offset) + rational(linear(xs, c)) * _inverse_root(radicand))
+            return clamped(offset + linear(xs, c) * _inverse_root(radicand))
 
         return _Source(values, (*factors, operand.origin, operand.offset, operand.radicand), surd)
-    return _Source(values, (*factors, operand.constant), lambda xs, c: clamped(rational(linear(xs, c))))
+    return _Source(values, (*factors, operand.constant), lambda xs, c: clamped(linear(xs, c)))
+
+
+def _looked_up(numbers: Sequence[Real]) -> Callable[[Sequence[Any], Sequence[Real]], Real]:
+    interval = interval_of(numbers)
+    return lambda xs, c: numbers[xs[0]] if isinstance(xs[0], int) else taken(interval, xs[0])
+
+
+def _integer(x: int | npt.NDArray[np.int64]) -> Real:
+    return rational(x) if isinstance(x, int) else integers(x)
+
+
+def _inverse_root(radicand: Real) -> Real:
+    """1 / sqrt(radicand); of one number it is cached: all codes of a channel share its digits."""
+    return power(radicand, -_HALF) if radicand.exact is None else _inverse_root_of(radicand.exact)
 
 
 @lru_cache(maxsize=4096)
-def _inverse_root(radicand: Fraction) -> Real:
-    """1 / sqrt(radicand), cached: all codes of a channel share one number, whose digits are computed once."""
-    return power(rational(radicand), Fraction(-1, 2))
+def _inverse_root_of(radicand: Fraction) -> Real:
+    return power(rational(radicand), -_HALF)
 
 
 def tabulate(
@@ -103,34 +119,63 @@ def tabulate(
             f"codes; here there are {entries}: give the operands quantisers of fewer bits"
         )
         raise unquantized(message, lowering.location)
-    numbers = []
-    for key in keys:
-        for codes in product(*(range(lo, hi + 1) for lo, hi in spans)):
-            held = dict(zip(values, codes, strict=True))
-            numbers.append(_entry(lowering, sources, key, held, function))
-    return TableForm(shape, _index(lowering, values, spans, where, shape), tuple(numbers))
+    table = _Table(lowering.operation.name, lowering.location, sources, values, spans, keys, function)
+    return TableForm(shape, _index(lowering, values, spans, where, shape), table.numbers(entries))
 
 
-def _entry(
-    lowering: Emission,
-    sources: Sequence[_Source],
-    key: Sequence[Fraction],
-    held: dict[Value, int],
-    function: Callable[..., Real],
-) -> Real:
-    rest = iter(key)
-    try:
-        arguments = []
-        for source in sources:
-            coefficients = [next(rest) for _ in source.coefficients]
-            arguments.append(source.number([held[value] for value in source.values], coefficients))
-        return function(*arguments)
-    except (Undefined, Undecided) as error:
-        at = ", ".join(f"{value} = {item}" for value, item in held.items())
-        what = "undefined" if isinstance(error, Undefined) else "undecided"
-        raise Unsupported(
-            f"lowering.{what}", f"{lowering.operation.name} at the codes {at}: {error}", lowering.location
-        ) from None
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The numbers of an operation: for each key, a combination of coefficients, and each combination of integers."""
+
+    name: str
+    location: Location
+    sources: Sequence[_Source]
+    values: Sequence[Value]
+    spans: Sequence[tuple[int, int]]
+    keys: Sequence[tuple[Fraction, ...]]
+    function: Callable[..., Real]
+
+    def numbers(self, entries: int) -> Sequence[Real]:
+        """All of them. Raises `Unsupported` for the first one that has no value."""
+        with timed("tables", self.name):
+            together = self._enclosed(self.keys, entries)
+            return Numbers(together, self.entry)
+
+    def _enclosed(self, keys: Sequence[tuple[Fraction, ...]], entries: int) -> FloatInterval:
+        columns = [
+            rational(column[0]) if len(set(column)) == 1 else many_rationals(column)
+            for column in zip(*keys, strict=True)
+        ]
+        extents = [len(keys), *(hi - lo + 1 for lo, hi in self.spans)]
+
+        def of_entries(at: npt.NDArray[np.intp]) -> Real:
+            key, *codes = np.unravel_index(at, extents)
+            xs = {value: code + lo for value, code, (lo, _) in zip(self.values, codes, self.spans, strict=True)}
+            return self._number(xs, [item if isinstance(item, Real) else taken(item, key) for item in columns])
+
+        return enclosed(entries, of_entries)
+
+    def entry(self, index: int) -> Real:
+        """One number. Raises `Unsupported` where it has no value, or none that is found."""
+        codes = []
+        for lo, hi in reversed(self.spans):
+            index, code = divmod(index, hi - lo + 1)
+            codes.append(lo + code)
+        held = dict(zip(self.values, reversed(codes), strict=True))
+        try:
+            return self._number(held, [rational(item) for item in self.keys[index]])
+        except (Undefined, Undecided) as error:
+            at = ", ".join(f"{value} = {item}" for value, item in held.items())
+            what = "undefined" if isinstance(error, Undefined) else "undecided"
+            raise Unsupported(f"lowering.{what}", f"{self.name} at the codes {at}: {error}", self.location) from None
+
+    def _number(self, held: Mapping[Value, Any], coefficients: Sequence[Real]) -> Real:
+        """The function of the integers ``held``, or of arrays of them, and the coefficients there."""
+        rest, arguments = iter(coefficients), []
+        for source in self.sources:
+            own = [next(rest) for _ in source.coefficients]
+            arguments.append(source.number([held[value] for value in source.values], own))
+        return self.function(*arguments)
 
 
 def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[Any]]:
@@ -178,7 +223,8 @@ def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) ->
     """
     try:
         channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
-        tables = [[code(number, quantizer, i) for number in form.numbers] for i in range(channels)]
+        with timed("tables", lowering.operation.name):
+            tables = [codes_of(form.numbers, quantizer, i) for i in range(channels)]
     except (Undefined, Undecided) as error:
         what = "undefined" if isinstance(error, Undefined) else "undecided"
         message = f"a code of {lowering.owner!r} cannot be decided: {error}"
@@ -189,7 +235,7 @@ def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) ->
         offsets[quantizer.axis] = channels
         start = (np.arange(channels) * len(form.numbers)).reshape(offsets)
         value = value.plus(lowering.tensor_constant(start, "channel"), label="index")
-    table = lowering.tensor_constant(np.array([item for items in tables for item in items], np.int64), "table")
+    table = lowering.tensor_constant(np.concatenate(tables), "table")
     return lowering.emit("cvm_lut", table, value, label="")
 
 
@@ -206,7 +252,8 @@ def folded(
     """
     sources = [_source(operand) for operand in operands]
     keys, where = _variants([item for source in sources for item in source.coefficients], len(shape))
-    numbers = [_entry(lowering, sources, key, {}, function) for key in keys]
+    table = _Table(lowering.operation.name, lowering.location, sources, (), (), keys, function)
+    numbers = [table.entry(i) for i in range(len(keys))]
     where = np.broadcast_to(where, shape)
     if quantizer is not None:
         channel = np.zeros(shape, np.int64) if quantizer.axis is None else np.indices(shape)[quantizer.axis]

@@ -27,5 +27,6 @@ from cvm.lowering.rules import (  # noqa: F401  (enter the rules)
     shape,
     softmax,
     state,
+    suppression,
     wrapping,
 )

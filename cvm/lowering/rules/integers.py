@@ -6,7 +6,6 @@ Their operands are real tensors all of whose numbers are integers. ``lo`` and ``
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def wrap(lowering: Lowering) -> list[Result]:
         wrapped = np.array([_wrapped(item, lo, hi) for item in items], dtype=object).reshape(operand.shape)
         return [Known.of(Rationals(wrapped))]
     if isinstance(operand, TableForm):
-        numbers = tuple(rational(_wrapped(int(_exact(number)), lo, hi)) for number in operand.numbers)
+        numbers = tuple(rational(_wrapped(int(number.known()), lo, hi)) for number in operand.numbers)
         return [TableForm(operand.shape, operand.value, numbers)]
     value, shape = integers(lowering, "x"), operand.shape
     bits = (hi - lo).bit_length()
@@ -75,18 +74,13 @@ def combined(
     return lowering.emit("requantize", *values, *parameters, rounding="half_up", lo=bounds[0], hi=bounds[1])
 
 
-def _exact(number: Real) -> Fraction:
-    assert number.exact is not None
-    return number.exact
-
-
 def _hull(lowering: Lowering, operand: Operand) -> tuple[int, int]:
     """The least and the greatest number that an operand is proven to have."""
     if isinstance(operand, Known):
         items = operand.rationals().fractions()
         return math.floor(min(items)), math.ceil(max(items))
     if isinstance(operand, TableForm):
-        numbers = [_exact(number) for number in operand.numbers]
+        numbers = [number.known() for number in operand.numbers]
         return math.floor(min(numbers)), math.ceil(max(numbers))
     form = operand if isinstance(operand, LinearForm) else lowering.linear("x")
     low, high = min(form.constant.fractions()), max(form.constant.fractions())
@@ -117,7 +111,7 @@ def integer_pow(lowering: Lowering) -> list[Result]:
     lo, hi = _ends(lowering)
 
     def power(x: Real, y: Real) -> Real:
-        base, exponent = int(_exact(x)), int(_exact(y))
+        base, exponent = int(x.known()), int(y.known())
         if exponent >= 0:
             return rational(_wrapped(pow(base, exponent, hi - lo + 1), lo, hi))
         return rational(base ** (exponent % 2) if abs(base) == 1 else 0)

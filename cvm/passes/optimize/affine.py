@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,9 @@ def _absorb(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
     count = terms(len(node.inputs))
     here = frozenset({draft.facts.indices[output.name]})
+    names = [draft.now(name) for name in node.inputs[:count]]
+    if _stays(draft, node, names, here):
+        return False
     parameters = [draft.array(draft.now(name)) for name in node.inputs[count:]]
     *factors, offset, shift = (array.astype(object) for array in parameters if array is not None)
     merged: dict[str, Exact] = {}
@@ -71,12 +75,26 @@ def _absorb(draft: Draft, node: Node) -> bool:
             x = draft.now(name)
         merged[x] = broadcast(merged[x] + factor, merged[x], factor) if x in merged else factor
     found = [(x, factor) for x, factor in merged.items() if factor.any()]
-    names = [draft.now(name) for name in node.inputs[:count]]
     found.sort(key=lambda term: draft.shape(term[0]) != output.shape)  # the first has the shape of the result
     if [x for x, _ in found] == names or not found:
         return False
     budget = sum(map(draft.facts.gas, (output.name, *absorbed)))
     _requantize(draft, node, [x for x, _ in found], [m for _, m in found], offset, shift, dict(node.attributes), budget)
+    return True
+
+
+def _stays(draft: Draft, node: Node, names: Sequence[str], here: frozenset[int]) -> bool:
+    """Whether nothing of a requantize can be absorbed, found without its numbers: most of them stay."""
+    shape = node.outputs[0].shape
+    ordered = sorted(names, key=lambda name: draft.shape(name) != shape)
+    if len(set(names)) < len(names) or ordered != names or any(map(draft.is_constant, names)):
+        return False
+    for name, factor in zip(node.inputs[: len(names)], node.inputs[len(names) :], strict=False):
+        held = draft.stored(draft.now(factor))
+        if held is None or not held.any():
+            return False
+        if draft.facts.dies_with(name, here) and step_of(draft, draft.unchanged(name)) is not None:
+            return False
     return True
 
 

@@ -22,6 +22,7 @@ from cvm.program.checks import check_constants_fit, check_int32
 from cvm.program.model import Constant, Exactness, Node, Output, Program, Shape, State, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram
+from cvm.repeated import proven
 
 __all__ = ["Declined", "Draft", "Rule", "rewritten"]
 
@@ -46,7 +47,7 @@ class Draft:
         self.facts = Facts(verified)
         self.changed = False
         self._old = verified
-        self._scope = Scope(verified.limits)
+        self._scope = Scope(verified.limits, proven)
         self._nodes: list[Node] = []
         self._constants: list[Constant] = []
         self._by_content: dict[tuple[str, Shape, int, bytes], str] = {}
@@ -86,8 +87,17 @@ class Draft:
 
     def array(self, name: str) -> npt.NDArray[np.int64] | None:
         """The elements of a constant as int64; None for any other value."""
+        items = self.stored(name)
+        return None if items is None else items.astype(np.int64)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a value is a constant."""
+        return name in self._scope.constants or name in self.facts.constants
+
+    def stored(self, name: str) -> npt.NDArray[Any] | None:
+        """The elements of a constant at the width that they are stored with, not copied; None for any other value."""
         constant = self._scope.constants.get(name) or self.facts.constants.get(name)
-        return None if constant is None else constant.array().astype(np.int64)
+        return None if constant is None else constant.stored()
 
     # What rules write
 

@@ -20,6 +20,7 @@ from cvm.passes.optimize.tables import composed_tables
 from cvm.passes.optimize.transposes import cancelled_transposes
 from cvm.program.model import Program
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.timing import timed
 
 __all__ = ["PASSES", "ROUNDS", "Pass", "optimize"]
 
@@ -57,17 +58,25 @@ def optimize(program: Program) -> Program:
     constant, or only has the elements of another value in another order: it may be gone. Raises what `verify` raises
     for ``program``. Between passes only what changed is proven (`reproven`); the result is verified whole, once.
     """
-    original = verified = verify(program)
+    with timed("verification", "before the passes"):
+        original = verified = verify(program)
     for _ in range(ROUNDS):
         before = verified
-        for run in PASSES.values():
-            verified = _applied(run, verified, reproven)
+        for name, run in PASSES.items():
+            with timed("passes", name):
+                verified = _applied(run, verified, _reproven)
         if verified is before:
             break
     if verified is original:
         return program
-    _check_interface(original, verify(verified.program, verified.limits))
+    with timed("verification", "after the passes"):
+        _check_interface(original, verify(verified.program, verified.limits))
     return _reported(program, verified.program)
+
+
+def _reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
+    with timed("verification", "between the passes"):
+        return reproven(program, before)
 
 
 def applied(run: Pass, verified: VerifiedProgram) -> VerifiedProgram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,14 +40,13 @@ def constant_folding(verified: VerifiedProgram) -> Program:
         nonlocal work
         (output,) = node.outputs
         lo, hi = verified.ranges[output.name].hull()
-        operands = [draft.array(draft.now(name)) for name in node.inputs]
-        known = [item for item in operands if item is not None]
+        known = [item for name in node.inputs if (item := draft.stored(draft.now(name))) is not None]
         stored_bytes = sum(
             len(draft.facts.constants[name].data) for name in node.inputs if name in draft.facts.constants
         )
         if lo == hi and _small(output.shape, lo, hi, 0):
             values = np.full(output.shape, lo, np.int64)
-        elif len(known) == len(operands) and _small(output.shape, lo, hi, stored_bytes):
+        elif len(known) == len(node.inputs) and _small(output.shape, lo, hi, stored_bytes):
             cost = ops.get(node.op).gas(calls[output.name])
             if cost > work:
                 return False
@@ -67,7 +66,7 @@ def _small(shape: tuple[int, ...], lo: int, hi: int, replaced: int) -> bool:
     return prod(shape) * width <= max(GROWTH, replaced)
 
 
-def _computed(node: Node, operands: Sequence[Integers]) -> Integers:
+def _computed(node: Node, operands: Sequence[npt.NDArray[Any]]) -> Integers:
     """The result of a node for constant operands."""
     (result,) = apply(node, [stored(array.shape, [int(item) for item in array.ravel()]) for array in operands])
     return np.array(elements(result), np.int64).reshape(result.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.bounds import magnitude
+from cvm.bounds import magnitude, require_fits
 from cvm.limits import INT32_MAX
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.steps import step_of
@@ -39,12 +39,14 @@ def _rule(draft: Draft, node: Node) -> bool:
     by = _offset(draft, node.inputs[0], _reader(draft, node), DEPTH)
     if by is None:
         return False
-    weights = draft.array(draft.now(node.inputs[1]))
+    weights = draft.stored(draft.now(node.inputs[1]))
     bias = draft.array(draft.now(node.inputs[2])) if len(node.inputs) > 2 else None
     if weights is None or (bias is None and len(node.inputs) > 2):
         return False
     (output,) = node.outputs
-    sums = weights.astype(object).reshape(len(weights), -1).sum(axis=1) * by[0]
+    rows = weights.reshape(len(weights), -1)
+    require_fits(magnitude(rows) * rows.shape[1], 63, "a sum of weights")
+    sums = rows.sum(axis=1, dtype=np.int64).astype(object) * by[0]
     moved = sums if bias is None else sums + bias
     if max(abs(int(moved.min())), abs(int(moved.max()))) > INT32_MAX:
         return False
@@ -72,7 +74,7 @@ def _offset(draft: Draft, name: str, readers: frozenset[int], depth: int) -> tup
     if node.op not in CARRIED:
         return None
     here = _reader(draft, node)
-    parts = [part for part in dict.fromkeys(node.inputs) if draft.array(draft.now(part)) is None]
+    parts = [part for part in dict.fromkeys(node.inputs) if not draft.is_constant(draft.now(part))]
     found = [_offset(draft, part, here, depth - 1) for part in parts]
     known = [item for item in found if item is not None]
     if not known or len(known) < len(found) or len({by for by, _ in known}) > 1:

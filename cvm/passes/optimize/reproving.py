@@ -16,6 +16,7 @@ from cvm.program.checks import attribute_values, same_attributes
 from cvm.program.model import Node, Program
 from cvm.program.scope import KEPT, Scope
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.repeated import proven
 
 __all__ = ["reproven"]
 
@@ -31,7 +32,7 @@ def reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
     same = program.inputs == old.inputs and [s.value for s in program.state] == [s.value for s in old.state]
     if not same or max(_bounds(program), _bounds(old)) > KEPT:
         return verify(program, before.limits)
-    scope = Scope(before.limits)
+    scope = Scope(before.limits, proven)
     for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
         scope.adopt(value.name, "tensor", value.shape, before.ranges[value.name])
     constants = {constant.name: constant for constant in old.constants}

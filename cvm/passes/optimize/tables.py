@@ -88,12 +88,12 @@ def _region(draft: Draft, node: Node) -> _Region | None:
 
 def _pointwise(draft: Draft, node: Node) -> bool:
     """Whether each element of the result depends on the elements at its index alone; so a table must be constant."""
-    return node.op in POINTWISE and (node.op != "cvm_lut" or draft.array(draft.now(node.inputs[0])) is not None)
+    return node.op in POINTWISE and (node.op != "cvm_lut" or draft.is_constant(draft.now(node.inputs[0])))
 
 
 def _tensors(draft: Draft, node: Node) -> list[str]:
     """The operands of a node that are not constants."""
-    return [name for name in node.inputs if draft.array(draft.now(name)) is None]
+    return [name for name in node.inputs if not draft.is_constant(draft.now(name))]
 
 
 def _positions(draft: Draft, region: _Region) -> int:

@@ -20,6 +20,7 @@ from cvm.reference.operations import (
     reshaping,
     roi,
     sampling,
+    suppression,
     variables,
 )
 
@@ -41,6 +42,7 @@ SECTIONS = (
     reshaping,
     roi,
     sampling,
+    suppression,
     variables,
 )
 """The modules that register operations."""

@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 
 import cvm
+from cvm.calibration import Settings
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
 from cvm.formats import model_format
 from cvm.frontends import tflite
 from cvm.limits import DEFAULT
 from cvm.lowering import lower
+from cvm.quantizing import decibels, quantize_completed
+from cvm.reference import Reference
 from tests.frontends.tflite.exact import compiled, run
 from tools.tflite_writer import Graph, Operator, Tensor, written
 
@@ -279,3 +282,37 @@ def test_lstm_rounds_where_its_kernels_do() -> None:
             expected.append(hidden)
         found = session.run({"t0": codes.astype(np.int32)})
         assert found["t15"].ravel().tolist() == expected
+
+
+def test_an_lstm_of_floats_keeps_its_state_as_codes() -> None:
+    """Two units over three steps, run four times: as in float64 where nothing is rounded, and near it as a program."""
+    numbers = np.random.default_rng(6)
+    weights = [numbers.normal(size=(2, depth)).astype(np.float32) for depth in (3, 3, 3, 3, 2, 2, 2, 2)]
+    biases = [numbers.normal(size=2).astype(np.float32) for _ in range(4)]
+    tensors = [Tensor((1, 3, 3), "float32")]
+    tensors += [Tensor(items.shape, "float32", values=items) for items in (*weights, *biases)]
+    tensors += [Tensor((1, 2), "float32", is_variable=True) for _ in range(2)]
+    tensors.append(Tensor((1, 3, 2), "float32"))
+    inputs = [0, *range(1, 9), -1, -1, -1, *range(9, 13), -1, -1, 13, 14, -1, -1, -1, -1]
+    options = {"FusedActivationFunction": 4, "CellClip": 0.0, "TimeMajor": False}
+    operator = Operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [15], "UnidirectionalSequenceLSTMOptions", options)
+    data = written(Graph(tensors, [operator], [0], [15]))
+    with pytest.raises(Unsupported, match="no operator quantises it"):
+        tflite.loads(data)
+
+    feeds = {"t0": numbers.normal(size=(4, 1, 3, 3))}
+    hidden, memory, wanted = np.zeros(2), np.zeros(2), []
+    for x in feeds["t0"].reshape(12, 3):
+        sums = [w @ x + u @ hidden + b for w, u, b in zip(weights[:4], weights[4:], biases, strict=True)]
+        enter, forget, exit_ = (1 / (1 + np.exp(-sums[i])) for i in (0, 1, 3))
+        memory = forget * memory + enter * np.tanh(sums[2])
+        hidden = exit_ * np.tanh(memory)
+        wanted.append(hidden)
+    loaded = tflite.loads(data, floats=True)
+    found = Reference(loaded.graph).run_cycles(feeds)["t15"].reshape(12, 2)
+    assert np.abs(found - np.array(wanted)).max() < 1e-12
+    made = quantize_completed("lstm.tflite", loaded, feeds, Settings(bits=8, per_channel=True), cycles=True)
+    assert len(made.program.state) == 2
+    (ratio,) = decibels(made, feeds, cycles=True).values()
+    assert ratio is not None
+    assert ratio > 25

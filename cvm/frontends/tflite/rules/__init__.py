@@ -1,6 +1,7 @@
 """What each operator becomes: the rules, entered into one table by the modules of this folder."""
 
 from cvm.frontends.tflite.rules import (
+    detection,
     elementwise,
     movement,
     quantization,
@@ -14,4 +15,4 @@ from cvm.frontends.tflite.rules.registry import RULES
 
 __all__ = ["RULES"]
 
-_MODULES = (elementwise, movement, quantization, recurrent, reductions, resampling, state, windows)
+_MODULES = (detection, elementwise, movement, quantization, recurrent, reductions, resampling, state, windows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +18,7 @@ from cvm.frontends.tflite.slicing import strided
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.limits import INT32_MAX
 
-__all__: list[str] = []
+__all__ = ["joined"]
 
 
 def _reshaped(translation: TfliteTranslation, source: Operand, shape: Sequence[int]) -> Made:
@@ -81,6 +81,12 @@ def transpose(translation: TfliteTranslation, call: TfliteCall) -> Made:
 @rule("CONCATENATION")
 def concatenation(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """Parts side by side along an axis, then a fused function."""
+    made = joined(translation, call, lambda part, name: name)
+    return Made(translation.activated(call, made.name), made.planar)
+
+
+def joined(translation: TfliteTranslation, call: TfliteCall, converted: Callable[[Operand, str], str]) -> Made:
+    """The operands side by side along an axis; ``converted`` is told each one and its name in the graph."""
     parts = [part for part in call.every() if 0 not in part.shape]
     rank = parts[0].rank if parts else 0
     axis = call.axis(call.integer("Axis"), rank)
@@ -88,11 +94,12 @@ def concatenation(translation: TfliteTranslation, call: TfliteCall) -> Made:
         if [n for i, n in enumerate(part.shape) if i != axis] != [n for i, n in enumerate(parts[0].shape) if i != axis]:
             raise call.invalid("shape", f"{list(part.shape)} and {list(parts[0].shape)} differ beyond axis {axis}")
     planar = rank >= 3 and any(translation.is_planar(part) for part in parts)
-    names = tuple(translation.planar(part) if planar else translation.name(part) for part in parts)
+    names = tuple(
+        converted(part, translation.planar(part) if planar else translation.name(part)) for part in parts
+    )  # fmt: skip
     if planar and axis:
         axis = 1 if axis == rank - 1 else axis + 1
-    name = names[0] if len(names) == 1 else translation.emit("concat", names, axis=axis)
-    return Made(translation.activated(call, name), planar)
+    return Made(names[0] if len(names) == 1 else translation.emit("concat", names, axis=axis), planar)
 
 
 @rule("PACK")

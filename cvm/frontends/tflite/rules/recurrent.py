@@ -69,7 +69,8 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
     The products with the input and with the output before are rounded to multiples of 2^-12 of 16 bits, and so is their
     sum; gates are rounded to multiples of 2^-15. The kernels for 8-bit weights round there, too.
-    Without weights of the input gate, that gate is 1 less the forget gate.
+    Without weights of the input gate, that gate is 1 less the forget gate. Where the state has no scale, nothing of
+    this is rounded here.
     """
     for index in (*_PEEPHOLES, *_PROJECTION, *_NORMS):
         if call.optional(index) is not None:
@@ -107,7 +108,7 @@ def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str,
     if clip > 0:
         total = translation.emit("clamp", total, -clip, clip)
     cell = translation.emit("copy", total, quantizer=states[1])
-    bounded = translation.emit("tanh", cell, quantizer=_GATE)
+    bounded = translation.emit("tanh", cell, quantizer=_inner(call, _GATE))
     return translation.emit("mul", exit_, bounded, quantizer=states[0]), cell
 
 
@@ -117,7 +118,13 @@ def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str,
     units = call.operand(_OUTPUT_STATE).shape[-1]
     offset = Fraction(0) if bias is None else translation.stored(bias, (1, units))
     weights = [translation.stored(call.operand(index[number])) for index in (_WEIGHTS, _RECURRENT)]
-    given = translation.emit("linear", x, weights[0], offset, quantizer=_PREACTIVATION)
-    kept = translation.emit("linear", hidden, weights[1], Fraction(0), quantizer=_PREACTIVATION)
-    total = translation.emit("add", given, kept, quantizer=_PREACTIVATION)
-    return translation.emit("tanh" if number == 2 else "sigmoid", total, quantizer=_GATE)
+    rounded = _inner(call, _PREACTIVATION)
+    given = translation.emit("linear", x, weights[0], offset, quantizer=rounded)
+    kept = translation.emit("linear", hidden, weights[1], Fraction(0), quantizer=rounded)
+    total = translation.emit("add", given, kept, quantizer=rounded)
+    return translation.emit("tanh" if number == 2 else "sigmoid", total, quantizer=_inner(call, _GATE))
+
+
+def _inner(call: TfliteCall, quantizer: LinearQuantizer) -> LinearQuantizer | None:
+    """The quantiser of what is inside of a step: none where the model is one of floats."""
+    return None if call.operand(_OUTPUT_STATE).tensor.quantization is None else quantizer

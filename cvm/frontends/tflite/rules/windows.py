@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
-from cvm.frontends.common.decompositions.windows import Windows, convolution, pooling, sides
+from cvm.frontends.common.decompositions.windows import convolution, pooling
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
+from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, windows_of
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import Operand as Argument
 
 __all__: list[str] = []
 
-_SAME, _VALID = 0, 1
-
-
-def _pairs(call: TfliteCall, name: str, *endings: str) -> tuple[int, ...]:
-    """An option for each axis of space, above 0; 1 where the schema has its default."""
-    found = tuple(call.integer(name + ending, 1) for ending in endings)
-    if any(item < 1 for item in found):
-        raise call.invalid("option", f"{name} must be above 0, found {list(found)}")
-    return found
-
-
-def _windows(
-    call: TfliteCall, extents: Sequence[int], kernel: Sequence[int], endings: Sequence[str], dilated: bool
-) -> tuple[Windows, tuple[int, ...]]:
-    """Where the windows are, and how many there are along each axis; an odd padding has its greater half at the end."""
-    strides = _pairs(call, "Stride", *endings)
-    named = [f"{ending}Factor" for ending in endings]
-    dilations = _pairs(call, "Dilation", *named) if dilated else (1,) * len(extents)
-    spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
-    kind = call.integer("Padding")
-    if kind not in (_SAME, _VALID):
-        raise call.invalid("option", f"the padding number {kind} is neither SAME nor VALID")
-    counts, before = [], []
-    for extent, step, span in zip(extents, strides, spans, strict=True):
-        if kind == _VALID and span > extent:
-            raise call.invalid("shape", f"a window of {span} items is larger than the extent {extent}")
-        count = -(-extent // step) if kind == _SAME else (extent - span) // step + 1
-        counts.append(count)
-        before.append(max((count - 1) * step + span - extent, 0) // 2)
-    return Windows(sides(extents, counts, kernel, strides, before, dilations), strides, dilations), tuple(counts)
-
 
 def _filter(
     translation: TfliteTranslation, call: TfliteCall, source: Operand, weights: Operand, depthwise: bool
 ) -> tuple[str, int, int]:
     """The filter with results first and channels second, how many results there are, and the groups."""
-    call.require_rank(source, 4)
-    call.require_rank(weights, 4)
-    channels, order = source.shape[3], (0, 3, 1, 2)
-    if depthwise:
-        results, groups, order = weights.shape[3], channels, (3, 0, 1, 2)
-        if weights.shape[0] != 1 or results % channels:
-            raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {channels} channels")
-    else:
-        results = weights.shape[0]
-        groups = channels // weights.shape[3] if channels % weights.shape[3] == 0 else 0
-        if not groups or results % groups:
-            raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {channels} channels")
+    order, results, groups = filter_layout(call, source, weights, depthwise)
     return translation.stored(weights, order=order), results, groups
 
 
@@ -79,7 +37,7 @@ def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """A convolution, of each channel by itself where it is depthwise, then a fused function."""
     source, weights = call.operand(0), call.operand(1)
     filter_, results, groups = _filter(translation, call, source, weights, call.operator.op == "DEPTHWISE_CONV_2D")
-    windows, _ = _windows(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
+    windows, _ = windows_of(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
     name = convolution(
         translation, translation.planar(source), filter_, _bias(translation, call, 2, results), windows, groups
     )
@@ -95,7 +53,7 @@ def conv_3d(translation: TfliteTranslation, call: TfliteCall) -> Made:
     if weights.shape[3] != source.shape[4]:
         raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {source.shape[4]} channels")
     filter_ = translation.stored(weights, order=(4, 3, 0, 1, 2))
-    windows, _ = _windows(call, source.shape[1:4], weights.shape[:3], ("D", "H", "W"), dilated=True)
+    windows, _ = windows_of(call, source.shape[1:4], weights.shape[:3], ("D", "H", "W"), dilated=True)
     bias = _bias(translation, call, 2, weights.shape[4])
     name = convolution(translation, translation.planar(source), filter_, bias, windows, 1)
     return Made(translation.activated(call, name), planar=True)
@@ -111,7 +69,7 @@ def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
     if len(shape) != 4 or shape[3] != results or weights.shape[3] != source.shape[3]:
         raise call.invalid("shape", f"a filter of {list(weights.shape)} does not give {list(shape)}")
     filter_ = translation.stored(weights, order=(3, 0, 1, 2))
-    windows, counts = _windows(call, shape[1:3], weights.shape[1:3], ("H", "W"), dilated=False)
+    windows, counts = windows_of(call, shape[1:3], weights.shape[1:3], ("H", "W"), dilated=False)
     if counts != source.shape[1:3]:
         raise call.invalid("shape", f"{list(shape)} does not belong to the input {list(source.shape)}")
     bias, target = _bias(translation, call, 3, results), (shape[0], results, *shape[1:3])
@@ -124,8 +82,8 @@ def pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """The mean, the greatest or the norm of each window; padding does not count."""
     source = call.operand()
     call.require_rank(source, 4)
-    kernel = _pairs(call, "Filter", "Height", "Width")
-    windows, _ = _windows(call, source.shape[1:3], kernel, ("H", "W"), dilated=False)
+    kernel = pairs(call, "Filter", "Height", "Width")
+    windows, _ = windows_of(call, source.shape[1:3], kernel, ("H", "W"), dilated=False)
     op = {"AVERAGE_POOL_2D": "avg_pool", "MAX_POOL_2D": "max_pool"}.get(call.operator.op)
     if op is None:
         raise call.refuse("norms of windows are not computed", "use AVERAGE_POOL_2D of squares")

@@ -1,0 +1,148 @@
+"""What the rules of the reference kernels share: tensors as integers, rescaling, and tables.
+
+The graph holds real numbers. A kernel's integer v is the number v itself; a code q of a tensor with a scale is the
+number (q - zero point) * scale, so that dividing by the scale gives an integer again, without rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.tflite.call import TfliteCall
+from cvm.frontends.tflite.compat.fixed_point import Multiplier
+from cvm.frontends.tflite.floats import binary32, round_away
+from cvm.frontends.tflite.model import TfliteTensor
+from cvm.frontends.tflite.tensors import quantizer_of
+from cvm.frontends.tflite.translation import TfliteTranslation
+from cvm.graph import Operand as Argument
+from cvm.limits import INT32_MAX
+from cvm.quantization import LinearQuantizer
+
+__all__ = ["WHOLE", "Grid", "clip_of", "grid_of", "integer", "placed", "rescaled", "rescaled_once", "stepped", "table"]
+
+WHOLE = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
+"""Integers of the machine, rounded half up."""
+
+
+def integer(lo: int, hi: int) -> LinearQuantizer:
+    """Integers in [lo, hi], rounded half up."""
+    return LinearQuantizer((Fraction(1),), (Fraction(0),), lo, hi)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The scale, the zero point and the codes of a tensor."""
+
+    scale: Fraction
+    zero: int
+    lo: int
+    hi: int
+
+    @property
+    def quantizer(self) -> LinearQuantizer:
+        """The quantiser of the codes."""
+        return LinearQuantizer((self.scale,), (-self.scale * self.zero,), self.lo, self.hi)
+
+
+def grid_of(call: TfliteCall, tensor: TfliteTensor, *data_types: str) -> Grid:
+    """The grid of a tensor, which must be of one of these data types. Raises `Unsupported`."""
+    quantizer = quantizer_of(tensor)
+    if quantizer is None or tensor.data_type not in data_types:
+        what = f"{tensor.label} is of {tensor.data_type}{'' if quantizer else ' without a scale'}"
+        message = f"{what}; the reference kernel is computed for {' and '.join(data_types)} with a scale"
+        raise call.refuse(message, "compile it without --compat")
+    zero = int(-quantizer.offset[0] / quantizer.scale[0])
+    if not quantizer.lo <= zero <= quantizer.hi:
+        raise call.invalid("quantization", f"{tensor.label} has the zero point {zero}, which is no code")
+    return Grid(quantizer.scale[0], zero, quantizer.lo, quantizer.hi)
+
+
+def clip_of(call: TfliteCall, grid: Grid) -> tuple[int, int]:
+    """The codes that the fused function of an operator leaves."""
+    kind = call.integer("FusedActivationFunction")
+
+    def code(number: int) -> int:
+        return grid.zero + round_away(binary32(number / grid.scale))
+
+    if kind not in _CLIPS:
+        raise call.refuse(f"the reference kernel has no fused activation number {kind}", "compile it without --compat")
+    low, high = _CLIPS[kind]
+    lo = grid.lo if low is None else max(grid.lo, code(low))
+    hi = grid.hi if high is None else min(grid.hi, code(high))
+    if lo > hi:
+        raise call.invalid("quantization", "its fused function leaves no code")
+    return lo, hi
+
+
+def stepped(translation: TfliteTranslation, name: str, grid: Grid) -> str:
+    """The integers q - zero point of a tensor with codes q, which ``name`` is in some order of axes."""
+    return translation.emit("div", name, grid.scale)
+
+
+def rescaled(
+    translation: TfliteTranslation, x: str, factors: Sequence[Multiplier], grid: Grid, clip: tuple[int, int]
+) -> str:
+    """Integers times factors, rounded twice as the kernels do, plus a zero point and clipped: numbers of ``grid``.
+
+    There is one factor, or one for each index of the second axis. With M the integer of a factor and n its shift to the
+    right, the first rounding gives y = floor((M x + 2^30) / 2^31), and the second, of ties away from zero,
+    floor((y + 2^(n-1) - [y < 0]) / 2^n) for n > 0. As floor(floor(a) / b) = floor(a / b) for integers b > 0,
+    that is one rounding half up of (M x + 2^30 - 2^31 [y < 0]) / 2^(31 + n), which is what is emitted. Where no code
+    below the zero point is left, [y < 0] makes no difference and is left out.
+    """
+    scale = [Fraction(item.integer << max(item.shift, 0), 2 ** (31 + item.right)) for item in factors]
+    tie = [Fraction(1 if item.right else 0, 2**item.right) for item in factors]
+    y = translation.emit("mul", x, _numbers(translation, scale))
+    if any(tie):
+        offset = [item / 2 for item in tie]
+        if clip[0] < grid.zero:
+            # [y < 0] = 1 - [x >= -t] for the greatest t with M t <= 2^30.
+            least = [Fraction(-(2**30 // item.integer) if item.integer else -INT32_MAX) for item in factors]
+            at_least = translation.emit("ge", x, _numbers(translation, least))
+            bit = translation.emit("select", at_least, Fraction(1), Fraction(0))
+            y = translation.emit("add", y, translation.emit("mul", bit, _numbers(translation, tie)))
+            offset = [item / 2 - item for item in tie]
+        y = translation.emit("add", y, _numbers(translation, offset))
+    return placed(translation, y, grid, clip)
+
+
+def rescaled_once(
+    translation: TfliteTranslation, x: str, factors: Sequence[Multiplier], grid: Grid, clip: tuple[int, int]
+) -> str:
+    """Sums of 64 bits times factors of 15 bits, rounded half up once: numbers of ``grid``, whose zero point is 0."""
+    y = translation.emit("mul", x, _numbers(translation, [item.narrow for item in factors]))
+    return placed(translation, y, grid, clip)
+
+
+def placed(translation: TfliteTranslation, steps: str, grid: Grid, clip: tuple[int, int]) -> str:
+    """The numbers of ``grid`` that lie steps from its zero point, clipped to codes."""
+    numbers = translation.emit("mul", steps, grid.scale)
+    low, high = ((end - grid.zero) * grid.scale for end in clip)
+    return translation.emit("clamp", numbers, low, high)
+
+
+def _numbers(translation: TfliteTranslation, items: Sequence[Fraction]) -> Argument:
+    """One number, or one for each index of the second axis. They have at most 53 bits, which a float holds exactly."""
+    if len(set(items)) == 1:
+        return items[0]
+    return translation.constant(np.array([float(item) for item in items], np.float64), (1, len(items)))
+
+
+def table(
+    translation: TfliteTranslation,
+    name: str,
+    span: tuple[int, int],
+    function: Callable[[int], int],
+    quantizer: LinearQuantizer,
+) -> str:
+    """A function of the codes of a tensor that has a quantiser, as a table; its results are codes of ``quantizer``."""
+    codes = tuple(function(code) for code in range(span[0], span[1] + 1))
+    return translation.emit("lookup", name, codes=codes, first=span[0], quantizer=quantizer)
+
+
+_CLIPS: dict[int, tuple[int | None, int | None]] = {0: (None, None), 1: (0, None), 2: (-1, 1), 3: (0, 6)}
+"""Fused functions: none, RELU, RELU_N1_TO_1 and RELU6, by their numbers in the schema."""

@@ -1,0 +1,201 @@
+"""Operators on elements as TFLite's reference kernels compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.tflite.call import Made, Operand, TfliteCall
+from cvm.frontends.tflite.compat.codes import WHOLE, Grid, clip_of, grid_of, rescaled, stepped, table
+from cvm.frontends.tflite.compat.fixed_point import Multiplier, high_multiply, rounding_shift
+from cvm.frontends.tflite.compat.registry import rule
+from cvm.frontends.tflite.floats import binary32, binary64, exp32, round_away, tanh32
+from cvm.frontends.tflite.rules.elementwise import aligned
+from cvm.frontends.tflite.tensors import FLOATS
+from cvm.frontends.tflite.translation import TfliteTranslation
+
+__all__: list[str] = []
+
+_LEFT = 20
+"""The bits by which ADD and SUB shift their operands to the left before they scale them."""
+
+
+def _grids(call: TfliteCall, count: int) -> tuple[list[Grid], Grid]:
+    operands = [grid_of(call, call.operand(i).tensor, "int8", "uint8") for i in range(count)]
+    return operands, grid_of(call, call.result, "int8", "uint8")
+
+
+@rule("ADD", "SUB")
+def add(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Each operand times 2^20, scaled to half of the wider scale and rounded twice; the sum is scaled and rounded."""
+    x, y = call.operand(0), call.operand(1)
+    (first, second), result = _grids(call, 2)
+    names, planar = aligned(translation, call, x, y)
+    twice = 2 * max(first.scale, second.scale)
+    sides = []
+    for operand, name, grid in ((x, names[0], first), (y, names[1], second)):
+        factor = Multiplier.of(binary64(grid.scale / twice))
+        sides.append(_shifted(translation, operand, name, grid, factor))
+    total = translation.emit("add" if call.operator.op == "ADD" else "sub", *sides)
+    factor = Multiplier.of(binary64(twice / binary64(2**_LEFT * result.scale)))
+    if factor.shift > 0:
+        raise call.refuse("its result has a scale that is too narrow for the reference kernel")
+    return Made(rescaled(translation, total, [factor], result, clip_of(call, result)), planar)
+
+
+def _shifted(translation: TfliteTranslation, operand: Operand, name: str, grid: Grid, factor: Multiplier) -> str:
+    def scaled(code: int) -> int:
+        return factor.times((code - grid.zero) << _LEFT)
+
+    if operand.values is None:
+        return table(translation, name, (grid.lo, grid.hi), scaled, WHOLE)
+    shape = translation.shape(name)
+    items = np.array([scaled(int(code)) for code in operand.values.ravel()], np.int64).reshape(operand.shape or (1,))
+    if len(shape) != items.ndim:
+        items = items.reshape((1,) * (len(shape) - items.ndim) + items.shape)
+    if items.shape != shape:
+        items = np.moveaxis(items, -1, 1)
+    return translation.constant(np.ascontiguousarray(items), items.shape)
+
+
+@rule("MUL")
+def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """The product of integers, scaled by one multiplier, which floats of 32 bits give."""
+    x, y = call.operand(0), call.operand(1)
+    (first, second), result = _grids(call, 2)
+    names, planar = aligned(translation, call, x, y)
+    steps = [stepped(translation, name, grid) for name, grid in zip(names, (first, second), strict=True)]
+    product = translation.emit("mul", *steps)
+    factor = Multiplier.of(binary32(binary32(first.scale * second.scale) / result.scale))
+    return Made(rescaled(translation, product, [factor], result, clip_of(call, result)), planar)
+
+
+@rule("QUANTIZE")
+def quantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Codes on another grid, by one multiplier, rounded twice. Floats are rounded once, where they are given."""
+    source = call.operand()
+    (name,), planar = aligned(translation, call, source)
+    if source.data_type in FLOATS:
+        return Made(translation.emit("copy", name), planar)
+    types = ("int8", "uint8", "int16", "int32")
+    given, result = grid_of(call, source.tensor, *types), grid_of(call, call.result, *types)
+    factor = Multiplier.of(binary64(given.scale / result.scale))
+    return Made(
+        rescaled(translation, stepped(translation, name, given), [factor], result, (result.lo, result.hi)), planar
+    )
+
+
+# Tables
+
+
+def _by_table(
+    translation: TfliteTranslation, call: TfliteCall, function: Callable[[Grid, Grid], Callable[[int], int]]
+) -> Made:
+    """A table of the result's codes before they are clipped, by the code less the zero point."""
+    (given,), result = _grids(call, 1)
+    (name,), planar = aligned(translation, call, call.operand())
+    inner = function(given, result)
+
+    def clipped(code: int) -> int:
+        return min(max(inner(code - given.zero) + result.zero, result.lo), result.hi)
+
+    return Made(table(translation, name, (given.lo, given.hi), clipped, result.quantizer), planar)
+
+
+@rule("LOGISTIC", "TANH")
+def function_of_floats(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """A table that floats of 32 bits give: of the number of the code, its function, and that over the scale."""
+    logistic = call.operator.op == "LOGISTIC"
+
+    def function(given: Grid, result: Grid) -> Callable[[int], int]:
+        inverse = binary32(1 / result.scale)
+
+        def code(step: int) -> int:
+            number = binary32(given.scale * step)
+            value = _logistic(number) if logistic else tanh32(number)
+            return round_away(binary32(value * inverse))
+
+        return code
+
+    return _by_table(translation, call, function)
+
+
+def _logistic(number: Fraction) -> Fraction:
+    """1 / (1 + e^-x), each step rounded to 32 bits; e^-x is beyond all floats for x < -88, and 0 beside 1 for 80."""
+    if number < -80:
+        return Fraction(0)
+    return binary32(1 / binary32(1 + exp32(-min(number, Fraction(80)))))
+
+
+_CLIPS: dict[str, tuple[int, int | None]] = {"RELU": (0, None), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
+
+
+@rule(*_CLIPS)
+def relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Codes on another grid, by one multiplier of 32-bit floats, clipped to the codes of the ends."""
+    low, high = _CLIPS[call.operator.op]
+
+    def function(given: Grid, result: Grid) -> Callable[[int], int]:
+        factor = Multiplier.of(binary32(given.scale / result.scale))
+        ends = [None if end is None else round_away(binary32(end / result.scale)) for end in (low, high)]
+        lo, hi = (0 if ends[0] is None else ends[0]), (2**31 if ends[1] is None else ends[1])
+        return lambda step: min(max(factor.times(step), lo), hi)
+
+    return _by_table(translation, call, function)
+
+
+@rule("LEAKY_RELU")
+def leaky_relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """One multiplier for what is not negative, another for what is."""
+    alpha = call.number("Alpha")
+
+    def function(given: Grid, result: Grid) -> Callable[[int], int]:
+        if alpha < 0:
+            raise call.refuse("a negative alpha is not computed as the reference kernel does")
+        positive = Multiplier.of(binary32(given.scale / result.scale))
+        negative = Multiplier.of(binary32(binary32(given.scale * alpha) / result.scale))
+        return lambda step: (positive if step >= 0 else negative).times(step)
+
+    return _by_table(translation, call, function)
+
+
+@rule("HARD_SWISH")
+def hard_swish(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """X times clip(x + 3, 0, 6) / 6 in fixed point of 16 bits."""
+
+    def function(given: Grid, result: Grid) -> Callable[[int], int]:
+        fine = binary32(given.scale / 128)
+        outer = Multiplier.of(binary32(fine / result.scale))
+        inner = Multiplier.of(binary32(fine / Fraction(3, 32768)))
+        if outer.shift > 0:
+            raise call.refuse("its result has a scale that is too narrow for the reference kernel")
+        return lambda step: _swish(step * 128, outer, inner)
+
+    return _by_table(translation, call, function)
+
+
+def _swish(fine: int, outer: Multiplier, inner: Multiplier) -> int:
+    value = high_multiply(fine, _narrow(outer.integer), 16)
+    gate = fine
+    if inner.shift > 0:
+        gate = _saturated(gate << (inner.shift - 1))
+    gate = high_multiply(gate, _narrow(inner.integer), 16)
+    if inner.shift > 0:
+        gate = _saturated(gate << 1)
+    if inner.shift < 0:
+        gate = rounding_shift(gate, -inner.shift)
+    gate = (gate + 2**15) >> 1
+    product = gate * value
+    truncated = abs(product) // 2**15 * (1 if product >= 0 else -1)
+    return rounding_shift(truncated, -outer.shift)
+
+
+def _narrow(integer: int) -> int:
+    """A multiplier of 31 bits as one of 15."""
+    return 2**15 - 1 if integer >= 2**31 - 1 - 2**15 else (integer + 2**15) >> 16
+
+
+def _saturated(x: int) -> int:
+    return min(max(x, -(2**15)), 2**15 - 1)

@@ -1,0 +1,148 @@
+"""Convolutions, pooling and fully connected layers as TFLite's reference kernels compute them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from cvm.frontends.common.data_types import bounds
+from cvm.frontends.common.decompositions.windows import convolution, pooling
+from cvm.frontends.tflite.call import Made, Operand, TfliteCall
+from cvm.frontends.tflite.compat.codes import Grid, clip_of, grid_of, placed, rescaled, rescaled_once, stepped
+from cvm.frontends.tflite.compat.fixed_point import Multiplier, effective
+from cvm.frontends.tflite.compat.registry import rule
+from cvm.frontends.tflite.floats import binary32, binary64
+from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, windows_of
+from cvm.frontends.tflite.translation import TfliteTranslation
+from cvm.graph import Operand as Argument
+from cvm.quantization import LinearQuantizer
+
+__all__: list[str] = []
+
+
+def _weights(translation: TfliteTranslation, call: TfliteCall, weights: Operand, order: Sequence[int]) -> str:
+    """A constant filter as integers, less its zero points, with its axes in an order."""
+    if weights.values is None or weights.tensor.quantization is None:
+        raise call.refuse(f"its weights {weights.label} must be constant codes", "compile it without --compat")
+    found = weights.tensor.quantization
+    if len(set(found.zero_points)) > 1:
+        raise call.refuse(f"{weights.label} has zero points that differ", "compile it without --compat")
+    items, zero = np.ascontiguousarray(weights.values.transpose(order)), Fraction(found.zero_points[0])
+    lo, hi = bounds(weights.data_type)
+    return translation.constant(items, items.shape, LinearQuantizer((Fraction(1),), (-zero,), lo, hi))
+
+
+def _bias(translation: TfliteTranslation, call: TfliteCall, index: int, results: int) -> Argument:
+    """The integers of a bias; 0 where there is none."""
+    bias = call.optional(index)
+    if bias is None:
+        return Fraction(0)
+    items = call.constant(index, "the bias")
+    if math.prod(bias.shape) != results or bias.data_type not in ("int32", "int64"):
+        raise call.invalid("shape", f"the bias {bias.label} must be {results} integers")
+    return translation.constant(items.astype(np.int64), (1, results))
+
+
+def _factors(call: TfliteCall, source: Grid, weights: Operand, result: Grid, per_channel: bool) -> list[Multiplier]:
+    """What sums of products are multiplied by: per channel by floats of 64 bits, else by a product of 32 bits."""
+    assert weights.quantizer is not None
+    if not per_channel:
+        if len(weights.quantizer.scale) > 1:
+            raise call.refuse(f"{weights.label} has scales per axis, which its reference kernel has not")
+        product = binary32(source.scale * weights.quantizer.scale[0])
+        return [Multiplier.of(binary64(product / result.scale))]
+    return [Multiplier.of(effective(source.scale, scale, result.scale)) for scale in weights.quantizer.scale]
+
+
+@rule("CONV_2D", "DEPTHWISE_CONV_2D")
+def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Sums of products of integers, each scaled by a multiplier of its channel and rounded twice.
+
+    Sums of codes of 16 bits, with a bias of 64 bits, are scaled by a multiplier of 15 bits and rounded once.
+    """
+    source, weights = call.operand(0), call.operand(1)
+    given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
+    order, results, groups = filter_layout(call, source, weights, call.operator.op == "DEPTHWISE_CONV_2D")
+    windows, _ = windows_of(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
+    x = stepped(translation, translation.planar(source), given)
+    filter_ = _weights(translation, call, weights, order)
+    name = convolution(translation, x, filter_, _bias(translation, call, 2, results), windows, groups)
+    factors = _factors(call, given, weights, result, source.data_type != "uint8")
+    scaled = rescaled_once if _wide(call, given, result) else rescaled
+    return Made(scaled(translation, name, factors, result, clip_of(call, result)), planar=True)
+
+
+def _wide(call: TfliteCall, given: Grid, result: Grid) -> bool:
+    """Whether codes have 16 bits. Raises `Unsupported` where their kernel is another one."""
+    types = {call.operand().data_type, call.result.data_type}
+    if "int16" not in types:
+        return False
+    bias = call.optional(2)
+    if len(types) > 1 or given.zero or result.zero or bias is None or bias.data_type != "int64":
+        message = "codes of 16 bits are computed with zero points of 0 and a bias of 64 bits alone"
+        raise call.refuse(message, "compile it without --compat")
+    return True
+
+
+@rule("FULLY_CONNECTED")
+def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Sums of products of integers, scaled by one multiplier, per channel where the weights have scales per axis."""
+    source, weights = call.operand(0), call.operand(1)
+    call.require_rank(weights, 2)
+    given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
+    if call.integer("WeightsFormat"):
+        raise call.refuse("its weights are shuffled", "convert the model without shuffled weights")
+    results, depth = weights.shape
+    if not depth or math.prod(source.shape) % depth:
+        raise call.invalid("shape", f"weights of {list(weights.shape)} do not fit the input {list(source.shape)}")
+    x = translation.reshape(translation.name(source), (math.prod(source.shape) // depth, depth))
+    matrix = _weights(translation, call, weights, (0, 1))
+    name = translation.emit(
+        "linear", stepped(translation, x, given), matrix, _bias(translation, call, 2, results)
+    )  # fmt: skip
+    per_channel = weights.quantizer is not None and len(weights.quantizer.scale) > 1
+    factors = _factors(call, given, weights, result, per_channel)
+    name = rescaled(translation, name, factors, result, clip_of(call, result))
+    if call.flag("KeepNumDims") and source.rank != 2:
+        name = translation.reshape(name, (*source.shape[:-1], results))
+    return Made(name)
+
+
+@rule("AVERAGE_POOL_2D")
+def average_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """The mean of the codes of each window, of ties the one further from 0; padding does not count.
+
+    A mean of up to n codes is a multiple of 1 / n' for n' <= n, so that less 1 / (2n) only a tie falls below it.
+    """
+    source = call.operand()
+    call.require_rank(source, 4)
+    given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
+    kernel = pairs(call, "Filter", "Height", "Width")
+    windows, _ = windows_of(call, source.shape[1:3], kernel, ("H", "W"), dilated=False)
+    steps = stepped(translation, translation.planar(source), given)
+    mean = pooling(translation, "avg_pool", steps, kernel, windows)
+    offset = Fraction(given.zero - result.zero)
+    if given.lo < 0:
+        at_least = translation.emit("ge", mean, Fraction(-given.zero))
+        tie = Fraction(1, 2 * math.prod(kernel))
+        bit = translation.emit("select", at_least, tie, Fraction(0))
+        mean, offset = translation.emit("add", mean, bit), offset - tie
+    mean = translation.emit("add", mean, offset)
+    return Made(placed(translation, mean, result, clip_of(call, result)), planar=True)
+
+
+@rule("MAX_POOL_2D")
+def max_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """The greatest code of each window."""
+    source = call.operand()
+    call.require_rank(source, 4)
+    given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
+    kernel = pairs(call, "Filter", "Height", "Width")
+    windows, _ = windows_of(call, source.shape[1:3], kernel, ("H", "W"), dilated=False)
+    steps = stepped(translation, translation.planar(source), given)
+    name = pooling(translation, "max_pool", steps, kernel, windows)
+    name = translation.emit("add", name, Fraction(given.zero - result.zero))
+    return Made(placed(translation, name, result, clip_of(call, result)), planar=True)

@@ -1,0 +1,60 @@
+"""Where the windows of convolutions and pooling are, and how their filters are laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cvm.frontends.common.decompositions.windows import Windows, sides
+from cvm.frontends.tflite.call import Operand, TfliteCall
+
+__all__ = ["filter_layout", "pairs", "windows_of"]
+
+_SAME, _VALID = 0, 1
+
+
+def pairs(call: TfliteCall, name: str, *endings: str) -> tuple[int, ...]:
+    """An option for each axis of space, above 0; 1 where the schema has its default."""
+    found = tuple(call.integer(name + ending, 1) for ending in endings)
+    if any(item < 1 for item in found):
+        raise call.invalid("option", f"{name} must be above 0, found {list(found)}")
+    return found
+
+
+def windows_of(
+    call: TfliteCall, extents: Sequence[int], kernel: Sequence[int], endings: Sequence[str], dilated: bool
+) -> tuple[Windows, tuple[int, ...]]:
+    """Where the windows are, and how many there are along each axis; an odd padding has its greater half at the end."""
+    strides = pairs(call, "Stride", *endings)
+    named = [f"{ending}Factor" for ending in endings]
+    dilations = pairs(call, "Dilation", *named) if dilated else (1,) * len(extents)
+    spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, dilations, strict=True)]
+    kind = call.integer("Padding")
+    if kind not in (_SAME, _VALID):
+        raise call.invalid("option", f"the padding number {kind} is neither SAME nor VALID")
+    counts, before = [], []
+    for extent, step, span in zip(extents, strides, spans, strict=True):
+        if kind == _VALID and span > extent:
+            raise call.invalid("shape", f"a window of {span} items is larger than the extent {extent}")
+        count = -(-extent // step) if kind == _SAME else (extent - span) // step + 1
+        counts.append(count)
+        before.append(max((count - 1) * step + span - extent, 0) // 2)
+    return Windows(sides(extents, counts, kernel, strides, before, dilations), strides, dilations), tuple(counts)
+
+
+def filter_layout(
+    call: TfliteCall, source: Operand, weights: Operand, depthwise: bool
+) -> tuple[tuple[int, ...], int, int]:
+    """The order of axes that puts results first and channels second, how many results there are, and the groups."""
+    call.require_rank(source, 4)
+    call.require_rank(weights, 4)
+    channels, order = source.shape[3], (0, 3, 1, 2)
+    if depthwise:
+        results, groups, order = weights.shape[3], channels, (3, 0, 1, 2)
+        if weights.shape[0] != 1 or results % channels:
+            raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {channels} channels")
+    else:
+        results = weights.shape[0]
+        groups = channels // weights.shape[3] if channels % weights.shape[3] == 0 else 0
+        if not groups or results % groups:
+            raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {channels} channels")
+    return order, results, groups

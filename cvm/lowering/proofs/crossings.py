@@ -1,0 +1,112 @@
+"""Where a function that rises reaches the steps of a quantiser: all steps at once, by halving in float64.
+
+For each step a bracket is sought, floats a < b, of which enclosures in float64 (`cvm.quantization.many`) prove that the
+function has not reached the step at a, and has at b. A float is a rational, so that a bracket found here is one that
+exact arithmetic may go on with (`cvm.lowering.proofs.curves`). Steps of which floats cannot tell are left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.float_enclosures import FLOATS, FloatInterval, Floats, between
+from cvm.quantization.many import enclosed, many_rationals, points, taken
+from cvm.quantization.reals import Real, rational
+
+__all__ = ["ABOVE", "BELOW", "BETWEEN", "OPEN", "Crossings"]
+
+BELOW, BETWEEN, ABOVE, OPEN = -1, 0, 1, 2
+"""The least number reaches the step; a bracket holds the number that does; no number does; floats cannot tell."""
+_FINER = 2.0**-14
+"""Brackets are made this part of the width that is asked for, so that few hold an integer, and none is made anew for a
+unit that is a little smaller."""
+_MOST_HALVINGS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """The steps to the codes lo + 1 .. hi of one channel: ``where`` each lies, and the ends of its bracket.
+
+    All arrays have one item per step.
+    """
+
+    where: npt.NDArray[np.int8]
+    below: Floats
+    reached: Floats
+
+    @staticmethod
+    def of(
+        function: Callable[[Real], Real],
+        within: Callable[[Real], bool],
+        ends: tuple[Fraction, Fraction],
+        quantizer: LinearQuantizer,
+        channel: int,
+        width: Fraction,
+    ) -> Crossings:
+        """The crossings of ``function``, which rises where a number is ``within``, and reaches no step before.
+
+        ``ends`` are the least and the greatest number. Brackets are at most ``width`` wide if floats are fine enough.
+        """
+        steps = _steps(quantizer, channel)
+        nothing = rational(quantizer.value(quantizer.lo, channel) - quantizer.scale[channel])
+
+        def valued(x: Real) -> Real:
+            return function(x) if within(x) else nothing
+
+        outer = many_rationals(ends)
+        least, most = (tuple(end[i] for end in enclosed(2, lambda at: valued(taken(outer, at)))) for i in (0, 1))
+        where = np.full(len(steps[0]), OPEN, np.int8)
+        where[steps[1] < least[0]] = BELOW
+        where[steps[0] > most[1]] = ABOVE
+        first, last = float(outer[1][0]), float(outer[0][1])
+        below, reached = np.full(where.shape, first), np.full(where.shape, last)
+        search = _Search(valued, steps, below, reached)
+        if first < last:  # both are numbers between the ends
+            sides = search.sides(np.array([first, last]), (steps[0][:, None], steps[1][:, None]))
+            where[(where == OPEN) & (sides[:, 0] < 0) & (sides[:, 1] > 0)] = BETWEEN
+            search.halve(np.flatnonzero(where == BETWEEN), float(width) * _FINER)
+        return Crossings(where, below, reached)
+
+
+def _steps(quantizer: LinearQuantizer, channel: int) -> FloatInterval:
+    """Enclosures of the steps, half-way between the numbers of neighbouring codes."""
+    offset, scale = quantizer.offset[channel], quantizer.scale[channel]
+    codes: Floats = np.arange(quantizer.lo + 1, quantizer.hi + 1, dtype=np.float64) - 0.5
+    return FLOATS.add(between(offset, offset), FLOATS.mul((codes, codes), between(scale, scale)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The brackets of all steps, which `halve` makes narrower."""
+
+    valued: Callable[[Real], Real]
+    steps: FloatInterval
+    below: Floats
+    reached: Floats
+
+    def sides(self, xs: Floats, steps: FloatInterval) -> npt.NDArray[np.int8]:
+        """1 where the function at a number of ``xs`` has passed a step, -1 where not, 0 where floats cannot tell."""
+        distinct, inverse = np.unique(xs, return_inverse=True)
+        low, high = enclosed(distinct.size, lambda at: self.valued(points(distinct[at])))
+        passed = np.where(low[inverse] > steps[1], np.int8(1), np.int8(0))
+        return np.where(high[inverse] < steps[0], np.int8(-1), passed)
+
+    def halve(self, active: npt.NDArray[np.intp], width: float) -> None:
+        """Halve the brackets of the steps number ``active`` until they are ``width`` wide, or floats cannot tell."""
+        for _ in range(_MOST_HALVINGS):
+            low, high = self.below[active], self.reached[active]
+            middle = low + (high - low) / 2
+            wide = (high - low > width) & (low < middle) & (middle < high)
+            active, middle = active[wide], middle[wide]
+            if not active.size:
+                return
+            sides = self.sides(middle, (self.steps[0][active], self.steps[1][active]))
+            self.reached[active[sides > 0]] = middle[sides > 0]
+            self.below[active[sides < 0]] = middle[sides < 0]
+            active = active[sides != 0]

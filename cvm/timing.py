@@ -1,0 +1,77 @@
+"""Where the time of a computation goes, for whoever asks.
+
+What takes long says so with `timed`. Nothing is recorded, and next to nothing computed, unless somebody listens
+(`recorded`). Times are exclusive: those of a part within another one are not counted for the outer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from time import perf_counter
+
+__all__ = ["Part", "Times", "recorded", "timed"]
+
+
+@dataclass(slots=True)
+class Part:
+    """The seconds of all parts of one stage and name, and how many these were."""
+
+    stage: str
+    name: str
+    seconds: float = 0.0
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Times:
+    """The times of the parts of a computation, in the order in which they first began."""
+
+    began: Callable[[str, str], None]
+    """Is told the stage and the name of each part that begins."""
+    parts: dict[tuple[str, str], Part] = field(default_factory=dict)
+    _inner: list[float] = field(default_factory=list)
+    """For each part that is open, the seconds of the parts within it."""
+
+    def _begin(self, stage: str, name: str) -> tuple[Part, float]:
+        self.began(stage, name)
+        part = self.parts.setdefault((stage, name), Part(stage, name))
+        self._inner.append(0.0)
+        return part, perf_counter()
+
+    def _end(self, part: Part, start: float) -> None:
+        whole = perf_counter() - start
+        part.seconds += whole - self._inner.pop()
+        part.count += 1
+        if self._inner:
+            self._inner[-1] += whole
+
+
+_listening: ContextVar[Times | None] = ContextVar("listening", default=None)
+
+
+@contextmanager
+def timed(stage: str, name: str = "") -> Iterator[None]:
+    """A part of a computation, for the recording that is going on."""
+    times = _listening.get()
+    if times is None:
+        yield
+        return
+    part, start = times._begin(stage, name)
+    try:
+        yield
+    finally:
+        times._end(part, start)
+
+
+@contextmanager
+def recorded(began: Callable[[str, str], None] = lambda stage, name: None) -> Iterator[Times]:
+    """Record the times of the parts within the block. ``began`` is told each part that begins."""
+    times = Times(began)
+    token = _listening.set(times)
+    try:
+        yield times
+    finally:
+        _listening.reset(token)

@@ -1,0 +1,79 @@
+"""What lowering holds of the weights of a network: a few bytes for each, however many layers there are."""
+
+from __future__ import annotations
+
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
+from cvm.lowering import lower
+from cvm.lowering.forms.form import Known
+from cvm.lowering.forms.known import KnownTensors
+from cvm.passes.optimize import optimize
+from cvm.quantization import LinearQuantizer
+from cvm.quantization.rationals import Rationals
+
+WIDTH, LAYERS = 256, 64
+
+
+def network() -> QuantizedGraph:
+    """Matrices of 8 bits, one after the other, each rounded to 8 bits again."""
+    random = np.random.default_rng(3)
+    activations = LinearQuantizer((Fraction(1, 20),), (Fraction(-6),), 0, 255)
+    weights = LinearQuantizer((Fraction(1, 1000),), (Fraction(0),), -128, 127)
+    tensors = {"x0": GraphTensor("x0", (1, WIDTH), "external", quantizer=activations)}
+    operations = []
+    for layer in range(LAYERS):
+        items = random.integers(-128, 128, (WIDTH, WIDTH)).astype(np.int8)
+        data = TensorData(items, weights)
+        tensors[f"w{layer}"] = GraphTensor(f"w{layer}", items.shape, "constant", quantizer=weights, data=data)
+        name = f"x{layer + 1}"
+        tensors[name] = GraphTensor(name, (1, WIDTH), "computed", quantizer=activations)
+        operands = {"A": f"x{layer}", "B": f"w{layer}"}
+        attributes = {"transposeA": False, "transposeB": False}
+        operations.append(GraphOperation("matmul", operands, attributes, (name,)))
+    return QuantizedGraph("g", ("x0",), (f"x{LAYERS}",), tensors, tuple(operations))
+
+
+@pytest.mark.slow
+def test_lowering_and_optimisation_take_few_bytes_for_each_weight() -> None:
+    graph = network()
+    lower(graph)  # what is imported and cached stays
+    tracemalloc.start()
+    try:
+        program = optimize(lower(graph))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    weights = LAYERS * WIDTH * WIDTH
+    held = sum(len(constant.data) for constant in program.constants)
+    assert weights <= held < 1.1 * weights
+    assert peak <= 2 * weights + 10 * 2**20  # besides, some copies of one layer and blocks of proofs, in 64 bits
+
+
+@pytest.mark.parametrize(("most", "width"), [(100, 1), (30_000, 2), (2**30, 4), (2**40, 8)])
+def test_a_constant_tensor_is_kept_in_few_bytes_and_read_in_64_bits(most: int, width: int) -> None:
+    codes = np.linspace(-most, most, 2**13).astype(np.int64).reshape(64, 128)
+    known = Known(codes, Rationals.scalar(2, 2), Rationals.scalar(1, 2))
+    tensors = KnownTensors()
+    tensors["w"] = known
+    assert tensors._held["w"][0].codes.dtype.itemsize == width
+    found = tensors["w"]
+    assert found.codes.dtype == np.int64
+    np.testing.assert_array_equal(found.codes, codes)
+    assert found.scale is known.scale
+    assert "w" in tensors
+    assert list(tensors) == ["w"]
+    assert tensors.pop("w").codes.dtype == np.int64
+    assert len(tensors) == 0
+    assert "w" not in tensors
+
+
+def test_few_codes_and_integers_of_any_size_are_kept_as_they_are() -> None:
+    tensors = KnownTensors()
+    for name, codes in (("few", np.arange(10)), ("any", np.full(2**13, 2**70, dtype=object))):
+        tensors[name] = Known(codes, Rationals.scalar(1, 1), Rationals.scalar(0, 1))
+        assert tensors[name].codes is codes
