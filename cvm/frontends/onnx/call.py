@@ -91,7 +91,7 @@ class OnnxCall:
         return tuple(int(item) for item in self.constant(index, what).ravel())
 
     def constant_integer(self, index: int, what: str) -> int:
-        """The only item of a constant operand of integers."""
+        """The only item of a constant operand, as an integer; the fraction of a float is left out."""
         found = self.constant(index, what)
         if found.size != 1 or not np.isfinite(found).all():
             raise self.invalid("shape", f"{what} must be one integer, found {found.dtype} {list(found.shape)}")
@@ -198,7 +198,7 @@ class OnnxCall:
         return found
 
     def ignore(self, *names: str) -> None:
-        """Attributes that mean nothing here."""
+        """Mark attributes as read although their values change nothing here, so that `finish` accepts them."""
         self._read.update(names)
 
     def finish(self) -> None:

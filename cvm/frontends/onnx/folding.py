@@ -348,7 +348,7 @@ def _triangle(call: OnnxCall) -> Folded | None:
 
 @_fold("GatherElements")
 def _gather_elements(call: OnnxCall) -> Folded | None:
-    """Of integers, which exporters compute shapes with."""
+    """Fold GatherElements of anything but floats: exporters compute shapes with it."""
     source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
     if source.real:
         return None
@@ -357,7 +357,7 @@ def _gather_elements(call: OnnxCall) -> Folded | None:
 
 @_fold("ScatterND")
 def _scatter(call: OnnxCall) -> Folded | None:
-    """Of integers, which exporters compute shapes with."""
+    """Fold ScatterND of anything but floats: exporters compute shapes with it."""
     source, indices, updates = call.every()
     if source.real or call.text("reduction", "none") != "none":
         return None

@@ -103,7 +103,7 @@ def _positive(call: OnnxCall, index: int) -> npt.NDArray[Any]:
 
 
 def _spread(call: OnnxCall, items: npt.NDArray[Any], shape: Shape, axis: int, block: int) -> npt.NDArray[Any]:
-    """One item per block at full extent along the axis; the last block may be cut off."""
+    """Repeat the item of each block along the axis, up to the extent of the tensor; the last block may be shorter."""
     if items.ndim != len(shape):
         raise call.invalid("shape", f"the scale has shape {list(items.shape)}, the tensor {list(shape)}")
     if block < 0:

@@ -27,7 +27,7 @@ class Names:
         return names
 
     def free(self, name: str) -> bool:
-        """Whether a name is free; it is taken from now on."""
+        """Take a name; returns whether it was free before."""
         found = name not in self._taken
         self._taken.add(name)
         return found

@@ -163,7 +163,7 @@ class OnnxTranslation(OnnxScope):
         return name in self._readers or name in self._results
 
     def _version(self, node: OnnxNode) -> int:
-        """The version of the operators of the node's domain."""
+        """The opset version for a node of ONNX's own domain; `FIRST` for any other domain."""
         version = node.opset if node.opset is not None else self._model.opsets.get(node.domain)
         if version is None and node.domain:
             raise refusal(
@@ -314,7 +314,7 @@ class OnnxTranslation(OnnxScope):
         return names
 
     def _commit(self, outputs: Mapping[str, str]) -> None:
-        """Make state of what the outputs are, at the end of the run. Raises `Invalid` for one that cannot be it."""
+        """Emit the update of each state input by its output. Raises `Invalid` where it cannot be that."""
         for name, output in self._settings.states.items():
             where = Location(tensor=name)
             if output not in outputs:
